@@ -1,0 +1,25 @@
+// Time as a dependency, so that tests can hold it. Thread-safe implementations only.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace plimsoll {
+
+class Clock {
+ public:
+  using WallTime = std::chrono::system_clock::time_point;
+  using SteadyTime = std::chrono::steady_clock::time_point;
+
+  virtual ~Clock() = default;
+  virtual WallTime wall_now() const = 0;
+  virtual SteadyTime steady_now() const = 0;
+};
+
+// The machine's own clock; lives for ever.
+const Clock& system_clock();
+
+// RFC 3339 in UTC, as metav1.Time: "2026-11-21T08:30:00Z".
+std::string format_time(Clock::WallTime time);
+
+}  // namespace plimsoll

@@ -1,0 +1,27 @@
+// A subcommand of the one binary. Each parses its own options and prints its own --help.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace plimsoll::cli {
+
+// Exit codes are a contract (docs/cli.md).
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitRefused = 1;      // does not fit, or was refused; the reason is on standard error and in the JSON
+inline constexpr int kExitUsage = 2;        // wrong usage, or input that cannot be read
+
+struct Command {
+  const char* name;
+  const char* summary;                      // one line, for `plimsoll --help`
+  int (*run)(const std::vector<std::string>& arguments);    // without the program's and the subcommand's name
+};
+
+// The subcommands that work with no cluster or as a client of one.
+std::span<const Command> commands();
+
+// Finds argv[1] in `commands` and runs it; --help, --version and mistakes are answered here.
+int run_program(int argc, char** argv, const std::vector<Command>& commands);
+
+}  // namespace plimsoll::cli

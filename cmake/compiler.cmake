@@ -1,0 +1,38 @@
+# The language, warnings, hardening and sanitizers that every target of ours is built with.
+# Targets get them by linking `plimsoll_compiler`; nothing is set globally for code that is not ours.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+set(PLIMSOLL_SANITIZE "" CACHE STRING "Sanitizers to build with: address;undefined or thread")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  # Precompiled headers defeat ccache unless it is told which differences do not matter.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+
+add_library(plimsoll_compiler INTERFACE)
+target_include_directories(plimsoll_compiler INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(plimsoll_compiler INTERFACE
+  -Wall -Wextra -Werror -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wimplicit-fallthrough
+  -fstack-protector-strong -fcf-protection)
+# cpprestsdk defines a macro U(x) that breaks Boost headers included after it.
+target_compile_definitions(plimsoll_compiler INTERFACE _TURN_OFF_PLATFORM_STRING
+  PLIMSOLL_VERSION="${PROJECT_VERSION}")
+target_link_options(plimsoll_compiler INTERFACE -Wl,-z,relro,-z,now)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" OR CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
+  target_compile_options(plimsoll_compiler INTERFACE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+if(PLIMSOLL_SANITIZE)
+  list(JOIN PLIMSOLL_SANITIZE "," sanitizers)
+  target_compile_options(plimsoll_compiler INTERFACE -fsanitize=${sanitizers} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all)
+  target_link_options(plimsoll_compiler INTERFACE -fsanitize=${sanitizers})
+endif()
+
+include(CheckPIESupported)
+check_pie_supported(LANGUAGES CXX)

@@ -1,0 +1,21 @@
+# Everything comes from Debian's packages (scripts/lib/install.sh lists them); nothing is downloaded by the build.
+find_package(Threads REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
+find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
+find_package(cpprestsdk REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(jsoncpp REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+find_package(ZLIB REQUIRED)
+
+# Debian's jsoncpp config exports the target under its plain name only.
+if(NOT TARGET JsonCpp::JsonCpp)
+  add_library(JsonCpp::JsonCpp ALIAS jsoncpp_lib)
+endif()
+
+if(PLIMSOLL_BUILD_TESTS)
+  find_package(GTest 1.12 REQUIRED)
+  if(PLIMSOLL_BUILD_BENCHMARKS)
+    find_package(benchmark REQUIRED)
+  endif()
+endif()

@@ -1,0 +1,31 @@
+# plimsoll_room(NAME USES TARGET...)
+# One folder of the tree as one static library of the same name: all its .cc files, but the program's main.
+function(plimsoll_room name)
+  cmake_parse_arguments(ROOM "" "" "USES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/operator/main\\.cc$")
+  if(NOT sources)
+    file(WRITE ${PROJECT_BINARY_DIR}/empty.cc "")
+    set(sources ${PROJECT_BINARY_DIR}/empty.cc)
+  endif()
+  add_library(${name} STATIC ${sources})
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME plimsoll_${name} LINKER_LANGUAGE CXX)
+  target_link_libraries(${name} PUBLIC ${ROOM_USES} Threads::Threads PRIVATE plimsoll_compiler)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# plimsoll_test(NAME LABEL label SOURCES file... USES target...)
+# One test program; each of its cases becomes a ctest test that carries the label (docs/testing.md lists them).
+function(plimsoll_test name)
+  cmake_parse_arguments(TEST "" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
+  if(NOT TEST_TIMEOUT)
+    set(TEST_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${TEST_SOURCES})
+  target_link_libraries(${name} PRIVATE ${TEST_USES} GTest::gmock GTest::gtest_main plimsoll_compiler)
+  target_compile_definitions(${name} PRIVATE PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    PLIMSOLL_BINARY="${PROJECT_BINARY_DIR}/bin/plimsoll")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} TEST_PREFIX ${TEST_LABEL}. PROPERTIES LABELS ${TEST_LABEL} TIMEOUT ${TEST_TIMEOUT}
+    DISCOVERY_TIMEOUT 60)
+endfunction()

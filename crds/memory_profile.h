@@ -1,0 +1,36 @@
+// MemoryProfile (plimsoll.dev/v1alpha1, namespaced, `mp`): what was learned about the jobs of one model family. The
+// webhook reads it; the calibration controller writes it (a later issue). Plain values; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/json.h"
+#include "base/result.h"
+
+namespace plimsoll::crds {
+
+// Upper bounds learned for one GPU model ("" applies to all); absent ones keep the built-in table's value.
+struct LearnedBounds {
+  std::string gpu_model;
+  std::optional<Bytes> cuda_context;
+  std::optional<Bytes> communication;
+  std::optional<double> peak_correction;              // factor on the estimated training-time peak, 0.5 .. 4
+};
+
+struct MemoryProfile {
+  std::string name;
+  std::string namespace_name;
+  std::string family;                                 // spec.family
+  std::vector<LearnedBounds> bounds;                  // status.bounds, spec.bounds override them per field
+  Json raw;
+};
+
+Result<MemoryProfile> decode_memory_profile(const Json& object);
+
+// The bounds that hold for a GPU model: its own entry, else the entry for all, else nothing.
+LearnedBounds bounds_for(const MemoryProfile& profile, const std::string& gpu_model);
+
+}  // namespace plimsoll::crds

@@ -1,0 +1,20 @@
+// Which collection of the API server a call is about. Plain values; any thread.
+#pragma once
+
+#include <string>
+
+namespace plimsoll::kube {
+
+struct Resource {
+  std::string group;        // "" is the core group
+  std::string version;
+  std::string plural;       // as in the URL: "trainingjobs"
+  bool namespaced = true;
+};
+
+// "/apis/plimsoll.dev/v1alpha1/namespaces/NS/trainingjobs[/NAME[/SUBRESOURCE]]"; an empty namespace of a namespaced
+// resource addresses all namespaces. Parts are percent-encoded.
+std::string path_of(const Resource& resource, const std::string& namespace_name, const std::string& name = {},
+                    const std::string& subresource = {});
+
+}  // namespace plimsoll::kube
