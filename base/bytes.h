@@ -3,8 +3,8 @@
 //   Bytes budget = 80_GiB - reserved;
 //   log(to_string(budget));                // "71.3 GiB"
 //
-// Sums, differences and products saturate at the ends of 64 bits instead of overflowing, so that an absurd input
-// (rows in the trillions) ends as "does not fit" and never as a small number. Plain value; any thread.
+// Sums, differences and products saturate at the ends of 64 bits instead of overflowing, so that an absurd
+// input (rows in the trillions) ends as "does not fit" and never as a small number. Plain value; any thread.
 #pragma once
 
 #include <compare>
@@ -50,10 +50,18 @@ struct Bytes {
   constexpr Bytes& operator-=(Bytes other) { return *this = *this - other; }
 };
 
-constexpr Bytes operator""_B(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n)}; }
-constexpr Bytes operator""_KiB(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n)} * (1LL << 10); }
-constexpr Bytes operator""_MiB(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n)} * (1LL << 20); }
-constexpr Bytes operator""_GiB(unsigned long long n) { return Bytes{static_cast<std::int64_t>(n)} * (1LL << 30); }
+constexpr Bytes operator""_B(unsigned long long n) {
+  return Bytes{static_cast<std::int64_t>(n)};
+}
+constexpr Bytes operator""_KiB(unsigned long long n) {
+  return Bytes{static_cast<std::int64_t>(n)} * (1LL << 10);
+}
+constexpr Bytes operator""_MiB(unsigned long long n) {
+  return Bytes{static_cast<std::int64_t>(n)} * (1LL << 20);
+}
+constexpr Bytes operator""_GiB(unsigned long long n) {
+  return Bytes{static_cast<std::int64_t>(n)} * (1LL << 30);
+}
 
 // Three significant digits and a binary unit: "512 B", "1.50 KiB", "71.3 GiB", "4.67 TiB".
 std::string to_string(Bytes bytes);

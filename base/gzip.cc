@@ -12,7 +12,9 @@ constexpr int kGzipWindow = 15 + 16;
 
 }  // namespace
 
-bool is_gzip(std::string_view text) { return text.size() > 2 && text[0] == '\x1f' && text[1] == '\x8b'; }
+bool is_gzip(std::string_view text) {
+  return text.size() > 2 && text[0] == '\x1f' && text[1] == '\x8b';
+}
 
 Result<std::string> gunzip(std::string_view compressed, Bytes limit) {
   z_stream stream{};

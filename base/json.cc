@@ -82,9 +82,13 @@ Result<Json> parse_json(std::string_view text) {
   return invalid("not valid JSON: " + message.substr(0, 300), std::string(text.substr(0, 40)));
 }
 
-std::string write_json(const Json& value) { return write_with(value, ""); }
+std::string write_json(const Json& value) {
+  return write_with(value, "");
+}
 
-std::string write_json_pretty(const Json& value) { return write_with(value, "  "); }
+std::string write_json_pretty(const Json& value) {
+  return write_with(value, "  ");
+}
 
 const Json& member(const Json& value, std::initializer_list<std::string_view> path) {
   const Json* here = &value;
@@ -101,7 +105,8 @@ const Json& member(const Json& value, std::initializer_list<std::string_view> pa
   return *here;
 }
 
-std::string text_member(const Json& value, std::initializer_list<std::string_view> path, std::string otherwise) {
+std::string text_member(const Json& value, std::initializer_list<std::string_view> path,
+                        std::string otherwise) {
   const Json& found = member(value, path);
   return found.isString() ? found.asString() : otherwise;
 }

@@ -1,4 +1,5 @@
-// Structured logging to standard error, one line a record: people's form by default, JSON with --log-format=json.
+// Structured logging to standard error, one line a record: people's form by default, JSON with
+// --log-format=json.
 //
 //   log_info("Provisioned the job", {{"job", "default/ads"}, {"trainers", "64"}});
 //
@@ -23,9 +24,17 @@ void configure_log(LogLevel least, LogFormat format);
 
 void log(LogLevel level, std::string_view message, LogFields fields = {});
 
-inline void log_debug(std::string_view message, LogFields fields = {}) { log(LogLevel::kDebug, message, fields); }
-inline void log_info(std::string_view message, LogFields fields = {}) { log(LogLevel::kInfo, message, fields); }
-inline void log_warning(std::string_view message, LogFields fields = {}) { log(LogLevel::kWarning, message, fields); }
-inline void log_error(std::string_view message, LogFields fields = {}) { log(LogLevel::kError, message, fields); }
+inline void log_debug(std::string_view message, LogFields fields = {}) {
+  log(LogLevel::kDebug, message, fields);
+}
+inline void log_info(std::string_view message, LogFields fields = {}) {
+  log(LogLevel::kInfo, message, fields);
+}
+inline void log_warning(std::string_view message, LogFields fields = {}) {
+  log(LogLevel::kWarning, message, fields);
+}
+inline void log_error(std::string_view message, LogFields fields = {}) {
+  log(LogLevel::kError, message, fields);
+}
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kLimit = 9223372036854775808.0;    // 2^63
+constexpr double kLimit = 9223372036854775808.0;  // 2^63
 
 constexpr std::array<std::pair<std::string_view, double>, 16> kSuffixes = {{
     {"", 1.0},

@@ -1,6 +1,6 @@
 // Kubernetes resource.Quantity, read exactly: "80Gi", "1500m", "12.5Gi", "1e3", "0.5", "-2k".
-// Source of the grammar: apimachinery pkg/api/resource/quantity.go (suffixes n u m "" k M G T P E, Ki..Ei, e/E).
-// Pure functions; any thread.
+// Source of the grammar: apimachinery pkg/api/resource/quantity.go (suffixes n u m "" k M G T P E, Ki..Ei,
+// e/E). Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ namespace plimsoll {
 // The quantity as a real number. Errors: kInvalid when it is none, or lies outside +-2^63.
 Result<double> parse_quantity(std::string_view text);
 
-// The quantity as bytes, fractions rounded up as Kubernetes does. Errors: kInvalid; also for negative amounts.
+// The quantity as bytes, fractions rounded up as Kubernetes does. Errors: kInvalid; also for negative
+// amounts.
 Result<Bytes> parse_bytes(std::string_view text);
 
 // The shortest exact spelling with a binary suffix: "80Gi", "1536Mi", "1000".

@@ -4,10 +4,10 @@
 //   if (!job) return job.error();          // an Error converts to any Result
 //   use(*job);
 //
-// Errors are values: a code that mirrors the Kubernetes API's reasons, a message that says what to do, and where
-// it helps the offending fragment of the input. What only a bug can do asserts. Exceptions of libraries stop in
-// the wrapper that calls the library; no function of ours throws.
-// Thread-safety: as the contained value.
+// Errors are values: a code that mirrors the Kubernetes API's reasons, a message that says what to do, and
+// where it helps the offending fragment of the input. What only a bug can do asserts. Exceptions of libraries
+// stop in the wrapper that calls the library; no function of ours throws. Thread-safety: as the contained
+// value.
 #pragma once
 
 #include <cassert>
@@ -46,8 +46,8 @@ struct Error {
 
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
-  std::string fragment;                        // the piece of input at fault, shortened; may be empty
-  std::chrono::milliseconds retry_after{0};    // what the server asked for; 0 when it asked for nothing
+  std::string fragment;                      // the piece of input at fault, shortened; may be empty
+  std::chrono::milliseconds retry_after{0};  // what the server asked for; 0 when it asked for nothing
 
   // The same error said from one level up: "read jobs.yaml: <message>".
   Error within(const std::string& context) const;
@@ -63,8 +63,8 @@ std::string to_string(const Error& error);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}        // NOLINT: implicit by design
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}    // NOLINT
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit by design
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -97,7 +97,7 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
-  Result(Error error) : error_(std::move(error)), ok_(false) {}    // NOLINT: implicit by design
+  Result(Error error) : error_(std::move(error)), ok_(false) {}  // NOLINT: implicit by design
 
   bool ok() const { return ok_; }
   explicit operator bool() const { return ok_; }

@@ -47,7 +47,8 @@ std::optional<Json> resolve_integer(std::string_view text) {
   }
   constexpr std::uint64_t kSignBit = 1ULL << 63;
   if (!negative) {
-    return magnitude < kSignBit ? Json(static_cast<::Json::Int64>(magnitude)) : Json(::Json::UInt64{magnitude});
+    return magnitude < kSignBit ? Json(static_cast<::Json::Int64>(magnitude))
+                                : Json(::Json::UInt64{magnitude});
   }
   if (magnitude > kSignBit) {
     return std::nullopt;
@@ -110,11 +111,13 @@ class Converter {
                                          " levels, or an alias that contains itself");
     }
     if (++nodes_ > kYamlNodeLimit) {
-      return yaml_error(node.Mark(), "more than " + std::to_string(kYamlNodeLimit) + " nodes once aliases are followed");
+      return yaml_error(node.Mark(),
+                        "more than " + std::to_string(kYamlNodeLimit) + " nodes once aliases are followed");
     }
     switch (node.Type()) {
       case YAML::NodeType::Undefined:
-      case YAML::NodeType::Null: return Json();
+      case YAML::NodeType::Null:
+        return Json();
       case YAML::NodeType::Scalar: {
         const std::string& tag = node.Tag();
         if (tag == "!" || tag == "tag:yaml.org,2002:str") {
@@ -122,8 +125,10 @@ class Converter {
         }
         return resolve(node);
       }
-      case YAML::NodeType::Sequence: return sequence(node, depth);
-      case YAML::NodeType::Map: return map(node, depth);
+      case YAML::NodeType::Sequence:
+        return sequence(node, depth);
+      case YAML::NodeType::Map:
+        return map(node, depth);
     }
     return yaml_error(node.Mark(), "unknown kind of node");
   }
@@ -165,11 +170,21 @@ class Converter {
 
 void emit(YAML::Emitter& out, const Json& value) {
   switch (value.type()) {
-    case ::Json::nullValue: out << YAML::Null; break;
-    case ::Json::booleanValue: out << value.asBool(); break;
-    case ::Json::intValue: out << value.asInt64(); break;
-    case ::Json::uintValue: out << value.asUInt64(); break;
-    case ::Json::realValue: out << write_json(value); break;
+    case ::Json::nullValue:
+      out << YAML::Null;
+      break;
+    case ::Json::booleanValue:
+      out << value.asBool();
+      break;
+    case ::Json::intValue:
+      out << value.asInt64();
+      break;
+    case ::Json::uintValue:
+      out << value.asUInt64();
+      break;
+    case ::Json::realValue:
+      out << write_json(value);
+      break;
     case ::Json::stringValue: {
       const std::string text = value.asString();
       YAML::Node plain(text);
@@ -223,7 +238,8 @@ Result<std::vector<Json>> parse_yaml_documents(std::string_view text) {
     if (json) {
       return std::vector<Json>{*std::move(json)};
     }
-    // Flow-style YAML begins with a brace too: let the YAML reader have the last word, unless the nesting is at fault.
+    // Flow-style YAML begins with a brace too: let the YAML reader have the last word, unless the nesting is
+    // at fault.
     if (json.error().message.find("nested") != std::string::npos) {
       return json.error();
     }

@@ -19,7 +19,9 @@ add_library(plimsoll_compiler INTERFACE)
 target_include_directories(plimsoll_compiler INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(plimsoll_compiler INTERFACE
   -Wall -Wextra -Werror -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wimplicit-fallthrough
-  -fstack-protector-strong -fcf-protection)
+  -fstack-protector-strong -fcf-protection
+  # g++ 12 sees overlaps in std::string's operator+ that are not there (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 # cpprestsdk defines a macro U(x) that breaks Boost headers included after it.
 target_compile_definitions(plimsoll_compiler INTERFACE _TURN_OFF_PLATFORM_STRING
   PLIMSOLL_VERSION="${PROJECT_VERSION}")
