@@ -4,36 +4,21 @@ namespace plimsoll {
 
 const char* name_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalid:
-      return "Invalid";
-    case ErrorCode::kUnauthorized:
-      return "Unauthorized";
-    case ErrorCode::kForbidden:
-      return "Forbidden";
-    case ErrorCode::kNotFound:
-      return "NotFound";
-    case ErrorCode::kAlreadyExists:
-      return "AlreadyExists";
-    case ErrorCode::kConflict:
-      return "Conflict";
-    case ErrorCode::kExpired:
-      return "Expired";
-    case ErrorCode::kTooLarge:
-      return "RequestEntityTooLarge";
-    case ErrorCode::kTooManyRequests:
-      return "TooManyRequests";
-    case ErrorCode::kTimeout:
-      return "Timeout";
-    case ErrorCode::kUnavailable:
-      return "ServiceUnavailable";
-    case ErrorCode::kCancelled:
-      return "Cancelled";
-    case ErrorCode::kUnfittable:
-      return "Unfittable";
-    case ErrorCode::kUnsupported:
-      return "Unsupported";
-    case ErrorCode::kInternal:
-      return "InternalError";
+    case ErrorCode::kInvalid: return "Invalid";
+    case ErrorCode::kUnauthorized: return "Unauthorized";
+    case ErrorCode::kForbidden: return "Forbidden";
+    case ErrorCode::kNotFound: return "NotFound";
+    case ErrorCode::kAlreadyExists: return "AlreadyExists";
+    case ErrorCode::kConflict: return "Conflict";
+    case ErrorCode::kExpired: return "Expired";
+    case ErrorCode::kTooLarge: return "RequestEntityTooLarge";
+    case ErrorCode::kTooManyRequests: return "TooManyRequests";
+    case ErrorCode::kTimeout: return "Timeout";
+    case ErrorCode::kUnavailable: return "ServiceUnavailable";
+    case ErrorCode::kCancelled: return "Cancelled";
+    case ErrorCode::kUnfittable: return "Unfittable";
+    case ErrorCode::kUnsupported: return "Unsupported";
+    case ErrorCode::kInternal: return "InternalError";
   }
   return "InternalError";
 }

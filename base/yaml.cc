@@ -116,8 +116,7 @@ class Converter {
     }
     switch (node.Type()) {
       case YAML::NodeType::Undefined:
-      case YAML::NodeType::Null:
-        return Json();
+      case YAML::NodeType::Null: return Json();
       case YAML::NodeType::Scalar: {
         const std::string& tag = node.Tag();
         if (tag == "!" || tag == "tag:yaml.org,2002:str") {
@@ -125,10 +124,8 @@ class Converter {
         }
         return resolve(node);
       }
-      case YAML::NodeType::Sequence:
-        return sequence(node, depth);
-      case YAML::NodeType::Map:
-        return map(node, depth);
+      case YAML::NodeType::Sequence: return sequence(node, depth);
+      case YAML::NodeType::Map: return map(node, depth);
     }
     return yaml_error(node.Mark(), "unknown kind of node");
   }
@@ -170,21 +167,11 @@ class Converter {
 
 void emit(YAML::Emitter& out, const Json& value) {
   switch (value.type()) {
-    case ::Json::nullValue:
-      out << YAML::Null;
-      break;
-    case ::Json::booleanValue:
-      out << value.asBool();
-      break;
-    case ::Json::intValue:
-      out << value.asInt64();
-      break;
-    case ::Json::uintValue:
-      out << value.asUInt64();
-      break;
-    case ::Json::realValue:
-      out << write_json(value);
-      break;
+    case ::Json::nullValue: out << YAML::Null; break;
+    case ::Json::booleanValue: out << value.asBool(); break;
+    case ::Json::intValue: out << value.asInt64(); break;
+    case ::Json::uintValue: out << value.asUInt64(); break;
+    case ::Json::realValue: out << write_json(value); break;
     case ::Json::stringValue: {
       const std::string text = value.asString();
       YAML::Node plain(text);

@@ -9,13 +9,14 @@ namespace plimsoll::cli {
 
 // Exit codes are a contract (docs/cli.md).
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitRefused = 1;      // does not fit, or was refused; the reason is on standard error and in the JSON
-inline constexpr int kExitUsage = 2;        // wrong usage, or input that cannot be read
+inline constexpr int kExitRefused =
+    1;  // does not fit, or was refused; the reason is on standard error and in the JSON
+inline constexpr int kExitUsage = 2;  // wrong usage, or input that cannot be read
 
 struct Command {
   const char* name;
-  const char* summary;                      // one line, for `plimsoll --help`
-  int (*run)(const std::vector<std::string>& arguments);    // without the program's and the subcommand's name
+  const char* summary;                                    // one line, for `plimsoll --help`
+  int (*run)(const std::vector<std::string>& arguments);  // without the program's and the subcommand's name
 };
 
 // The subcommands that work with no cluster or as a client of one.

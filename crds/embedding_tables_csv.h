@@ -14,7 +14,7 @@
 
 namespace plimsoll::crds {
 
-inline constexpr std::int64_t kMaxEmbeddingTables = 100'000;    // after `count` is expanded; a limit of ours
+inline constexpr std::int64_t kMaxEmbeddingTables = 100'000;  // after `count` is expanded; a limit of ours
 
 // Errors: kInvalid naming the line, kTooLarge past kMaxEmbeddingTables lines or 64 MiB of content.
 Result<std::vector<EmbeddingTable>> parse_embedding_tables_csv(std::string_view text);

@@ -1,6 +1,7 @@
-// GPUModel (plimsoll.dev/v1alpha1, cluster-scoped, `gpum`): what one kind of GPU is, and how much of it the cluster
-// has. `spec` extends or overrides the built-in catalogue (estimator/catalog); `status` is the inventory that the
-// operator keeps from the nodes. Decoding rules as in crds/training_job.h. Plain values; any thread.
+// GPUModel (plimsoll.dev/v1alpha1, cluster-scoped, `gpum`): what one kind of GPU is, and how much of it the
+// cluster has. `spec` extends or overrides the built-in catalogue (estimator/catalog); `status` is the
+// inventory that the operator keeps from the nodes. Decoding rules as in crds/training_job.h. Plain values;
+// any thread.
 #pragma once
 
 #include <optional>
@@ -15,13 +16,13 @@ namespace plimsoll::crds {
 
 // Fields left empty keep what the built-in catalogue says.
 struct GpuModelSpec {
-  std::vector<std::string> product_labels;            // values of nvidia.com/gpu.product that mean this model
-  std::optional<Bytes> memory;                        // as the node reports it
-  std::optional<Bytes> hbm_bandwidth;                 // bytes a second
-  std::optional<Bytes> intra_node_bandwidth;          // NVLink or PCIe, bytes a second and GPU
-  std::optional<Bytes> inter_node_bandwidth;          // network, bytes a second and GPU
-  std::optional<Bytes> cuda_context;                  // outside the framework's allocator
-  std::optional<double> cost_per_hour;                // any currency; only ratios matter (objective LowestCost)
+  std::vector<std::string> product_labels;    // values of nvidia.com/gpu.product that mean this model
+  std::optional<Bytes> memory;                // as the node reports it
+  std::optional<Bytes> hbm_bandwidth;         // bytes a second
+  std::optional<Bytes> intra_node_bandwidth;  // NVLink or PCIe, bytes a second and GPU
+  std::optional<Bytes> inter_node_bandwidth;  // network, bytes a second and GPU
+  std::optional<Bytes> cuda_context;          // outside the framework's allocator
+  std::optional<double> cost_per_hour;        // any currency; only ratios matter (objective LowestCost)
 };
 
 struct GpuNodeShape {
@@ -30,11 +31,11 @@ struct GpuNodeShape {
 };
 
 struct GpuModelStatus {
-  std::int64_t total_gpus = 0;                        // on nodes that take pods
-  std::int64_t free_gpus = 0;                         // not requested by pods that run or wait on a node
+  std::int64_t total_gpus = 0;  // on nodes that take pods
+  std::int64_t free_gpus = 0;   // not requested by pods that run or wait on a node
   std::vector<GpuNodeShape> nodes;
-  std::vector<std::string> product_labels;            // spellings seen on those nodes
-  std::optional<Bytes> memory;                        // the least that a node of this model reports
+  std::vector<std::string> product_labels;  // spellings seen on those nodes
+  std::optional<Bytes> memory;              // the least that a node of this model reports
 };
 
 struct GpuModel {

@@ -1,5 +1,6 @@
-// MemoryProfile (plimsoll.dev/v1alpha1, namespaced, `mp`): what was learned about the jobs of one model family. The
-// webhook reads it; the calibration controller writes it (a later issue). Plain values; any thread.
+// MemoryProfile (plimsoll.dev/v1alpha1, namespaced, `mp`): what was learned about the jobs of one model
+// family. The webhook reads it; the calibration controller writes it (a later issue). Plain values; any
+// thread.
 #pragma once
 
 #include <optional>
@@ -17,14 +18,14 @@ struct LearnedBounds {
   std::string gpu_model;
   std::optional<Bytes> cuda_context;
   std::optional<Bytes> communication;
-  std::optional<double> peak_correction;              // factor on the estimated training-time peak, 0.5 .. 4
+  std::optional<double> peak_correction;  // factor on the estimated training-time peak, 0.5 .. 4
 };
 
 struct MemoryProfile {
   std::string name;
   std::string namespace_name;
-  std::string family;                                 // spec.family
-  std::vector<LearnedBounds> bounds;                  // status.bounds, spec.bounds override them per field
+  std::string family;                 // spec.family
+  std::vector<LearnedBounds> bounds;  // status.bounds, spec.bounds override them per field
   Json raw;
 };
 

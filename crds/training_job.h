@@ -1,11 +1,12 @@
-// TrainingJob: the C++ mirror of crds/plimsoll.dev_trainingjobs.yaml (plimsoll.dev/v1alpha1, namespaced, `tj`).
+// TrainingJob: the C++ mirror of crds/plimsoll.dev_trainingjobs.yaml (plimsoll.dev/v1alpha1, namespaced,
+// `tj`).
 //
 //   Result<TrainingJob> job = decode_training_job(object);
 //   std::vector<FieldError> wrong = validate(*job);
 //
-// Decoding is strict on the type of each field that is known, applies the schema's defaults, and keeps what is
-// unknown: `raw` is the object as it came, and a writer patches `raw` instead of re-serialising these structs, so
-// that nothing a newer client wrote is lost. Plain values; any thread.
+// Decoding is strict on the type of each field that is known, applies the schema's defaults, and keeps what
+// is unknown: `raw` is the object as it came, and a writer patches `raw` instead of re-serialising these
+// structs, so that nothing a newer client wrote is lost. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +25,14 @@ inline constexpr const char* kVersion = "v1alpha1";
 inline constexpr const char* kApiVersion = "plimsoll.dev/v1alpha1";
 
 // Annotations and labels that Plimsoll reads or writes. crds/README.md tells what each means.
-inline constexpr const char* kProvisioningAnnotation = "plimsoll.dev/provisioning";        // "disabled": opt out
-inline constexpr const char* kRequestedAnnotation = "plimsoll.dev/requested-trainers";     // JSON of what was asked
-inline constexpr const char* kDecisionAnnotation = "plimsoll.dev/provisioning-decision";   // JSON of what was decided
-inline constexpr const char* kReasonAnnotation = "plimsoll.dev/provisioning-reason";       // one sentence for people
-inline constexpr const char* kGpuProductLabel = "nvidia.com/gpu.product";                  // set by GPU feature discovery
+inline constexpr const char* kProvisioningAnnotation = "plimsoll.dev/provisioning";  // "disabled": opt out
+inline constexpr const char* kRequestedAnnotation =
+    "plimsoll.dev/requested-trainers";  // JSON of what was asked
+inline constexpr const char* kDecisionAnnotation =
+    "plimsoll.dev/provisioning-decision";  // JSON of what was decided
+inline constexpr const char* kReasonAnnotation =
+    "plimsoll.dev/provisioning-reason";                                    // one sentence for people
+inline constexpr const char* kGpuProductLabel = "nvidia.com/gpu.product";  // set by GPU feature discovery
 inline constexpr const char* kGpuResource = "nvidia.com/gpu";
 
 enum class DataType { kFP32, kFP16, kBF16, kFP8, kInt8 };
@@ -39,10 +43,10 @@ struct EmbeddingTable {
   std::string name;
   std::int64_t count = 1;
   std::int64_t rows = 0;
-  std::int64_t dim = 0;                 // columns
+  std::int64_t dim = 0;  // columns
   DataType dtype = DataType::kFP32;
-  double pooling_factor = 1;            // mean rows fetched per lookup of one sample
-  double lookup_frequency = 1;          // share of samples that look the table up, 0..1
+  double pooling_factor = 1;    // mean rows fetched per lookup of one sample
+  double lookup_frequency = 1;  // share of samples that look the table up, 0..1
 
   bool operator==(const EmbeddingTable&) const = default;
 };
@@ -56,24 +60,24 @@ struct TablesFrom {
 
 struct DlrmModel {
   std::int64_t dense_features = 13;
-  std::vector<std::int64_t> bottom_mlp;             // widths of the layers after the dense features
-  std::vector<std::int64_t> top_mlp;                // widths of the layers after the interaction; the last is 1
+  std::vector<std::int64_t> bottom_mlp;  // widths of the layers after the dense features
+  std::vector<std::int64_t> top_mlp;     // widths of the layers after the interaction; the last is 1
   Interaction interaction = Interaction::kDot;
-  std::int64_t cross_layers = 0;                    // kDCN: number of cross layers (DCN-v2, low rank)
-  std::int64_t cross_rank = 0;                      // kDCN: rank of each; 0 is full rank
+  std::int64_t cross_layers = 0;  // kDCN: number of cross layers (DCN-v2, low rank)
+  std::int64_t cross_rank = 0;    // kDCN: rank of each; 0 is full rank
   std::vector<EmbeddingTable> tables;
-  std::optional<TablesFrom> tables_from;            // instead of, or in addition to, `tables`
+  std::optional<TablesFrom> tables_from;  // instead of, or in addition to, `tables`
 };
 
-struct TransformerModel {                           // lowered by the estimator's issue; decoded and validated now
+struct TransformerModel {  // lowered by the estimator's issue; decoded and validated now
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;                        // 0: as heads
+  std::int64_t kv_heads = 0;  // 0: as heads
   std::int64_t ffn = 0;
   std::int64_t vocab = 0;
   std::int64_t sequence_length = 0;
-  std::int64_t experts = 0;                         // 0: dense
+  std::int64_t experts = 0;  // 0: dense
   std::int64_t experts_per_token = 0;
 };
 
@@ -83,8 +87,8 @@ struct GraphReference {
 };
 
 struct ModelSpec {
-  std::string family;                               // jobs of a family share a MemoryProfile; may be empty
-  std::optional<DlrmModel> dlrm;                    // exactly one of the three
+  std::string family;             // jobs of a family share a MemoryProfile; may be empty
+  std::optional<DlrmModel> dlrm;  // exactly one of the three
   std::optional<TransformerModel> transformer;
   std::optional<GraphReference> graph;
 };
@@ -95,9 +99,9 @@ enum class ActivationCheckpointing { kNone, kSelective, kFull };
 enum class ParallelStrategy { kAuto, kDDP, kFSDP, kZeRO1, kZeRO2, kZeRO3 };
 
 struct TrainingSpec {
-  std::int64_t batch_size_per_trainer = 0;          // the throughput requirement: the user's, never changed
+  std::int64_t batch_size_per_trainer = 0;  // the throughput requirement: the user's, never changed
   Precision precision = Precision::kFP32;
-  Optimizer optimizer = Optimizer::kAdam;           // of the dense parameters
+  Optimizer optimizer = Optimizer::kAdam;  // of the dense parameters
   Optimizer embedding_optimizer = Optimizer::kRowWiseAdagrad;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   ParallelStrategy strategy = ParallelStrategy::kAuto;
@@ -109,18 +113,18 @@ enum class Placement { kHBM, kHBMOrSwap };
 
 struct ProvisioningSpec {
   ProvisioningMode mode = ProvisioningMode::kAuto;
-  std::vector<std::string> gpu_models;              // allowed, by GPUModel name; empty: any in the cluster
+  std::vector<std::string> gpu_models;  // allowed, by GPUModel name; empty: any in the cluster
   std::int64_t min_trainers = 1;
   std::int64_t max_trainers = 512;
   Objective objective = Objective::kFewestGPUs;
-  double headroom = 0.05;                           // share of the card kept free, from "5%"
+  double headroom = 0.05;  // share of the card kept free, from "5%"
   Placement placement = Placement::kHBM;
 };
 
 struct Trainers {
-  std::int64_t replicas = 1;                        // GPUs of the job: one trainer a GPU
+  std::int64_t replicas = 1;  // GPUs of the job: one trainer a GPU
   std::int64_t per_node = 8;
-  std::string gpu_model;                            // GPUModel name; empty: not chosen
+  std::string gpu_model;  // GPUModel name; empty: not chosen
 };
 
 struct TrainingJobSpec {
@@ -129,14 +133,14 @@ struct TrainingJobSpec {
   TrainingSpec training;
   ProvisioningSpec provisioning;
   Trainers trainers;
-  std::int64_t max_restarts = 3;                    // failurePolicy.maxRestarts
+  std::int64_t max_restarts = 3;  // failurePolicy.maxRestarts
 };
 
 struct TrainingJob {
   std::string name;
   std::string namespace_name;
   TrainingJobSpec spec;
-  Json raw;                                         // the whole object, unknown fields included
+  Json raw;  // the whole object, unknown fields included
 };
 
 // One thing wrong with one field: {"spec.training.batchSizePerTrainer", "must be at least 1, is -4"}.
@@ -148,12 +152,12 @@ struct FieldError {
 // "spec.a: message; spec.b: message", at most `most` of them and then how many more.
 std::string to_string(const std::vector<FieldError>& errors, std::size_t most = 5);
 
-// Errors: kInvalid naming the field, for a wrong apiVersion or kind, a known field of the wrong type, an unknown enum
-// value, a number out of range. Does not look at how fields fit together: `validate` does.
+// Errors: kInvalid naming the field, for a wrong apiVersion or kind, a known field of the wrong type, an
+// unknown enum value, a number out of range. Does not look at how fields fit together: `validate` does.
 Result<TrainingJob> decode_training_job(const Json& object);
 
-// What the schema and its CEL rules say, and what they cannot (total sizes, names that collide, ratios): every field
-// that is wrong, in the order of the schema. Empty: the job is well-formed.
+// What the schema and its CEL rules say, and what they cannot (total sizes, names that collide, ratios):
+// every field that is wrong, in the order of the schema. Empty: the job is well-formed.
 std::vector<FieldError> validate(const TrainingJob& job);
 
 // What may not change once the job exists (spec.model, spec.training while not suspended, ...).

@@ -1,14 +1,16 @@
-// provision(): the decision the webhook makes: which GPU model, and how many trainers, for one job on one cluster.
+// provision(): the decision the webhook makes: which GPU model, and how many trainers, for one job on one
+// cluster.
 //
 //   ProvisionRequest request{.job = &job, .tables = tables, .gpus = inventory, .profile = profile};
 //   Provision answer = provision(request);
 //   if (answer.decided()) patch_with(*answer.decision); else warn(answer.reason);
 //
-// For every allowed GPU model that is present: reserved memory (estimate) -> what is left for embeddings -> smallest
-// number of trainers whose plan fits (sharder), the most loaded trainer deciding and never the mean (AMP, Finding 4).
-// The number of trainers enters the communication cost and the share of each, so it is re-estimated with it (Findings
-// 7 and 9). Bounds rule counts and models out before any search. Nothing fits, or nothing can be estimated: the user's
-// values stay and `reason` says why (AMP's fallback). Pure; any thread; `deadline` bounds the work.
+// For every allowed GPU model that is present: reserved memory (estimate) -> what is left for embeddings ->
+// smallest number of trainers whose plan fits (sharder), the most loaded trainer deciding and never the mean
+// (AMP, Finding 4). The number of trainers enters the communication cost and the share of each, so it is
+// re-estimated with it (Findings 7 and 9). Bounds rule counts and models out before any search. Nothing fits,
+// or nothing can be estimated: the user's values stay and `reason` says why (AMP's fallback). Pure; any
+// thread; `deadline` bounds the work.
 #pragma once
 
 #include <chrono>
@@ -27,9 +29,9 @@
 namespace plimsoll::estimator {
 
 struct ProvisionRequest {
-  const crds::TrainingJob* job = nullptr;                 // tables_from resolved into spec.model.dlrm->tables
-  const std::vector<AvailableGpu>* gpus = nullptr;        // present in the cluster
-  const crds::MemoryProfile* profile = nullptr;           // of the job's family; may be null
+  const crds::TrainingJob* job = nullptr;           // tables_from resolved into spec.model.dlrm->tables
+  const std::vector<AvailableGpu>* gpus = nullptr;  // present in the cluster
+  const crds::MemoryProfile* profile = nullptr;     // of the job's family; may be null
   Method method = Method::kPlimsoll;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
@@ -38,11 +40,11 @@ struct ProvisionRequest {
 struct Candidate {
   std::string gpu_model;
   bool fits = false;
-  bool searched = false;                    // false: a bound ruled it out, or another model was already better
-  std::int64_t trainers = 0;                // when !fits: the largest count tried, or the bound
+  bool searched = false;      // false: a bound ruled it out, or another model was already better
+  std::int64_t trainers = 0;  // when !fits: the largest count tried, or the bound
   std::int64_t per_node = 0;
-  double cost = 0;                          // trainers times the model's relative cost
-  std::string reason;                       // why it was chosen, or passed over, or does not fit
+  double cost = 0;     // trainers times the model's relative cost
+  std::string reason;  // why it was chosen, or passed over, or does not fit
 };
 
 struct Decision {
@@ -50,25 +52,25 @@ struct Decision {
   std::vector<std::string> product_labels;  // what the node selector (one) or affinity (several) must say
   std::int64_t trainers = 0;
   std::int64_t per_node = 0;
-  std::string reason;                       // one sentence for people
-  Estimate estimate;                        // of the most loaded trainer, embeddings included
-  Plan plan;                                // empty when the model has no embedding tables
+  std::string reason;  // one sentence for people
+  Estimate estimate;   // of the most loaded trainer, embeddings included
+  Plan plan;           // empty when the model has no embedding tables
 };
 
 struct Provision {
   std::optional<Decision> decision;
-  std::string event_reason;                 // CamelCase: "Provisioned", "NoFittingGPU", "ModelUnknown", "Disabled", ...
-  std::string reason;                       // one sentence
-  std::vector<std::string> warnings;        // for kubectl, each at most 256 characters
-  std::vector<Candidate> alternatives;      // every allowed model that is present, best first
+  std::string event_reason;  // CamelCase: "Provisioned", "NoFittingGPU", "ModelUnknown", "Disabled", ...
+  std::string reason;        // one sentence
+  std::vector<std::string> warnings;    // for kubectl, each at most 256 characters
+  std::vector<Candidate> alternatives;  // every allowed model that is present, best first
   bool decided() const { return decision.has_value(); }
 };
 
 Provision provision(const ProvisionRequest& request);
 
-// JSONPatch (RFC 6902, add and replace only) that writes a decision into the job: spec.trainers, the template's node
-// selector or affinity, GPU limits of the trainer container, annotations that say what was asked and why it changed.
-// Idempotent: a job that already says it all gets an empty array.
+// JSONPatch (RFC 6902, add and replace only) that writes a decision into the job: spec.trainers, the
+// template's node selector or affinity, GPU limits of the trainer container, annotations that say what was
+// asked and why it changed. Idempotent: a job that already says it all gets an empty array.
 Json patch_for(const crds::TrainingJob& job, const Provision& provision);
 
 // The contract of docs/cli.md: {"decision", "requested", "alternatives", "patch"}.

@@ -1,11 +1,11 @@
-// Client: the Kubernetes API as calls that return values. One implementation talks HTTP (kube/http_client.h, on
-// cpprestsdk); tests decorate it to inject faults.
+// Client: the Kubernetes API as calls that return values. One implementation talks HTTP (kube/http_client.h,
+// on cpprestsdk); tests decorate it to inject faults.
 //
 //   Result<Json> job = client.get(kTrainingJobs, "default", "ads");
 //
-// Thread-safety: every method may be called from any thread at once. Calls block their own thread, at most until
-// `CallOptions::timeout`; `watch` blocks until its stream ends or the stop token fires. Errors carry the API's reason
-// as ErrorCode, its message, and Retry-After.
+// Thread-safety: every method may be called from any thread at once. Calls block their own thread, at most
+// until `CallOptions::timeout`; `watch` blocks until its stream ends or the stop token fires. Errors carry
+// the API's reason as ErrorCode, its message, and Retry-After.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 namespace plimsoll::kube {
 
 struct CallOptions {
-  std::chrono::milliseconds timeout{10'000};    // whole call, retries included
+  std::chrono::milliseconds timeout{10'000};  // whole call, retries included
   std::string field_manager = "plimsoll";
   bool dry_run = false;
 };
@@ -28,8 +28,8 @@ struct CallOptions {
 struct ListOptions {
   std::string label_selector;
   std::string field_selector;
-  std::string resource_version;                 // "" most recent, "0" any the server has in memory
-  std::int64_t limit = 0;                       // page size; the client follows `continue` and returns all items
+  std::string resource_version;  // "" most recent, "0" any the server has in memory
+  std::int64_t limit = 0;        // page size; the client follows `continue` and returns all items
 };
 
 enum class PatchType { kJson, kMerge, kStrategicMerge, kApply };
@@ -44,34 +44,37 @@ struct WatchEvent {
 struct WatchOptions {
   std::string label_selector;
   std::string field_selector;
-  std::string resource_version;                 // events after this one
-  std::chrono::seconds server_timeout{300};     // asked of the server
-  std::chrono::milliseconds idle_timeout{120'000};    // no byte for so long: the connection is dead (half-open TCP)
+  std::string resource_version;              // events after this one
+  std::chrono::seconds server_timeout{300};  // asked of the server
+  std::chrono::milliseconds idle_timeout{
+      120'000};  // no byte for so long: the connection is dead (half-open TCP)
 };
 
 class Client {
  public:
   virtual ~Client() = default;
 
-  virtual Result<Json> get(const Resource& resource, const std::string& namespace_name, const std::string& name,
-                           const CallOptions& options = {}) = 0;
+  virtual Result<Json> get(const Resource& resource, const std::string& namespace_name,
+                           const std::string& name, const CallOptions& options = {}) = 0;
   // The List object: metadata.resourceVersion and all items.
-  virtual Result<Json> list(const Resource& resource, const std::string& namespace_name, const ListOptions& what = {},
-                            const CallOptions& options = {}) = 0;
+  virtual Result<Json> list(const Resource& resource, const std::string& namespace_name,
+                            const ListOptions& what = {}, const CallOptions& options = {}) = 0;
   virtual Result<Json> create(const Resource& resource, const std::string& namespace_name, const Json& object,
                               const CallOptions& options = {}) = 0;
   // PUT; with metadata.resourceVersion the write is conditional (kConflict).
   virtual Result<Json> update(const Resource& resource, const std::string& namespace_name, const Json& object,
                               const std::string& subresource = {}, const CallOptions& options = {}) = 0;
-  virtual Result<Json> patch(const Resource& resource, const std::string& namespace_name, const std::string& name,
-                             PatchType type, const Json& patch, const std::string& subresource = {},
-                             const CallOptions& options = {}) = 0;
-  virtual Result<void> remove(const Resource& resource, const std::string& namespace_name, const std::string& name,
-                              const CallOptions& options = {}) = 0;
-  // Calls `on_event` for each event, in order, on the calling thread. Ends ok when the server closed the stream
-  // cleanly; kExpired on 410, also one that arrives as an ERROR event; kCancelled when stopped.
-  virtual Result<void> watch(const Resource& resource, const std::string& namespace_name, const WatchOptions& options,
-                             const std::function<void(const WatchEvent&)>& on_event, std::stop_token stop) = 0;
+  virtual Result<Json> patch(const Resource& resource, const std::string& namespace_name,
+                             const std::string& name, PatchType type, const Json& patch,
+                             const std::string& subresource = {}, const CallOptions& options = {}) = 0;
+  virtual Result<void> remove(const Resource& resource, const std::string& namespace_name,
+                              const std::string& name, const CallOptions& options = {}) = 0;
+  // Calls `on_event` for each event, in order, on the calling thread. Ends ok when the server closed the
+  // stream cleanly; kExpired on 410, also one that arrives as an ERROR event; kCancelled when stopped.
+  virtual Result<void> watch(const Resource& resource, const std::string& namespace_name,
+                             const WatchOptions& options,
+                             const std::function<void(const WatchEvent&)>& on_event,
+                             std::stop_token stop) = 0;
   // A raw GET below the server's root ("/readyz", "/version").
   virtual Result<std::string> get_raw(const std::string& path, const CallOptions& options = {}) = 0;
 };

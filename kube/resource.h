@@ -6,14 +6,14 @@
 namespace plimsoll::kube {
 
 struct Resource {
-  std::string group;        // "" is the core group
+  std::string group;  // "" is the core group
   std::string version;
-  std::string plural;       // as in the URL: "trainingjobs"
+  std::string plural;  // as in the URL: "trainingjobs"
   bool namespaced = true;
 };
 
-// "/apis/plimsoll.dev/v1alpha1/namespaces/NS/trainingjobs[/NAME[/SUBRESOURCE]]"; an empty namespace of a namespaced
-// resource addresses all namespaces. Parts are percent-encoded.
+// "/apis/plimsoll.dev/v1alpha1/namespaces/NS/trainingjobs[/NAME[/SUBRESOURCE]]"; an empty namespace of a
+// namespaced resource addresses all namespaces. Parts are percent-encoded.
 std::string path_of(const Resource& resource, const std::string& namespace_name, const std::string& name = {},
                     const std::string& subresource = {});
 

@@ -6,8 +6,11 @@
 #include "operator/webhook_command.h"
 
 int main(int argc, char** argv) {
-  std::vector<plimsoll::cli::Command> commands(plimsoll::cli::commands().begin(), plimsoll::cli::commands().end());
-  commands.push_back({"webhook", "Serve the admission webhook (runs in the cluster)", plimsoll::process::run_webhook_command});
-  commands.push_back({"operator", "Run the controllers (runs in the cluster)", plimsoll::process::run_operator_command});
+  std::vector<plimsoll::cli::Command> commands(plimsoll::cli::commands().begin(),
+                                               plimsoll::cli::commands().end());
+  commands.push_back({"webhook", "Serve the admission webhook (runs in the cluster)",
+                      plimsoll::process::run_webhook_command});
+  commands.push_back(
+      {"operator", "Run the controllers (runs in the cluster)", plimsoll::process::run_operator_command});
   return plimsoll::cli::run_program(argc, argv, commands);
 }

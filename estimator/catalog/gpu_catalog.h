@@ -5,8 +5,8 @@
 //   catalog.apply(gpu_model_from_the_cluster);
 //   const GpuModel* gpu = catalog.find("NVIDIA-A100-SXM4-80GB");   // by name, or by any product label
 //
-// Sources of the figures stand beside them in gpu_catalog.cc. A value type: copies are independent; const access from
-// any thread.
+// Sources of the figures stand beside them in gpu_catalog.cc. A value type: copies are independent; const
+// access from any thread.
 #pragma once
 
 #include <string>
@@ -20,15 +20,15 @@
 namespace plimsoll::estimator {
 
 struct GpuModel {
-  std::string name;                             // "A100-80GB": the GPUModel resource's name is its lower-case form
-  std::vector<std::string> product_labels;      // values of nvidia.com/gpu.product
-  std::vector<std::string> cloud_labels;        // values of other labels: cloud.google.com/gke-accelerator, ...
-  Bytes memory;                                 // gpu.memory label in MiB: what nodes report
-  Bytes hbm_bandwidth;                          // bytes a second
-  Bytes intra_node_bandwidth;                   // bytes a second and GPU
-  Bytes inter_node_bandwidth;                   // bytes a second and GPU
-  Bytes cuda_context;                           // upper bound, outside the caching allocator
-  double relative_cost = 1;                     // per GPU hour, A100-80GB = 1
+  std::string name;  // "A100-80GB": the GPUModel resource's name is its lower-case form
+  std::vector<std::string> product_labels;  // values of nvidia.com/gpu.product
+  std::vector<std::string> cloud_labels;    // values of other labels: cloud.google.com/gke-accelerator, ...
+  Bytes memory;                             // gpu.memory label in MiB: what nodes report
+  Bytes hbm_bandwidth;                      // bytes a second
+  Bytes intra_node_bandwidth;               // bytes a second and GPU
+  Bytes inter_node_bandwidth;               // bytes a second and GPU
+  Bytes cuda_context;                       // upper bound, outside the caching allocator
+  double relative_cost = 1;                 // per GPU hour, A100-80GB = 1
 };
 
 class GpuCatalog {
@@ -39,10 +39,12 @@ class GpuCatalog {
   // Errors: kInvalid naming the entry.
   Result<void> apply_file(std::string_view yaml);
 
-  // Fields that the resource sets override; a name unknown so far adds a model (memory is then required: kInvalid).
+  // Fields that the resource sets override; a name unknown so far adds a model (memory is then required:
+  // kInvalid).
   Result<void> apply(const crds::GpuModel& resource);
 
-  // By name (any case), product label, or cloud label; "-SHARED" and "-MIG-..." labels match nothing. Null: unknown.
+  // By name (any case), product label, or cloud label; "-SHARED" and "-MIG-..." labels match nothing. Null:
+  // unknown.
   const GpuModel* find(std::string_view name_or_label) const;
 
   const std::vector<GpuModel>& models() const { return models_; }

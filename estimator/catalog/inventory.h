@@ -1,5 +1,5 @@
-// Inventory: which GPU models a cluster has, from its nodes. Pure: the controller, the webhook's GPUModel cache and
-// `plimsoll provision --cluster` all count the same way. Any thread.
+// Inventory: which GPU models a cluster has, from its nodes. Pure: the controller, the webhook's GPUModel
+// cache and `plimsoll provision --cluster` all count the same way. Any thread.
 #pragma once
 
 #include <map>
@@ -15,32 +15,34 @@ namespace plimsoll::estimator {
 // What the inventory needs to know of a node, read from core/v1 Node.
 struct GpuNode {
   std::string name;
-  std::string product;                  // label nvidia.com/gpu.product, or a cloud's label when that is missing
-  std::int64_t gpus = 0;                // allocatable nvidia.com/gpu
-  Bytes memory_per_gpu;                 // label nvidia.com/gpu.memory (MiB); 0 when absent
-  std::int64_t requested_gpus = 0;      // by pods bound to it
-  bool schedulable = true;              // not cordoned, ready, no NoExecute/NoSchedule taint but nvidia.com/gpu
+  std::string product;              // label nvidia.com/gpu.product, or a cloud's label when that is missing
+  std::int64_t gpus = 0;            // allocatable nvidia.com/gpu
+  Bytes memory_per_gpu;             // label nvidia.com/gpu.memory (MiB); 0 when absent
+  std::int64_t requested_gpus = 0;  // by pods bound to it
+  bool schedulable = true;          // not cordoned, ready, no NoExecute/NoSchedule taint but nvidia.com/gpu
 };
 
 // One GPU model that is present: the catalogue's entry with the node-reported memory, and how many there are.
 struct AvailableGpu {
   GpuModel model;
-  std::vector<std::string> product_labels;    // spellings on the nodes; what a node selector or affinity must say
+  std::vector<std::string>
+      product_labels;  // spellings on the nodes; what a node selector or affinity must say
   std::int64_t total_gpus = 0;
   std::int64_t free_gpus = 0;
-  std::int64_t gpus_per_node = 0;             // of the commonest node shape
+  std::int64_t gpus_per_node = 0;  // of the commonest node shape
   std::vector<crds::GpuNodeShape> shapes;
 };
 
 // Errors: kInvalid when the object is no Node.
 Result<GpuNode> decode_node(const Json& node);
 
-// Models with at least one GPU on a schedulable node, by name. `unknown` receives product labels that the catalogue
-// does not know (MIG slices and shared GPUs among them), for a warning.
+// Models with at least one GPU on a schedulable node, by name. `unknown` receives product labels that the
+// catalogue does not know (MIG slices and shared GPUs among them), for a warning.
 std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, const GpuCatalog& catalog,
                                          std::vector<std::string>* unknown = nullptr);
 
 // The same from what the operator has written into the GPUModel resources' status.
-std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resources, const GpuCatalog& catalog);
+std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resources,
+                                       const GpuCatalog& catalog);
 
 }  // namespace plimsoll::estimator

@@ -1,13 +1,13 @@
 // estimate(): the peak GPU memory of one trainer, before the job has run.
 //
-//   EstimateRequest request{.model = &job.spec.model, .training = &job.spec.training, .gpu = &a100, .trainers = 64};
-//   Result<Estimate> estimate = estimate_memory(request);
-//   Bytes for_the_sharder = a100.memory - estimate->peak.upper_bound;
+//   EstimateRequest request{.model = &job.spec.model, .training = &job.spec.training, .gpu = &a100, .trainers
+//   = 64}; Result<Estimate> estimate = estimate_memory(request); Bytes for_the_sharder = a100.memory -
+//   estimate->peak.upper_bound;
 //
-// AMP's frame (SoCC'23 section 9.2.1): peak = fixed costs (CUDA context, communication) + dense parameters, gradients,
-// DDP buckets and optimizer + training-time peak + the trainer's embedding shard. Without `embedding_bytes` the answer
-// is the *reserved* memory that the sharder must leave free. Pure: no clock, no network, same input same output; any
-// thread. Nothing is allocated at the model's size: shapes only.
+// AMP's frame (SoCC'23 section 9.2.1): peak = fixed costs (CUDA context, communication) + dense parameters,
+// gradients, DDP buckets and optimizer + training-time peak + the trainer's embedding shard. Without
+// `embedding_bytes` the answer is the *reserved* memory that the sharder must leave free. Pure: no clock, no
+// network, same input same output; any thread. Nothing is allocated at the model's size: shapes only.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +23,20 @@
 namespace plimsoll::estimator {
 
 enum class Method {
-  kPlimsoll,    // symbolic execution with per-operator autograd rules and storages counted once
-  kAmp,         // the published formula: 10 micro-batches, regression, max of forward and backward sums
+  kPlimsoll,  // symbolic execution with per-operator autograd rules and storages counted once
+  kAmp,       // the published formula: 10 micro-batches, regression, max of forward and backward sums
 };
 
 enum class Device { kCuda, kCpu };
 
 struct EstimateRequest {
-  const crds::ModelSpec* model = nullptr;           // required; tables_from already resolved into dlrm->tables
-  const crds::TrainingSpec* training = nullptr;     // required
-  const GpuModel* gpu = nullptr;                    // null: no fixed costs of a card are counted (device kCpu)
-  std::int64_t trainers = 1;                        // world size: communication grows with it (Findings 7, 12)
+  const crds::ModelSpec* model = nullptr;        // required; tables_from already resolved into dlrm->tables
+  const crds::TrainingSpec* training = nullptr;  // required
+  const GpuModel* gpu = nullptr;                 // null: no fixed costs of a card are counted (device kCpu)
+  std::int64_t trainers = 1;                     // world size: communication grows with it (Findings 7, 12)
   std::int64_t per_node = 8;
-  Bytes embedding_bytes;                            // of the most loaded trainer, once a plan is known (Finding 4)
-  crds::LearnedBounds learned;                      // from the family's MemoryProfile
+  Bytes embedding_bytes;        // of the most loaded trainer, once a plan is known (Finding 4)
+  crds::LearnedBounds learned;  // from the family's MemoryProfile
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
 };
@@ -60,22 +60,24 @@ struct Breakdown {
 };
 
 struct Peak {
-  Bytes allocated;      // tensors: torch.cuda.max_memory_allocated of a steady-state iteration
-  Bytes reserved;       // what the caching allocator holds
-  Bytes upper_bound;    // everything on the card, safe; equals breakdown.total()
+  Bytes allocated;    // tensors: torch.cuda.max_memory_allocated of a steady-state iteration
+  Bytes reserved;     // what the caching allocator holds
+  Bytes upper_bound;  // everything on the card, safe; equals breakdown.total()
 };
 
 struct Estimate {
   Peak peak;
   Breakdown breakdown;
-  std::string peak_phase;      // "Forward" | "Backward" | "OptimizerStep"
-  Bytes dense_parameters;      // parameter bytes of the dense part of the model
+  std::string peak_phase;  // "Forward" | "Backward" | "OptimizerStep"
+  Bytes dense_parameters;  // parameter bytes of the dense part of the model
 };
 
-// Errors: kInvalid (a dimension that cannot be), kUnsupported (a transformer or graph model in this version: says so).
+// Errors: kInvalid (a dimension that cannot be), kUnsupported (a transformer or graph model in this version:
+// says so).
 Result<Estimate> estimate_memory(const EstimateRequest& request);
 
-// The contract of docs/cli.md: {"allocatedBytes", "reservedBytes", "upperBoundBytes"}, and the breakdown's twelve.
+// The contract of docs/cli.md: {"allocatedBytes", "reservedBytes", "upperBoundBytes"}, and the breakdown's
+// twelve.
 Json to_json(const Peak& peak);
 Json to_json(const Breakdown& breakdown);
 

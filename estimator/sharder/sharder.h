@@ -1,11 +1,12 @@
-// shard(): places embedding tables on trainers so that the slowest trainer is as fast, and the fullest as empty, as can
-// be, within each trainer's memory; and says how far that is from a proven bound.
+// shard(): places embedding tables on trainers so that the slowest trainer is as fast, and the fullest as
+// empty, as can be, within each trainer's memory; and says how far that is from a proven bound.
 //
-//   ShardRequest request{.tables = tables, .topology = {.trainers = 64}, .batch_size = 1024, .budget = 71_GiB};
-//   Result<Plan> plan = shard(request);      // kUnfittable: says which constraint failed and by how many bytes
+//   ShardRequest request{.tables = tables, .topology = {.trainers = 64}, .batch_size = 1024, .budget =
+//   71_GiB}; Result<Plan> plan = shard(request);      // kUnfittable: says which constraint failed and by how
+//   many bytes
 //
-// Cost model: torchrec's (docs/sharding.md gives the formulas and their source). Deterministic: equal requests give
-// equal plans on every machine. Pure; any thread; no allocation outlives the call but the plan.
+// Cost model: torchrec's (docs/sharding.md gives the formulas and their source). Deterministic: equal
+// requests give equal plans on every machine. Pure; any thread; no allocation outlives the call but the plan.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct Table {
   std::string name;
   std::int64_t rows = 0;
   std::int64_t dim = 0;
-  double lookups_per_sample = 1;         // pooling factor times lookup frequency
+  double lookups_per_sample = 1;  // pooling factor times lookup frequency
   std::int64_t element_bytes = 4;
 };
 
@@ -33,58 +34,59 @@ std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups
 
 struct Topology {
   std::int64_t trainers = 1;
-  std::int64_t per_node = 8;                              // ranks [k*per_node, (k+1)*per_node) share a host
-  Bytes intra_node_bandwidth = 600_GiB;                   // bytes a second (torchrec's default)
-  Bytes inter_node_bandwidth{13'421'772'800};             // 12.5 GiB/s
+  std::int64_t per_node = 8;                   // ranks [k*per_node, (k+1)*per_node) share a host
+  Bytes intra_node_bandwidth = 600_GiB;        // bytes a second (torchrec's default)
+  Bytes inter_node_bandwidth{13'421'772'800};  // 12.5 GiB/s
   Bytes hbm_bandwidth = 897_GiB;
 };
 
 enum class ShardingType { kDataParallel, kTableWise, kColumnWise, kRowWise, kTableRowWise };
-const char* name_of(ShardingType type);                   // torchrec's names: "table_wise", ...
+const char* name_of(ShardingType type);  // torchrec's names: "table_wise", ...
 
 struct ShardRequest {
   std::vector<Table> tables;
   Topology topology;
-  std::int64_t batch_size = 512;                          // per trainer
-  Bytes budget;                                           // per trainer, for shards with optimizer state and buffers
+  std::int64_t batch_size = 512;  // per trainer
+  Bytes budget;                   // per trainer, for shards with optimizer state and buffers
   crds::Optimizer optimizer = crds::Optimizer::kRowWiseAdagrad;
 };
 
 struct Shard {
   std::int64_t rank = 0;
-  std::int64_t row_begin = 0, row_end = 0;                // half-open
+  std::int64_t row_begin = 0, row_end = 0;  // half-open
   std::int64_t column_begin = 0, column_end = 0;
 };
 
 struct TablePlacement {
-  std::int64_t table = 0;                                 // index into the request's tables
+  std::int64_t table = 0;  // index into the request's tables
   ShardingType type = ShardingType::kTableWise;
-  std::vector<Shard> shards;                              // data-parallel: one a rank, all rows and columns
+  std::vector<Shard> shards;  // data-parallel: one a rank, all rows and columns
 };
 
 struct RankLoad {
-  double milliseconds = 0;                                // cost of one iteration's lookups and exchanges
-  Bytes memory;                                           // shards, optimizer state, input and output buffers
+  double milliseconds = 0;  // cost of one iteration's lookups and exchanges
+  Bytes memory;             // shards, optimizer state, input and output buffers
 };
 
 struct Plan {
-  std::vector<TablePlacement> placements;                 // in the order of the request's tables
+  std::vector<TablePlacement> placements;  // in the order of the request's tables
   std::vector<RankLoad> ranks;
   double max_milliseconds = 0;
   double mean_milliseconds = 0;
-  double lower_bound_milliseconds = 0;                    // no plan of these sharding types can be faster
+  double lower_bound_milliseconds = 0;  // no plan of these sharding types can be faster
   Bytes max_memory;
   Bytes mean_memory;
   Bytes node_max_memory;
   Bytes node_mean_memory;
 };
 
-// Errors: kInvalid (a table or topology that cannot be), kUnfittable (message names the constraint: total memory of the
-// trainers, or one table's smallest piece; `Infeasibility` has the figures).
+// Errors: kInvalid (a table or topology that cannot be), kUnfittable (message names the constraint: total
+// memory of the trainers, or one table's smallest piece; `Infeasibility` has the figures).
 Result<Plan> shard(const ShardRequest& request);
 
-// Why a request cannot be met, without searching: what the lower bounds on memory say. `constraint` is "TotalMemory"
-// or "LargestPiece" (with the table's name); missing is 0 and constraint empty when nothing rules the request out.
+// Why a request cannot be met, without searching: what the lower bounds on memory say. `constraint` is
+// "TotalMemory" or "LargestPiece" (with the table's name); missing is 0 and constraint empty when nothing
+// rules the request out.
 struct Infeasibility {
   std::string constraint;
   std::string reason;
@@ -92,12 +94,14 @@ struct Infeasibility {
 };
 Infeasibility rule_out(const ShardRequest& request);
 
-// The smallest world size that `rule_out` cannot exclude, for `request` with any number of trainers up to `most`:
-// multiples of per_node above one node, any count below. Errors: kUnfittable when `most` trainers are ruled out too.
+// The smallest world size that `rule_out` cannot exclude, for `request` with any number of trainers up to
+// `most`: multiples of per_node above one node, any count below. Errors: kUnfittable when `most` trainers are
+// ruled out too.
 Result<std::int64_t> fewest_trainers_bound(const ShardRequest& request, std::int64_t most);
 
-// An independent check of a plan against its request, written from the definitions: coverage of each row and column
-// exactly once, ranks in range, bytes and times recomputed, budgets kept. Empty: all holds; else what is wrong.
+// An independent check of a plan against its request, written from the definitions: coverage of each row and
+// column exactly once, ranks in range, bytes and times recomputed, budgets kept. Empty: all holds; else what
+// is wrong.
 std::vector<std::string> verify(const ShardRequest& request, const Plan& plan);
 
 // The contract of docs/cli.md: feasible, perf, memory, plan.

@@ -1,11 +1,12 @@
-// An API server that a test may talk to: the real control plane (etcd, kube-apiserver, controller-manager, scheduler,
-// kwok as processes) or the embedded fake one. The same test bodies run on both; where the two differ, the fake is wrong.
+// An API server that a test may talk to: the real control plane (etcd, kube-apiserver, controller-manager,
+// scheduler, kwok as processes) or the embedded fake one. The same test bodies run on both; where the two
+// differ, the fake is wrong.
 //
-//   std::unique_ptr<ApiServer> server = start_api_server(ApiServerKind::kReal);   // null: not to be had, reason printed
-//   run_kubectl(*server, {"apply", "-f", file});
+//   std::unique_ptr<ApiServer> server = start_api_server(ApiServerKind::kReal);   // null: not to be had,
+//   reason printed run_kubectl(*server, {"apply", "-f", file});
 //
-// Everything is torn down by the destructor; processes die with the test process however it ends (PR_SET_PDEATHSIG and
-// a process group of their own). Owned by the test; methods from one thread.
+// Everything is torn down by the destructor; processes die with the test process however it ends
+// (PR_SET_PDEATHSIG and a process group of their own). Owned by the test; methods from one thread.
 #pragma once
 
 #include <memory>
@@ -23,13 +24,13 @@ class ApiServer {
  public:
   virtual ~ApiServer() = default;
   virtual ApiServerKind kind() const = 0;
-  virtual std::string kubeconfig() const = 0;                    // path of a file with admin rights
-  virtual std::string directory() const = 0;                     // scratch folder of this server, removed with it
+  virtual std::string kubeconfig() const = 0;  // path of a file with admin rights
+  virtual std::string directory() const = 0;   // scratch folder of this server, removed with it
   virtual std::unique_ptr<kube::Client> make_client() const = 0;
 };
 
 struct ApiServerOptions {
-  bool controller_manager = false;    // real only; the fake runs no controllers
+  bool controller_manager = false;  // real only; the fake runs no controllers
   bool scheduler = false;
   bool kwok = false;
 };
@@ -39,7 +40,7 @@ std::unique_ptr<ApiServer> start_api_server(ApiServerKind kind, const ApiServerO
                                             std::string* why = nullptr);
 
 struct CommandResult {
-  int exit_code = -1;       // 128 + signal when it was killed; -1 when it could not be started
+  int exit_code = -1;  // 128 + signal when it was killed; -1 when it could not be started
   std::string output;
   std::string errors;
 };
@@ -49,6 +50,7 @@ CommandResult run_command(const std::vector<std::string>& arguments, const std::
                           std::chrono::seconds deadline = std::chrono::seconds(60));
 
 // kubectl of PATH (or $PLIMSOLL_KUBECTL), on this server.
-CommandResult run_kubectl(const ApiServer& server, std::vector<std::string> arguments, const std::string& input = {});
+CommandResult run_kubectl(const ApiServer& server, std::vector<std::string> arguments,
+                          const std::string& input = {});
 
 }  // namespace plimsoll::testing
