@@ -14,10 +14,11 @@ function(plimsoll_room name)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
 endfunction()
 
-# plimsoll_test(NAME LABEL label SOURCES file... USES target...)
-# One test program; each of its cases becomes a ctest test that carries the label (docs/testing.md lists them).
+# plimsoll_test(NAME LABEL label [WHOLE] [TIMEOUT seconds] SOURCES file... USES target...)
+# One test program. Each of its cases becomes a ctest test of its own that carries the label; with WHOLE the program is
+# one ctest test, for suites that share something slow to start, such as a control plane.
 function(plimsoll_test name)
-  cmake_parse_arguments(TEST "" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
+  cmake_parse_arguments(TEST "WHOLE" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
   if(NOT TEST_TIMEOUT)
     set(TEST_TIMEOUT 120)
   endif()
@@ -26,6 +27,11 @@ function(plimsoll_test name)
   target_compile_definitions(${name} PRIVATE PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     PLIMSOLL_BINARY="${PROJECT_BINARY_DIR}/bin/plimsoll")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  gtest_discover_tests(${name} TEST_PREFIX ${TEST_LABEL}. PROPERTIES LABELS ${TEST_LABEL} TIMEOUT ${TEST_TIMEOUT}
-    DISCOVERY_TIMEOUT 60)
+  if(TEST_WHOLE)
+    add_test(NAME ${TEST_LABEL}.${name} COMMAND ${name})
+    set_tests_properties(${TEST_LABEL}.${name} PROPERTIES LABELS ${TEST_LABEL} TIMEOUT ${TEST_TIMEOUT})
+  else()
+    gtest_discover_tests(${name} TEST_PREFIX ${TEST_LABEL}. PROPERTIES LABELS ${TEST_LABEL} TIMEOUT ${TEST_TIMEOUT}
+      DISCOVERY_TIMEOUT 60)
+  endif()
 endfunction()

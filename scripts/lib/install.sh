@@ -1,0 +1,43 @@
+# Sourced by the scripts: installs what a fresh Debian 12 lacks, and says what it does.
+# shellcheck shell=bash
+
+say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+note() { printf '    %s\n' "$*" >&2; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+BUILD_PACKAGES=(
+  g++ cmake ninja-build ccache pkg-config
+  libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev prometheus-cpp-dev zlib1g-dev
+  libboost-dev libboost-program-options-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+TEST_PACKAGES=(clang-format-14 shellcheck python3 python3-yaml openssl curl)
+
+is_installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
+
+# need_packages NAME...: installs those that are missing; nothing happens, and fast, when none is.
+need_packages() {
+  local missing=() package
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  command -v apt-get >/dev/null || die "needs the Debian packages: ${missing[*]}"
+  [ "$(id -u)" = 0 ] || die "not root; as root run: apt-get install ${missing[*]}"
+  say "Installing ${#missing[@]} Debian packages: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  export DEBIAN_FRONTEND=noninteractive
+  if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    rm -f "$log"
+    die "apt-get could not install: ${missing[*]}"
+  fi
+  rm -f "$log"
+}
+
+# need_kubectl: the kubectl on PATH, whichever made it, else Debian's.
+need_kubectl() { command -v kubectl >/dev/null || need_packages kubernetes-client; }
