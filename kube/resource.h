@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace plimsoll::kube {
 
@@ -11,6 +12,9 @@ struct Resource {
   std::string plural;  // as in the URL: "trainingjobs"
   bool namespaced = true;
 };
+
+// Everything but RFC 3986's unreserved characters as %XX.
+std::string percent_encode(std::string_view text);
 
 // "/apis/plimsoll.dev/v1alpha1/namespaces/NS/trainingjobs[/NAME[/SUBRESOURCE]]"; an empty namespace of a
 // namespaced resource addresses all namespaces. Parts are percent-encoded.

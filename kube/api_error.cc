@@ -1,0 +1,91 @@
+#include "kube/api_error.h"
+
+#include <charconv>
+
+namespace plimsoll::kube {
+namespace {
+
+// Reasons and codes: apimachinery pkg/apis/meta/v1/types.go (StatusReason).
+ErrorCode code_of(int status, const std::string& reason) {
+  if (reason == "AlreadyExists") {
+    return ErrorCode::kAlreadyExists;
+  }
+  if (reason == "Expired" || reason == "Gone") {
+    return ErrorCode::kExpired;
+  }
+  switch (status) {
+    case 400: return ErrorCode::kInvalid;
+    case 401: return ErrorCode::kUnauthorized;
+    case 403: return ErrorCode::kForbidden;
+    case 404: return ErrorCode::kNotFound;
+    case 405: return ErrorCode::kUnsupported;
+    case 406: return ErrorCode::kUnsupported;
+    case 408: return ErrorCode::kTimeout;
+    case 409: return ErrorCode::kConflict;
+    case 410: return ErrorCode::kExpired;
+    case 413: return ErrorCode::kTooLarge;
+    case 415: return ErrorCode::kUnsupported;
+    case 422: return ErrorCode::kInvalid;
+    case 429: return ErrorCode::kTooManyRequests;
+    case 504: return ErrorCode::kTimeout;
+    default: break;
+  }
+  if (status >= 500) {
+    return ErrorCode::kUnavailable;
+  }
+  return status >= 400 ? ErrorCode::kInvalid : ErrorCode::kInternal;
+}
+
+constexpr std::chrono::seconds kLongestRetryAfter{3600};  // a nonsense value must not overflow
+
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, std::min<std::size_t>(text.find_first_of("\r\n"), 300)));
+}
+
+}  // namespace
+
+std::optional<std::chrono::seconds> parse_retry_after(std::string_view value) {
+  long seconds = 0;
+  const auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  if (problem != std::errc() || end != value.data() + value.size() || seconds < 0) {
+    return std::nullopt;
+  }
+  return std::min(std::chrono::seconds(seconds), kLongestRetryAfter);
+}
+
+Error error_of_status(const Json& status) {
+  const Json& code = member(status, {"code"});
+  const int number = code.isInt() ? code.asInt() : 500;
+  Error error(code_of(number, text_member(status, {"reason"})), text_member(status, {"message"}));
+  if (error.message.empty()) {
+    error.message = "the API server answered " + std::to_string(number) + " without a message";
+  }
+  const Json& delay = member(status, {"details", "retryAfterSeconds"});
+  if (delay.isInt() && delay.asInt() > 0) {
+    error.retry_after = std::min(std::chrono::seconds(delay.asInt()), kLongestRetryAfter);
+  }
+  return error;
+}
+
+Error error_of_response(int status, std::string_view body, std::string_view retry_after) {
+  Error error(code_of(status, ""), "");
+  const Result<Json> parsed = parse_json(body);
+  if (parsed && text_member(*parsed, {"kind"}) == "Status") {
+    Json complete = *parsed;
+    complete["code"] = status;
+    error = error_of_status(complete);
+  } else {
+    error.message = "the server answered " + std::to_string(status);
+    if (status >= 300 && status < 400) {
+      error.message += " (a redirect, which is not followed: is this URL really an API server?)";
+    } else if (!body.empty()) {
+      error.message += ": " + first_line(body);
+    }
+  }
+  if (const auto asked = parse_retry_after(retry_after); asked) {
+    error.retry_after = *asked;
+  }
+  return error;
+}
+
+}  // namespace plimsoll::kube

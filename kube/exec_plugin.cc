@@ -1,0 +1,224 @@
+#include "kube/exec_plugin.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <vector>
+
+#include "base/json.h"
+#include "kube/transport.h"
+
+namespace plimsoll::kube {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+constexpr std::size_t kOutputLimit = 1 << 20;  // certificates and tokens are a few KiB
+
+Error refused(const ExecPlugin& plugin, const std::string& why) {
+  std::string message = "the credential plugin " + plugin.command + " " + why;
+  if (!plugin.install_hint.empty()) {
+    message += "; " + plugin.install_hint.substr(0, 300);
+  }
+  return Error(ErrorCode::kUnauthorized, std::move(message));
+}
+
+std::vector<std::string> environment_for(const ExecPlugin& plugin) {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos) {
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  restore_tls_environment(variables);
+  for (const auto& [name, value] : plugin.environment) {
+    variables[name] = value;
+  }
+  Json information;
+  information["kind"] = "ExecCredential";
+  information["apiVersion"] = plugin.api_version;
+  information["spec"]["interactive"] = false;
+  variables["KUBERNETES_EXEC_INFO"] = write_json(information);
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) {
+    entries.push_back(name + "=" + value);
+  }
+  return entries;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) {
+    result.push_back(text.data());
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
+// Starts the plugin in a process group of its own, standard output on the pipe, standard error on ours.
+int spawn(const ExecPlugin& plugin, int output, pid_t& child) {
+  std::vector<std::string> words{plugin.command};
+  words.insert(words.end(), plugin.arguments.begin(), plugin.arguments.end());
+  std::vector<std::string> environment = environment_for(plugin);
+  std::vector<char*> argv = pointers(words);
+  std::vector<char*> envp = pointers(environment);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  // The process blocks SIGTERM for sigwait; the plugin must not inherit that.
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  const int problem = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), envp.data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  return problem;
+}
+
+// True at end of file; false when the deadline or the size limit came first.
+bool read_until_end(int input, SteadyTime deadline, std::string& output) {
+  std::array<char, 4096> piece{};
+  while (output.size() <= kOutputLimit) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    pollfd waiting{input, POLLIN, 0};
+    if (left.count() <= 0 || ::poll(&waiting, 1, static_cast<int>(left.count())) == 0) {
+      return false;
+    }
+    const ssize_t got = ::read(input, piece.data(), piece.size());
+    if (got == 0) {
+      return true;
+    }
+    if (got > 0) {
+      output.append(piece.data(), static_cast<std::size_t>(got));
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return false;
+}
+
+// The exit status, or nothing when the deadline came first.
+std::optional<int> wait_until(pid_t child, SteadyTime deadline) {
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return std::nullopt;
+    }
+    const timespec pause{0, 5'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+  return status;
+}
+
+Result<Clock::WallTime> parse_time(const std::string& text) {
+  std::tm parts{};
+  const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (rest == nullptr) {
+    return invalid("status.expirationTimestamp is not RFC 3339", text);
+  }
+  if (*rest == '.') {
+    ++rest;
+    while (*rest >= '0' && *rest <= '9') {
+      ++rest;
+    }
+  }
+  int hours = 0;
+  int minutes = 0;
+  char sign = 0;
+  if (std::strcmp(rest, "Z") != 0 && std::sscanf(rest, "%c%2d:%2d", &sign, &hours, &minutes) != 3) {
+    return invalid("status.expirationTimestamp is not RFC 3339", text);
+  }
+  const int offset = (hours * 60 + minutes) * 60 * (sign == '-' ? -1 : 1);
+  return Clock::WallTime::clock::from_time_t(timegm(&parts) - offset);
+}
+
+}  // namespace
+
+Result<ExecCredential> parse_exec_credential(std::string_view text, const std::string& api_version) {
+  Result<Json> parsed = parse_json(text);
+  if (!parsed) {
+    return parsed.error();
+  }
+  if (text_member(*parsed, {"kind"}) != "ExecCredential" ||
+      text_member(*parsed, {"apiVersion"}) != api_version) {
+    return invalid("expected an ExecCredential of " + api_version);
+  }
+  ExecCredential credential;
+  credential.token = text_member(*parsed, {"status", "token"});
+  credential.client_certificate_pem = text_member(*parsed, {"status", "clientCertificateData"});
+  credential.client_key_pem = text_member(*parsed, {"status", "clientKeyData"});
+  if (credential.token.empty() && credential.client_certificate_pem.empty()) {
+    return invalid("status holds neither a token nor a client certificate");
+  }
+  if (credential.token.find_first_of("\r\n") != std::string::npos) {
+    return invalid("status.token must be one line");
+  }
+  if (credential.client_certificate_pem.empty() != credential.client_key_pem.empty()) {
+    return invalid("status.clientCertificateData and clientKeyData must be given together");
+  }
+  const std::string expires = text_member(*parsed, {"status", "expirationTimestamp"});
+  if (!expires.empty()) {
+    Result<Clock::WallTime> time = parse_time(expires);
+    if (!time) {
+      return time.error();
+    }
+    credential.expires = *time;
+  }
+  return credential;
+}
+
+Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, std::chrono::milliseconds deadline) {
+  const SteadyTime end = std::chrono::steady_clock::now() + deadline;
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
+    return refused(plugin, std::string("could not be started: ") + std::strerror(errno));
+  }
+  pid_t child = -1;
+  const int problem = spawn(plugin, pipe[1], child);
+  ::close(pipe[1]);
+  if (problem != 0) {
+    ::close(pipe[0]);
+    return refused(plugin, std::string("could not be started: ") + std::strerror(problem));
+  }
+  std::string output;
+  const bool complete = read_until_end(pipe[0], end, output);
+  ::close(pipe[0]);
+  const std::optional<int> status = complete ? wait_until(child, end) : std::nullopt;
+  // Also what the plugin has left behind in its group.
+  ::kill(-child, SIGKILL);
+  if (!status) {
+    ::waitpid(child, nullptr, 0);
+    return refused(plugin, output.size() > kOutputLimit
+                               ? "printed more than 1 MiB"
+                               : "gave no answer within " + std::to_string(deadline.count()) + " ms");
+  }
+  if (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0) {
+    return refused(plugin, WIFEXITED(*status) ? "exited with " + std::to_string(WEXITSTATUS(*status))
+                                              : "was killed by signal " + std::to_string(WTERMSIG(*status)));
+  }
+  Result<ExecCredential> credential = parse_exec_credential(output, plugin.api_version);
+  if (!credential) {
+    return refused(plugin, "printed no credential: " + credential.error().message);
+  }
+  return credential;
+}
+
+}  // namespace plimsoll::kube

@@ -1,0 +1,484 @@
+#include "kube/http_client.h"
+
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kube/api_error.h"
+#include "kube/backoff.h"
+#include "kube/credentials.h"
+#include "kube/http_exchange.h"
+
+namespace plimsoll::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::size_t kListLimit = 512U << 20;   // a List of 100,000 pods is near 400 MiB
+constexpr std::size_t kObjectLimit = 32U << 20;  // an object is at most 3 MiB; metrics and OpenAPI are larger
+constexpr std::size_t kErrorLimit = 1U << 20;
+constexpr std::size_t kLineLimit = 16U << 20;  // one watch event
+constexpr int kMostTries = 10;                 // of one call, whatever its deadline; as client-go
+constexpr int kMostServerErrors = 4;           // 5xx without Retry-After
+constexpr int kMostUnsent = 4;                 // the pool may hold several connections the server has closed
+constexpr int kMostCut = 2;
+// A watch that outlives what was asked of the server by this much is ended by us.
+constexpr std::chrono::seconds kWatchGrace{60};
+constexpr std::chrono::seconds kWatchHeadTimeout{30};
+
+const char* content_type_of(PatchType type) {
+  switch (type) {
+    case PatchType::kJson: return "application/json-patch+json";
+    case PatchType::kMerge: return "application/merge-patch+json";
+    case PatchType::kStrategicMerge: return "application/strategic-merge-patch+json";
+    case PatchType::kApply: return "application/apply-patch+yaml";  // JSON is YAML
+  }
+  return "application/json";
+}
+
+class Query {
+ public:
+  void add(const char* key, const std::string& value) {
+    if (!value.empty()) {
+      text_ += (text_.empty() ? '?' : '&');
+      text_ += key;
+      text_ += '=' + percent_encode(value);
+    }
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string write_query(const CallOptions& options, bool force = false) {
+  Query query;
+  query.add("fieldManager", options.field_manager);
+  if (options.dry_run) {
+    query.add("dryRun", "All");
+  }
+  if (force) {
+    query.add("force", "true");
+  }
+  return query.text();
+}
+
+// One call: what to send, and whether sending it twice does no harm.
+struct Call {
+  HttpRequest request;
+  bool repeatable = true;
+  std::size_t body_limit = kObjectLimit;
+};
+
+// Items of a List carry no kind of their own when they are built-in types.
+void name_items(Json& list) {
+  const std::string kind = text_member(list, {"kind"});
+  const std::string api_version = text_member(list, {"apiVersion"});
+  constexpr std::string_view kSuffix = "List";
+  if (!kind.ends_with(kSuffix) || !list["items"].isArray()) {
+    return;
+  }
+  const std::string item_kind = kind.substr(0, kind.size() - kSuffix.size());
+  for (Json& item : list["items"]) {
+    if (item.isObject() && !item.isMember("kind") && !item_kind.empty()) {
+      item["kind"] = item_kind;
+      item["apiVersion"] = api_version;
+    }
+  }
+}
+
+class HttpClient final : public Client {
+ public:
+  HttpClient(std::string server, std::unique_ptr<CredentialSource> credentials,
+             std::unique_ptr<HttpEndpoint> calls, std::unique_ptr<HttpEndpoint> watches)
+      : server_(std::move(server)),
+        credentials_(std::move(credentials)),
+        calls_(std::move(calls)),
+        watches_(std::move(watches)) {}
+
+  Result<Json> get(const Resource& resource, const std::string& namespace_name, const std::string& name,
+                   const CallOptions& options) override {
+    if (name.empty()) {
+      return invalid("get needs a name; list reads a whole collection");
+    }
+    return json_call({{"GET", path_of(resource, namespace_name, name), "", "", ""}}, deadline_of(options));
+  }
+
+  Result<Json> list(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
+                    const CallOptions& options) override {
+    const steady_clock::time_point deadline = deadline_of(options);
+    Result<Json> all = list_pages(resource, namespace_name, what, deadline);
+    if (!all && all.error().code == ErrorCode::kExpired && what.limit > 0) {
+      // The continue token grew older than the server's history between two pages: take all at once.
+      ListOptions whole = what;
+      whole.limit = 0;
+      return list_pages(resource, namespace_name, whole, deadline);
+    }
+    return all;
+  }
+
+  Result<Json> create(const Resource& resource, const std::string& namespace_name, const Json& object,
+                      const CallOptions& options) override {
+    if (text_member(object, {"metadata", "name"}).empty() &&
+        !text_member(object, {"metadata", "generateName"}).empty()) {
+      return invalid(
+          "create needs metadata.name: a repeated request with generateName would make two objects");
+    }
+    Call call{{"POST", path_of(resource, namespace_name) + write_query(options), "", "application/json",
+               write_json(object)}};
+    call.repeatable = false;
+    return json_call(std::move(call), deadline_of(options));
+  }
+
+  Result<Json> update(const Resource& resource, const std::string& namespace_name, const Json& object,
+                      const std::string& subresource, const CallOptions& options) override {
+    const std::string name = text_member(object, {"metadata", "name"});
+    if (name.empty()) {
+      return invalid("update needs metadata.name");
+    }
+    return json_call({{"PUT", path_of(resource, namespace_name, name, subresource) + write_query(options), "",
+                       "application/json", write_json(object)}},
+                     deadline_of(options));
+  }
+
+  Result<Json> patch(const Resource& resource, const std::string& namespace_name, const std::string& name,
+                     PatchType type, const Json& patch, const std::string& subresource,
+                     const CallOptions& options) override {
+    if (name.empty()) {
+      return invalid("patch needs a name");
+    }
+    const bool apply = type == PatchType::kApply;
+    Call call{{"PATCH", path_of(resource, namespace_name, name, subresource) + write_query(options, apply),
+               "", content_type_of(type), write_json(patch)}};
+    call.repeatable = type != PatchType::kJson;
+    return json_call(std::move(call), deadline_of(options));
+  }
+
+  Result<void> remove(const Resource& resource, const std::string& namespace_name, const std::string& name,
+                      const CallOptions& options) override {
+    if (name.empty()) {
+      return invalid("remove needs a name");
+    }
+    Query query;
+    if (options.dry_run) {
+      query.add("dryRun", "All");
+    }
+    int tries = 0;
+    Result<std::string> answer =
+        perform({{"DELETE", path_of(resource, namespace_name, name) + query.text(), "", "", ""}},
+                deadline_of(options), &tries);
+    if (!answer && !(tries > 1 && answer.error().code == ErrorCode::kNotFound)) {
+      return answer.error();
+    }
+    return {};
+  }
+
+  Result<std::string> get_raw(const std::string& path, const CallOptions& options) override {
+    if (!path.starts_with('/')) {
+      return invalid("a raw path begins with /", path);
+    }
+    return perform({{"GET", path, "", "", ""}}, deadline_of(options));
+  }
+
+  Result<void> watch(const Resource& resource, const std::string& namespace_name, const WatchOptions& options,
+                     const std::function<void(const WatchEvent&)>& on_event, std::stop_token stop) override {
+    Query query;
+    query.add("watch", "true");
+    query.add("allowWatchBookmarks", "true");
+    query.add("timeoutSeconds", std::to_string(options.server_timeout.count()));
+    query.add("resourceVersion", options.resource_version);
+    query.add("labelSelector", options.label_selector);
+    query.add("fieldSelector", options.field_selector);
+    HttpRequest request{"GET", path_of(resource, namespace_name) + query.text(), "", "", ""};
+    for (bool refreshed = false;; refreshed = true) {
+      if (Result<void> ready = authenticate(request, *watches_, kWatchHeadTimeout); !ready) {
+        return ready.error();
+      }
+      HttpExchange exchange(*watches_, request);
+      if (auto failure = exchange.wait_for_head(steady_clock::now() + kWatchHeadTimeout, stop)) {
+        return error_of(*failure);
+      }
+      if (exchange.status() == 200) {
+        return follow(exchange, options, on_event, stop);
+      }
+      std::string body;
+      while (body.size() < kErrorLimit && exchange.read(body, steady_clock::now() + kWatchHeadTimeout,
+                                                        stop) == HttpExchange::Read::kData) {
+      }
+      if (exchange.status() != 401 || refreshed || !credentials_->refresh()) {
+        return error_of_response(exchange.status(), body, exchange.retry_after());
+      }
+    }
+  }
+
+ private:
+  static steady_clock::time_point deadline_of(const CallOptions& options) {
+    return steady_clock::now() + options.timeout;
+  }
+
+  static milliseconds left_until(steady_clock::time_point deadline) {
+    return std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
+  }
+
+  Error error_of(const HttpFailure& failure) const {
+    switch (failure.stage) {
+      case HttpFailure::Stage::kStopped: return Error(ErrorCode::kCancelled, "stopped");
+      case HttpFailure::Stage::kDeadline:
+        return Error(ErrorCode::kTimeout, server_ + " gave no complete answer in time");
+      case HttpFailure::Stage::kConnecting:
+        return Error(ErrorCode::kUnavailable, "cannot reach " + server_ + ": " + failure.reason);
+      case HttpFailure::Stage::kSending:
+      case HttpFailure::Stage::kReceiving: break;
+    }
+    return Error(ErrorCode::kUnavailable, "lost the connection to " + server_ + ": " + failure.reason);
+  }
+
+  Result<void> authenticate(HttpRequest& request, HttpEndpoint& endpoint, milliseconds deadline) {
+    Result<Credential> credential = credentials_->current(deadline);
+    if (!credential) {
+      return credential.error();
+    }
+    request.token = credential->token;
+    return endpoint.tls().set_client_certificate(credential->client_certificate_pem,
+                                                 credential->client_key_pem);
+  }
+
+  // One try's outcome: the body of a 2xx answer, the error of another, or how the transport failed.
+  struct Attempt {
+    std::optional<HttpFailure> failure;
+    int status = 0;
+    bool asked_to_retry = false;
+    std::string body;
+    Error error;
+  };
+
+  Attempt attempt(const Call& call, steady_clock::time_point deadline) {
+    Attempt result;
+    HttpExchange exchange(*calls_, call.request);
+    result.failure = exchange.wait_for_head(deadline);
+    if (result.failure) {
+      result.error = error_of(*result.failure);
+      return result;
+    }
+    result.status = exchange.status();
+    const bool good = result.status >= 200 && result.status < 300;
+    const std::size_t limit = good ? call.body_limit : kErrorLimit;
+    HttpExchange::Read read = HttpExchange::Read::kData;
+    while (read == HttpExchange::Read::kData && result.body.size() <= limit) {
+      read = exchange.read(result.body, deadline);
+    }
+    if (read == HttpExchange::Read::kFailed) {
+      result.failure = exchange.failure();
+      result.error = error_of(*result.failure);
+    } else if (!good) {
+      result.error = error_of_response(result.status, result.body, exchange.retry_after());
+      result.asked_to_retry = result.error.retry_after.count() > 0 || !exchange.retry_after().empty();
+    } else if (result.body.size() > limit) {
+      result.status = 413;
+      result.error =
+          Error(ErrorCode::kTooLarge, "the answer is larger than " + std::to_string(limit >> 20) + " MiB");
+    }
+    return result;
+  }
+
+  // Counts of what went wrong so far in one call, and the delay before the next try, if there is to be one.
+  struct Tries {
+    Backoff backoff{{milliseconds(100), milliseconds(5'000), 0.5}, std::random_device{}()};
+    int unsent = 0;
+    int cut = 0;
+    int server_errors = 0;
+    bool refreshed = false;
+  };
+
+  std::optional<milliseconds> delay_before_next(const Call& call, const Attempt& last, Tries& tries) {
+    if (last.failure) {
+      switch (last.failure->stage) {
+        case HttpFailure::Stage::kSending:
+          return ++tries.unsent < kMostUnsent ? std::optional(milliseconds(0)) : std::nullopt;
+        case HttpFailure::Stage::kReceiving:
+          return call.repeatable && ++tries.cut < kMostCut ? std::optional(tries.backoff.next())
+                                                           : std::nullopt;
+        default: return std::nullopt;
+      }
+    }
+    if (last.status == 401 && !tries.refreshed) {
+      tries.refreshed = true;
+      return credentials_->refresh() ? std::optional(milliseconds(0)) : std::nullopt;
+    }
+    if (last.status == 429 || (last.status >= 500 && last.asked_to_retry)) {
+      return std::max(tries.backoff.next(), last.error.retry_after);
+    }
+    if (last.status >= 500 && call.repeatable && ++tries.server_errors < kMostServerErrors) {
+      return tries.backoff.next();
+    }
+    return std::nullopt;
+  }
+
+  Result<std::string> perform(Call call, steady_clock::time_point deadline, int* tries_made = nullptr) {
+    Tries tries;
+    for (int count = 1;; ++count) {
+      if (tries_made != nullptr) {
+        *tries_made = count;
+      }
+      if (Result<void> ready = authenticate(call.request, *calls_, left_until(deadline)); !ready) {
+        return ready.error();
+      }
+      Attempt last = attempt(call, deadline);
+      if (!last.failure && last.status >= 200 && last.status < 300) {
+        return std::move(last.body);
+      }
+      const std::optional<milliseconds> delay = delay_before_next(call, last, tries);
+      if (!delay || count == kMostTries || *delay >= left_until(deadline)) {
+        return last.error;
+      }
+      std::this_thread::sleep_for(*delay);
+    }
+  }
+
+  Result<Json> json_call(Call call, steady_clock::time_point deadline) {
+    Result<std::string> body = perform(std::move(call), deadline);
+    if (!body) {
+      return body.error();
+    }
+    Result<Json> parsed = parse_json(*body);
+    if (!parsed || !parsed->isObject()) {
+      return Error(ErrorCode::kInternal,
+                   server_ + " answered something that is no JSON object; is it an API server?",
+                   body->substr(0, 40));
+    }
+    return parsed;
+  }
+
+  Result<Json> list_pages(const Resource& resource, const std::string& namespace_name,
+                          const ListOptions& what, steady_clock::time_point deadline) {
+    Json all;
+    std::string next;
+    do {
+      Query query;
+      query.add("labelSelector", what.label_selector);
+      query.add("fieldSelector", what.field_selector);
+      if (what.limit > 0) {
+        query.add("limit", std::to_string(what.limit));
+      }
+      // The server refuses a version together with a continue token, which has one of its own.
+      query.add(next.empty() ? "resourceVersion" : "continue", next.empty() ? what.resource_version : next);
+      Call call{{"GET", path_of(resource, namespace_name) + query.text(), "", "", ""}};
+      call.body_limit = kListLimit;
+      Result<Json> page = json_call(std::move(call), deadline);
+      if (!page) {
+        return page;
+      }
+      if (!(*page)["items"].isArray()) {
+        (*page)["items"] = Json(::Json::arrayValue);  // Go writes an empty list as null
+      }
+      name_items(*page);
+      next = text_member(*page, {"metadata", "continue"});
+      if (all.isNull()) {
+        all = std::move(*page);
+      } else {
+        for (Json& item : (*page)["items"]) {
+          all["items"].append(std::move(item));
+        }
+        all["metadata"] = (*page)["metadata"];
+      }
+    } while (!next.empty());
+    all["metadata"].removeMember("continue");
+    all["metadata"].removeMember("remainingItemCount");
+    return all;
+  }
+
+  // Reads events until the stream ends, one of them is an error, or nothing arrives for too long.
+  Result<void> follow(HttpExchange& exchange, const WatchOptions& options,
+                      const std::function<void(const WatchEvent&)>& on_event, const std::stop_token& stop) {
+    const steady_clock::time_point last_end = steady_clock::now() + options.server_timeout + kWatchGrace;
+    std::string text;  // what arrived and makes no whole line yet
+    while (true) {
+      const std::size_t searched = text.size();
+      const auto idle_end = std::min(steady_clock::now() + options.idle_timeout, last_end);
+      const HttpExchange::Read read = exchange.read(text, idle_end, stop);
+      if (read != HttpExchange::Read::kData) {
+        // An unchunked answer may lack its last line's end.
+        return read == HttpExchange::Read::kEnd ? deliver(text, on_event) : watch_failure(exchange, last_end);
+      }
+      std::size_t begin = 0;
+      for (std::size_t end = text.find('\n', searched); end != std::string::npos;
+           end = text.find('\n', begin)) {
+        if (stop.stop_requested()) {
+          return Error(ErrorCode::kCancelled, "stopped");
+        }
+        if (Result<void> handled = deliver(std::string_view(text).substr(begin, end - begin), on_event);
+            !handled) {
+          return handled;
+        }
+        begin = end + 1;
+      }
+      text.erase(0, begin);
+      if (text.size() > kLineLimit) {
+        return Error(ErrorCode::kTooLarge, "a watch event is larger than 16 MiB");
+      }
+    }
+  }
+
+  Result<void> watch_failure(const HttpExchange& exchange, steady_clock::time_point last_end) const {
+    if (exchange.failure().stage == HttpFailure::Stage::kDeadline && steady_clock::now() >= last_end) {
+      return {};
+    }
+    return error_of(exchange.failure());
+  }
+
+  static Result<void> deliver(std::string_view line, const std::function<void(const WatchEvent&)>& on_event) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
+      return {};
+    }
+    Result<Json> parsed = parse_json(line);
+    if (!parsed) {
+      return Error(ErrorCode::kInternal, "a watch event is no JSON: " + parsed.error().message,
+                   std::string(line.substr(0, 40)));
+    }
+    const std::string type = text_member(*parsed, {"type"});
+    if (type == "ERROR") {
+      return error_of_status(member(*parsed, {"object"}));
+    }
+    static const std::pair<const char*, WatchEventType> kTypes[] = {{"ADDED", WatchEventType::kAdded},
+                                                                    {"MODIFIED", WatchEventType::kModified},
+                                                                    {"DELETED", WatchEventType::kDeleted},
+                                                                    {"BOOKMARK", WatchEventType::kBookmark}};
+    for (const auto& [name, value] : kTypes) {
+      if (type == name && member(*parsed, {"object"}).isObject()) {
+        WatchEvent event{value, Json()};
+        event.object.swap((*parsed)["object"]);
+        on_event(event);
+        return {};
+      }
+    }
+    if (text_member(*parsed, {"kind"}) == "Status") {
+      return error_of_status(*parsed);  // a 200 that is an error all the same
+    }
+    return Error(ErrorCode::kInternal, "a watch event has an unknown type", type.substr(0, 40));
+  }
+
+  const std::string server_;
+  const std::unique_ptr<CredentialSource> credentials_;
+  // Watches hold their connections for minutes; calls of their own keep those short-lived and fresh.
+  const std::unique_ptr<HttpEndpoint> calls_;
+  const std::unique_ptr<HttpEndpoint> watches_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> connect(const ClientConfig& config) {
+  Result<std::unique_ptr<HttpEndpoint>> calls = HttpEndpoint::make(config);
+  if (!calls) {
+    return calls.error().within(config.source.empty() ? "client configuration" : config.source);
+  }
+  Result<std::unique_ptr<HttpEndpoint>> watches = HttpEndpoint::make(config);
+  if (!watches) {
+    return watches.error();
+  }
+  return std::unique_ptr<Client>(std::make_unique<HttpClient>(config.server, make_credential_source(config),
+                                                              std::move(*calls), std::move(*watches)));
+}
+
+}  // namespace plimsoll::kube
