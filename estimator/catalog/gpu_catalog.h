@@ -9,6 +9,7 @@
 // access from any thread.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct GpuModel {
   std::string name;  // "A100-80GB": the GPUModel resource's name is its lower-case form
   std::vector<std::string> product_labels;  // values of nvidia.com/gpu.product
   std::vector<std::string> cloud_labels;    // values of other labels: cloud.google.com/gke-accelerator, ...
+  std::string family;                       // nvidia.com/gpu.family: "ampere"; empty when not known
   Bytes memory;                             // gpu.memory label in MiB: what nodes report
   Bytes hbm_bandwidth;                      // bytes a second
   Bytes intra_node_bandwidth;               // bytes a second and GPU
@@ -40,7 +42,8 @@ class GpuCatalog {
   Result<void> apply_file(std::string_view yaml);
 
   // Fields that the resource sets override; a name unknown so far adds a model (memory is then required:
-  // kInvalid).
+  // kInvalid). A product label that the resource claims leaves the model that had it. Prices give ratios: the
+  // models that have one keep their exact ratio, on the scale of the built-in costs of those that have none.
   Result<void> apply(const crds::GpuModel& resource);
 
   // By name (any case), product label, or cloud label; "-SHARED" and "-MIG-..." labels match nothing. Null:
@@ -50,7 +53,16 @@ class GpuCatalog {
   const std::vector<GpuModel>& models() const { return models_; }
 
  private:
+  struct Price {
+    double per_hour = 0;
+    double listed_cost = 0;  // the relative cost before any price was known
+  };
+
+  GpuModel* find_name(std::string_view name);
+  void settle_prices();
+
   std::vector<GpuModel> models_;
+  std::map<std::string, Price> prices_;  // by model name; those that a resource or file priced
 };
 
 }  // namespace plimsoll::estimator

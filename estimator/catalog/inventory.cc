@@ -1,0 +1,241 @@
+#include "estimator/catalog/inventory.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "base/quantity.h"
+#include "crds/training_job.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+// Labels that say a node's GPU where GPU feature discovery does not run, the most telling first. Keys:
+// cluster-autoscaler's cloud providers, Karpenter, and the clouds' documentation.
+constexpr std::array<const char*, 8> kCloudProductLabels = {"cloud.google.com/gke-accelerator",
+                                                            "karpenter.k8s.aws/instance-gpu-name",
+                                                            "eks.amazonaws.com/instance-gpu-name",
+                                                            "k8s.amazonaws.com/accelerator",
+                                                            "kubernetes.azure.com/accelerator",
+                                                            "gpu.nvidia.com/model",
+                                                            "gpu.nvidia.com/class",
+                                                            "aliyun.accelerator/nvidia_name"};
+
+// Labels that hold the memory of one GPU in MiB.
+constexpr std::array<const char*, 3> kMemoryLabels = {"nvidia.com/gpu.memory",
+                                                      "karpenter.k8s.aws/instance-gpu-memory",
+                                                      "eks.amazonaws.com/instance-gpu-memory"};
+
+// No card comes near; a larger label is a typing error (bytes for MiB) and is not believed.
+constexpr std::int64_t kMostMemoryMib = 4LL << 20;
+constexpr double kMostGpusPerNode = 4096;
+
+// The GPUs that the scheduler can give out. Not a count: none.
+std::int64_t gpu_count(const Json& value) {
+  double count = 0;
+  if (value.isString()) {
+    Result<double> parsed = parse_quantity(value.asString());
+    count = parsed ? *parsed : 0;
+  } else if (value.isNumeric()) {
+    count = value.asDouble();
+  }
+  return count >= 1 && count <= kMostGpusPerNode ? static_cast<std::int64_t>(count) : 0;
+}
+
+// `labels` indexed by a key that holds dots and slashes, or "".
+std::string label(const Json& node, const char* key) {
+  return text_member(node, {"metadata", "labels", key});
+}
+
+std::string product_of(const Json& node) {
+  std::string product = label(node, crds::kGpuProductLabel);
+  if (!product.empty()) {
+    return product;
+  }
+  for (const char* key : kCloudProductLabels) {
+    product = label(node, key);
+    if (!product.empty()) {
+      return std::string(key) + "=" + product;
+    }
+  }
+  return {};
+}
+
+Bytes memory_of(const Json& node) {
+  for (const char* key : kMemoryLabels) {
+    const std::string text = label(node, key);
+    std::int64_t mib = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), mib);
+    if (failure == std::errc() && end == text.data() + text.size() && mib > 0 && mib <= kMostMemoryMib) {
+      return Bytes::from_mib(mib);
+    }
+  }
+  return Bytes{};
+}
+
+bool keeps_pods_away(const Json& taint) {
+  const std::string effect = text_member(taint, {"effect"});
+  // Training pods tolerate the taint that says "for GPU pods only".
+  return (effect == "NoSchedule" || effect == "NoExecute") &&
+         text_member(taint, {"key"}) != crds::kGpuResource;
+}
+
+bool takes_pods(const Json& node) {
+  const Json& cordoned = member(node, {"spec", "unschedulable"});
+  if (cordoned.isBool() && cordoned.asBool()) {
+    return false;
+  }
+  const Json& taints = member(node, {"spec", "taints"});
+  if (taints.isArray() && std::any_of(taints.begin(), taints.end(), keeps_pods_away)) {
+    return false;
+  }
+  // A file may leave the conditions out; then nothing speaks against the node.
+  const Json& conditions = member(node, {"status", "conditions"});
+  return !conditions.isArray() ||
+         std::none_of(conditions.begin(), conditions.end(), [](const Json& condition) {
+           return text_member(condition, {"type"}) == "Ready" && text_member(condition, {"status"}) != "True";
+         });
+}
+
+// Where nodes of one model wear different label keys, one key must do: a node selector ANDs its keys. GPU
+// feature discovery's first (its spelling is bare), then the cloud's that most nodes wear.
+std::string common_key(const std::vector<const GpuNode*>& nodes) {
+  std::map<std::string, std::size_t> wearers;
+  for (const GpuNode* node : nodes) {
+    ++wearers[parse_product_label(node->product).key];
+  }
+  if (wearers.contains(crds::kGpuProductLabel)) {
+    return crds::kGpuProductLabel;
+  }
+  return std::max_element(wearers.begin(), wearers.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+// GPUs a node of the shape that most nodes have; of two equally common ones the larger.
+std::int64_t commonest(const std::vector<crds::GpuNodeShape>& shapes) {
+  const auto found = std::max_element(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.nodes, a.gpus_per_node) < std::pair(b.nodes, b.gpus_per_node);
+  });
+  return found == shapes.end() ? 0 : found->gpus_per_node;
+}
+
+AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nodes) {
+  AvailableGpu available{.model = model,
+                         .product_labels = {},
+                         .total_gpus = 0,
+                         .free_gpus = 0,
+                         .gpus_per_node = 0,
+                         .shapes = {}};
+  const std::string key = common_key(nodes);
+  std::set<std::string> spellings;
+  std::map<std::int64_t, std::int64_t> nodes_of_shape;
+  Bytes least_memory;
+  for (const GpuNode* node : nodes) {
+    if (parse_product_label(node->product).key != key) {
+      continue;
+    }
+    spellings.insert(node->product);
+    available.total_gpus += node->gpus;
+    available.free_gpus += std::clamp<std::int64_t>(node->gpus - node->requested_gpus, 0, node->gpus);
+    ++nodes_of_shape[node->gpus];
+    if (node->memory_per_gpu.count > 0 && (least_memory.count == 0 || node->memory_per_gpu < least_memory)) {
+      least_memory = node->memory_per_gpu;
+    }
+  }
+  available.product_labels.assign(spellings.begin(), spellings.end());
+  for (const auto& [gpus, how_many] : nodes_of_shape) {
+    available.shapes.push_back({.gpus_per_node = gpus, .nodes = how_many});
+  }
+  available.gpus_per_node = commonest(available.shapes);
+  if (least_memory.count > 0) {
+    available.model.memory = least_memory;
+  }
+  return available;
+}
+
+}  // namespace
+
+NodeLabel parse_product_label(const std::string& spelling) {
+  const std::size_t equals = spelling.find('=');
+  if (equals == std::string::npos) {
+    return {.key = crds::kGpuProductLabel, .value = spelling};
+  }
+  return {.key = spelling.substr(0, equals), .value = spelling.substr(equals + 1)};
+}
+
+Result<GpuNode> decode_node(const Json& node) {
+  const std::string kind = text_member(node, {"kind"});
+  const std::string name = text_member(node, {"metadata", "name"});
+  // Items of a list the API server sends carry no kind of their own.
+  if (!node.isObject() || name.empty() || !(kind.empty() || kind == "Node")) {
+    return invalid("not a Node object; give what `kubectl get nodes -o yaml` prints",
+                   kind.empty() ? name : kind + " " + name);
+  }
+  return GpuNode{.name = name,
+                 .product = product_of(node),
+                 .gpus = gpu_count(member(node, {"status", "allocatable", crds::kGpuResource})),
+                 .memory_per_gpu = memory_of(node),
+                 .requested_gpus = 0,
+                 .schedulable = takes_pods(node)};
+}
+
+std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, const GpuCatalog& catalog,
+                                         std::vector<std::string>* unknown) {
+  std::map<std::string, std::vector<const GpuNode*>> nodes_of_model;
+  std::set<std::string> not_known;
+  for (const GpuNode& node : nodes) {
+    if (!node.schedulable || node.gpus <= 0) {
+      continue;
+    }
+    const GpuModel* model = catalog.find(parse_product_label(node.product).value);
+    if (model == nullptr) {
+      not_known.insert(node.product);
+    } else {
+      nodes_of_model[model->name].push_back(&node);
+    }
+  }
+  if (unknown != nullptr) {
+    unknown->assign(not_known.begin(), not_known.end());
+  }
+  std::vector<AvailableGpu> inventory;
+  for (const auto& [name, members] : nodes_of_model) {
+    inventory.push_back(count(*catalog.find(name), members));
+  }
+  return inventory;
+}
+
+std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resources,
+                                       const GpuCatalog& catalog) {
+  GpuCatalog extended = catalog;
+  for (const crds::GpuModel& resource : resources) {
+    // One that is refused overrides nothing; its status may still count GPUs of a built-in model.
+    (void)extended.apply(resource);
+  }
+  std::vector<AvailableGpu> inventory;
+  for (const crds::GpuModel& resource : resources) {
+    const crds::GpuModelStatus& status = resource.status;
+    const GpuModel* known = extended.find(resource.name);
+    if (status.total_gpus <= 0 || known == nullptr) {
+      continue;
+    }
+    AvailableGpu available{.model = *known,
+                           .product_labels = status.product_labels,
+                           .total_gpus = status.total_gpus,
+                           .free_gpus = std::clamp<std::int64_t>(status.free_gpus, 0, status.total_gpus),
+                           .gpus_per_node = commonest(status.nodes),
+                           .shapes = status.nodes};
+    if (status.memory && status.memory->count > 0) {
+      available.model.memory = *status.memory;
+    }
+    inventory.push_back(std::move(available));
+  }
+  std::sort(inventory.begin(), inventory.end(),
+            [](const AvailableGpu& a, const AvailableGpu& b) { return a.model.name < b.model.name; });
+  return inventory;
+}
+
+}  // namespace plimsoll::estimator

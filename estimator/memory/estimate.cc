@@ -1,0 +1,180 @@
+#include "estimator/memory/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "estimator/graph/lower_dlrm.h"
+#include "estimator/memory/amp.h"
+#include "estimator/memory/fixed_costs.h"
+#include "estimator/memory/optimizer_memory.h"
+#include "estimator/memory/simulate.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxTrainers = std::int64_t{1} << 24;
+// Far above any machine, and far enough from 2^63 that sums of it do not saturate.
+constexpr Bytes kBeyondAnyMachine{std::int64_t{1} << 55};
+
+Result<void> check(const EstimateRequest& request) {
+  if (request.model == nullptr || request.training == nullptr) {
+    return invalid("an estimate needs a model and its training settings");
+  }
+  if (request.model->transformer) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "model.transformer cannot be estimated by this version, only model.dlrm can; the job keeps the "
+        "trainers it asks for");
+  }
+  if (request.model->graph) {
+    return Error(ErrorCode::kUnsupported,
+                 "model.graph cannot be estimated by this version, only model.dlrm can; the job keeps the "
+                 "trainers it asks for");
+  }
+  if (!request.model->dlrm) {
+    return invalid("model is empty: give model.dlrm");
+  }
+  const std::int64_t batch = request.training->batch_size_per_trainer;
+  if (batch < 1 || batch > kMaxBatch) {
+    return invalid("training.batchSizePerTrainer must be from 1 to " + std::to_string(kMaxBatch) + ", is " +
+                   std::to_string(batch));
+  }
+  if (request.trainers < 1 || request.trainers > kMaxTrainers) {
+    return invalid("the number of trainers must be from 1 to " + std::to_string(kMaxTrainers) + ", is " +
+                   std::to_string(request.trainers));
+  }
+  if (request.embedding_bytes.count < 0) {
+    return invalid("the embedding shard cannot have a negative size");
+  }
+  return {};
+}
+
+// The part of the account that comes and goes within an iteration.
+Bytes transient(const Breakdown& parts) {
+  return parts.gradients + parts.activations + parts.temporaries;
+}
+
+Breakdown breakdown_of(const Ledger& ledger) {
+  Breakdown parts;
+  parts.parameters = ledger.at_peak(Part::kParameters);
+  parts.gradients = ledger.at_peak(Part::kGradients);
+  parts.optimizer_state = ledger.at_peak(Part::kOptimizerState);
+  parts.inputs = ledger.at_peak(Part::kInputs);
+  parts.activations = ledger.at_peak(Part::kActivations);
+  parts.temporaries = ledger.at_peak(Part::kTemporaries);
+  parts.ddp_buckets = ledger.at_peak(Part::kDdpBuckets);
+  return parts;
+}
+
+// A learned correction scales what the simulation predicts for the iteration, not what is counted exactly.
+void correct(Breakdown& parts, const crds::LearnedBounds& learned) {
+  if (learned.peak_correction && std::isfinite(*learned.peak_correction)) {
+    const double factor = std::clamp(*learned.peak_correction, 0.5, 4.0);
+    parts.activations = Bytes::ceil(static_cast<double>(parts.activations.count) * factor);
+    parts.temporaries = Bytes::ceil(static_cast<double>(parts.temporaries.count) * factor);
+  }
+}
+
+Estimate sum_up(const Breakdown& parts, const char* phase, Bytes dense_parameters) {
+  Estimate estimate;
+  estimate.breakdown = parts;
+  estimate.peak_phase = phase;
+  estimate.dense_parameters = dense_parameters;
+  estimate.peak.upper_bound = parts.total();
+  estimate.peak.allocated = parts.parameters + parts.gradients + parts.optimizer_state + parts.inputs +
+                            parts.activations + parts.temporaries + parts.ddp_buckets + parts.embeddings +
+                            parts.workspace;
+  estimate.peak.reserved = estimate.peak.allocated + parts.allocator_slack;
+  return estimate;
+}
+
+Estimate by_simulation(const OperatorGraph& graph, const EstimateRequest& request) {
+  const Ledger ledger = simulate(
+      graph, {.training = request.training,
+              .trainers = request.trainers,
+              .batches_in_flight = request.device == Device::kCuda && !request.model->dlrm->tables.empty()
+                                       ? kSparseBatchesInFlight
+                                       : 1,
+              .device = request.device});
+  Breakdown parts = breakdown_of(ledger);
+  correct(parts, request.learned);
+  const FixedCosts fixed = fixed_costs(request);
+  parts.embeddings = request.embedding_bytes;
+  parts.workspace = fixed.workspace;
+  parts.communication = fixed.communication;
+  parts.cuda_context = fixed.cuda_context;
+  if (request.device == Device::kCuda) {
+    parts.allocator_slack = allocator_slack(transient(parts));
+  }
+  return sum_up(parts, name_of(ledger.peak_phase()), graph.parameter_bytes());
+}
+
+// AMP, section 9.2.1: constants for communication and CUDA, terms linear in the dense parameters for the
+// optimizer and for DDP, and the symbolic execution's larger sum. The paper prints no coefficients: DDP's are
+// taken as the replica and its gradient buffers, the optimizer's as the state it keeps.
+Estimate by_amp(const OperatorGraph& graph, const EstimateRequest& request) {
+  Breakdown parts;
+  parts.parameters = graph.parameter_bytes();
+  parts.ddp_buckets = parts.parameters;
+  const OptimizerMemory optimizer = memory_of(request.training->optimizer, request.device);
+  parts.optimizer_state = Bytes::ceil(static_cast<double>(parts.parameters.count) * optimizer.kept);
+  parts.activations = amp_predicted_training_bytes(graph, request.training->batch_size_per_trainer);
+  correct(parts, request.learned);
+  const FixedCosts fixed = fixed_costs(request);
+  parts.embeddings = request.embedding_bytes;
+  parts.communication = fixed.communication;
+  parts.cuda_context = fixed.cuda_context;
+  return sum_up(parts, name_of(Phase::kForward), parts.parameters);
+}
+
+}  // namespace
+
+Bytes Breakdown::total() const {
+  return parameters + gradients + optimizer_state + inputs + activations + temporaries + ddp_buckets +
+         embeddings + allocator_slack + workspace + communication + cuda_context;
+}
+
+Result<Estimate> estimate_memory(const EstimateRequest& request) {
+  Result<void> checked = check(request);
+  if (!checked) {
+    return checked.error();
+  }
+  Result<OperatorGraph> graph = lower_dlrm(*request.model->dlrm, *request.training);
+  if (!graph) {
+    return graph.error();
+  }
+  if (all_bytes(*graph, request.training->batch_size_per_trainer) > kBeyondAnyMachine) {
+    Breakdown parts;
+    parts.activations = Bytes::max();
+    return sum_up(parts, name_of(Phase::kForward), graph->parameter_bytes());
+  }
+  return request.method == Method::kAmp ? by_amp(*graph, request) : by_simulation(*graph, request);
+}
+
+Json to_json(const Peak& peak) {
+  Json json;
+  json["allocatedBytes"] = Json::Int64(peak.allocated.count);
+  json["reservedBytes"] = Json::Int64(peak.reserved.count);
+  json["upperBoundBytes"] = Json::Int64(peak.upper_bound.count);
+  return json;
+}
+
+Json to_json(const Breakdown& breakdown) {
+  Json json;
+  json["parameters"] = Json::Int64(breakdown.parameters.count);
+  json["gradients"] = Json::Int64(breakdown.gradients.count);
+  json["optimizerState"] = Json::Int64(breakdown.optimizer_state.count);
+  json["inputs"] = Json::Int64(breakdown.inputs.count);
+  json["activations"] = Json::Int64(breakdown.activations.count);
+  json["temporaries"] = Json::Int64(breakdown.temporaries.count);
+  json["ddpBuckets"] = Json::Int64(breakdown.ddp_buckets.count);
+  json["embeddings"] = Json::Int64(breakdown.embeddings.count);
+  json["allocatorSlack"] = Json::Int64(breakdown.allocator_slack.count);
+  json["workspace"] = Json::Int64(breakdown.workspace.count);
+  json["communication"] = Json::Int64(breakdown.communication.count);
+  json["cudaContext"] = Json::Int64(breakdown.cuda_context.count);
+  return json;
+}
+
+}  // namespace plimsoll::estimator
