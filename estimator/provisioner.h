@@ -55,12 +55,15 @@ struct Decision {
   std::string reason;  // one sentence for people
   Estimate estimate;   // of the most loaded trainer, embeddings included
   Plan plan;           // empty when the model has no embedding tables
+  Bytes capacity;      // of one GPU, as its nodes report it
 };
 
 struct Provision {
   std::optional<Decision> decision;
-  std::string event_reason;  // CamelCase: "Provisioned", "NoFittingGPU", "ModelUnknown", "Disabled", ...
-  std::string reason;        // one sentence
+  // CamelCase. With a decision: "Provisioned", "AlreadyRight", "Recommended" (mode Off). Without:
+  // "NoFittingGPU", "NoGPUInCluster", "ModelUnknown", "EstimateFailed", "DeadlineExceeded", "Disabled".
+  std::string event_reason;
+  std::string reason;                   // one sentence
   std::vector<std::string> warnings;    // for kubectl, each at most 256 characters
   std::vector<Candidate> alternatives;  // every allowed model that is present, best first
   bool decided() const { return decision.has_value(); }

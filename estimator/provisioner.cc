@@ -1,0 +1,508 @@
+#include "estimator/provisioner.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "estimator/asked.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+constexpr std::size_t kWarningLimit = 256;  // longer admission warnings may be cut by the API server
+
+// A warning within the limit, cut at a whole UTF-8 character.
+std::string shortened(std::string text) {
+  if (text.size() > kWarningLimit) {
+    std::size_t end = kWarningLimit - 3;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+      --end;
+    }
+    text = text.substr(0, end) + "...";
+  }
+  return text;
+}
+
+bool same_name(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+std::string gpus_text(std::int64_t count, const std::string& model) {
+  return std::to_string(count) + " x " + model;
+}
+
+// The counts that whole nodes make: any up to one node, multiples of it above.
+std::int64_t round_up(std::int64_t trainers, std::int64_t per_node) {
+  return trainers <= per_node ? trainers : (trainers + per_node - 1) / per_node * per_node;
+}
+
+std::int64_t round_down(std::int64_t trainers, std::int64_t per_node) {
+  return trainers <= per_node ? trainers : trainers / per_node * per_node;
+}
+
+// The most trainers of one job that the cluster's nodes of this model can hold, `per_node` on each.
+std::int64_t capacity_of(const AvailableGpu& gpu, std::int64_t per_node) {
+  std::int64_t places = 0;
+  for (const crds::GpuNodeShape& shape : gpu.shapes) {
+    places += shape.nodes * (shape.gpus_per_node / per_node * per_node);
+  }
+  return gpu.shapes.empty() ? round_down(gpu.total_gpus, per_node) : places;
+}
+
+// One GPU model in the race.
+struct Contender {
+  const AvailableGpu* gpu = nullptr;
+  std::vector<std::string> product_labels;  // those that the template's own selectors let it use
+  std::int64_t per_node = 1;
+  std::int64_t least = 1;     // provisioning.minTrainers in whole nodes
+  std::int64_t most = 0;      // provisioning.maxTrainers in whole nodes
+  std::int64_t capacity = 0;  // of the cluster
+  std::int64_t bound = 0;     // no smaller count can fit; 0 when `impossible` says why none can
+  std::string impossible;
+
+  const std::string& name() const { return gpu->model.name; }
+  double cost_of(std::int64_t trainers) const {
+    return static_cast<double>(trainers) * gpu->model.relative_cost;
+  }
+};
+
+Topology topology_of(const Contender& contender) {
+  const GpuModel& gpu = contender.gpu->model;
+  return {.trainers = contender.bound,
+          .per_node = contender.per_node,
+          .intra_node_bandwidth = gpu.intra_node_bandwidth,
+          .inter_node_bandwidth = gpu.inter_node_bandwidth,
+          .hbm_bandwidth = gpu.hbm_bandwidth};
+}
+
+// What decides between two choices, least first.
+using Rank = std::tuple<double, double, std::int64_t, std::string>;
+
+Rank rank_of(crds::Objective objective, const Contender& contender, std::int64_t trainers) {
+  const auto count = static_cast<double>(trainers);
+  const double cost = contender.cost_of(trainers);
+  const bool by_cost = objective == crds::Objective::kLowestCost;
+  return {by_cost ? cost : count, by_cost ? count : cost, -contender.gpu->model.hbm_bandwidth.count,
+          contender.name()};
+}
+
+struct Found {
+  const Contender* contender = nullptr;
+  std::int64_t trainers = 0;
+  Estimate estimate;
+  Plan plan;
+};
+
+class Search {
+ public:
+  explicit Search(const ProvisionRequest& request)
+      : request_(request), spec_(request.job->spec), asked_(asked_of(*request.job)) {
+    if (spec_.model.dlrm) {
+      sharding_.tables = expand_tables(spec_.model.dlrm->tables);
+    }
+    sharding_.batch_size = spec_.training.batch_size_per_trainer;
+    sharding_.optimizer = spec_.training.embedding_optimizer;
+  }
+
+  Provision run();
+
+ private:
+  bool gather_contenders();
+  void bound(Contender& contender);
+  std::optional<Found> search(const Contender& contender, std::int64_t most, std::string& why_not);
+  Result<Estimate> estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings) const;
+  Result<Bytes> budget(const Contender& contender, std::int64_t trainers);
+  Bytes usable(const Contender& contender) const;
+  std::int64_t most_that_beats(const Found& best, const Contender& contender) const;
+  Candidate consider(const Contender& contender, std::optional<Found>& best);
+  std::optional<Found> race();
+  void describe(const Found& found);
+  Provision refuse(const char* event_reason, const std::string& reason);
+  std::string sentence(const Found& found) const;
+  void warn(std::string text) { answer_.warnings.push_back(shortened(std::move(text))); }
+  bool late() const { return std::chrono::steady_clock::now() >= request_.deadline; }
+
+  const ProvisionRequest& request_;
+  const crds::TrainingJobSpec& spec_;
+  const Asked asked_;
+  ShardRequest sharding_;  // tables are kept; topology and budget change from search to search
+  std::vector<Contender> contenders_;
+  std::map<std::pair<std::string, std::int64_t>, Bytes> budgets_;
+  std::optional<Error> failure_;  // of the estimator: nothing can be decided
+  bool out_of_time_ = false;
+  Provision answer_;
+};
+
+// What the card offers once the headroom is kept free.
+Bytes Search::usable(const Contender& contender) const {
+  const Bytes memory = contender.gpu->model.memory;
+  return memory - Bytes::ceil(static_cast<double>(memory.count) * spec_.provisioning.headroom);
+}
+
+Result<Estimate> Search::estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings) const {
+  EstimateRequest request;
+  request.model = &spec_.model;
+  request.training = &spec_.training;
+  request.gpu = &contender.gpu->model;
+  request.trainers = trainers;
+  request.per_node = contender.per_node;
+  request.embedding_bytes = embeddings;
+  if (request_.profile != nullptr) {
+    request.learned = crds::bounds_for(*request_.profile, contender.name());
+  }
+  request.method = request_.method;
+  return estimate_memory(request);
+}
+
+// What is left for embeddings on each of `trainers` trainers; negative when the dense part alone is too big.
+Result<Bytes> Search::budget(const Contender& contender, std::int64_t trainers) {
+  const auto known = budgets_.find({contender.name(), trainers});
+  if (known != budgets_.end()) {
+    return known->second;
+  }
+  Result<Estimate> reserved = estimate(contender, trainers, Bytes{});
+  if (!reserved) {
+    return reserved.error();
+  }
+  const Bytes left = usable(contender) - reserved->peak.upper_bound;
+  budgets_[{contender.name(), trainers}] = left;
+  return left;
+}
+
+// Fills contenders_ with the models that are present and allowed; false, with the answer's reason, when there
+// are none.
+bool Search::gather_contenders() {
+  const std::vector<std::string>& allowed = spec_.provisioning.gpu_models;
+  std::string present;
+  std::set<std::string> cloud_values;
+  for (const AvailableGpu& gpu : *request_.gpus) {
+    cloud_values.insert(gpu.model.cloud_labels.begin(), gpu.model.cloud_labels.end());
+    present += (present.empty() ? "" : ", ") + gpu.model.name;
+  }
+  for (const std::string& name : allowed) {
+    if (std::none_of(request_.gpus->begin(), request_.gpus->end(),
+                     [&](const AvailableGpu& gpu) { return same_name(gpu.model.name, name); })) {
+      warn("spec.provisioning.gpuModels: no node has a GPU called \"" + name + "\"; the cluster has " +
+           (present.empty() ? "none" : present));
+    }
+  }
+  bool excluded_by_template = false;
+  for (const AvailableGpu& gpu : *request_.gpus) {
+    if (!allowed.empty() && std::none_of(allowed.begin(), allowed.end(), [&](const std::string& name) {
+          return same_name(gpu.model.name, name);
+        })) {
+      continue;
+    }
+    Contender contender{.gpu = &gpu, .product_labels = {}, .impossible = {}};
+    std::copy_if(gpu.product_labels.begin(), gpu.product_labels.end(),
+                 std::back_inserter(contender.product_labels),
+                 [&](const std::string& label) { return asked_.allows(gpu, label, cloud_values); });
+    if (contender.product_labels.empty()) {
+      excluded_by_template = true;
+      continue;
+    }
+    // perNode is the user's upper limit: it is lowered to what nodes have, and never raised.
+    contender.per_node = std::max<std::int64_t>(1, gpu.gpus_per_node > 0
+                                                       ? std::min(gpu.gpus_per_node, asked_.trainers.per_node)
+                                                       : asked_.trainers.per_node);
+    contender.least =
+        round_up(std::max<std::int64_t>(1, spec_.provisioning.min_trainers), contender.per_node);
+    contender.most = round_down(spec_.provisioning.max_trainers, contender.per_node);
+    contender.capacity = capacity_of(gpu, contender.per_node);
+    contenders_.push_back(std::move(contender));
+  }
+  if (!contenders_.empty()) {
+    return true;
+  }
+  answer_.event_reason = "NoGPUInCluster";
+  if (request_.gpus->empty()) {
+    answer_.reason = "no schedulable node of the cluster has a GPU that Plimsoll knows";
+  } else if (excluded_by_template) {
+    answer_.reason =
+        "the template's node selector or affinity excludes every allowed GPU; the cluster has " + present;
+  } else {
+    answer_.reason = "none of spec.provisioning.gpuModels is in the cluster, which has " + present;
+  }
+  return false;
+}
+
+// The smallest count that memory alone cannot exclude. Reserved memory grows with the count, so a bound found
+// with the reserve of fewer trainers holds, and is tightened with the reserve of its own until it stands.
+void Search::bound(Contender& contender) {
+  if (contender.least > contender.most) {
+    contender.impossible = "provisioning.maxTrainers " + std::to_string(spec_.provisioning.max_trainers) +
+                           " leaves no count from minTrainers " +
+                           std::to_string(spec_.provisioning.min_trainers) + " up in whole nodes of " +
+                           std::to_string(contender.per_node);
+    return;
+  }
+  std::int64_t count = contender.least;
+  while (true) {
+    const Result<Bytes> left = budget(contender, count);
+    if (!left) {
+      failure_ = left.error();
+      return;
+    }
+    if (*left < Bytes{}) {
+      contender.impossible = "the model without its embeddings exceeds " + to_string(usable(contender)) +
+                             " of a GPU by " + to_string(Bytes{} - *left);
+      return;
+    }
+    if (sharding_.tables.empty()) {
+      break;
+    }
+    sharding_.topology = topology_of(contender);
+    sharding_.budget = *left;
+    const Result<std::int64_t> fewest = fewest_trainers_bound(sharding_, contender.most);
+    if (!fewest) {
+      contender.impossible = fewest.error().message;
+      return;
+    }
+    const std::int64_t tightened = round_up(std::max(count, *fewest), contender.per_node);
+    if (tightened == count) {
+      break;
+    }
+    count = tightened;
+  }
+  contender.bound = count;
+  if (count > contender.capacity) {
+    contender.impossible = "needs at least " + std::to_string(count) + " GPUs, and the cluster has " +
+                           std::to_string(contender.capacity) + " in nodes of " +
+                           std::to_string(contender.per_node);
+  }
+}
+
+// The smallest count from the bound up to `most` whose plan fits, with the estimate of its fullest trainer.
+std::optional<Found> Search::search(const Contender& contender, std::int64_t most, std::string& why_not) {
+  Found found{.contender = &contender, .trainers = contender.bound, .estimate = {}, .plan = {}};
+  Bytes withheld;  // what the estimate adds for embeddings beyond their own bytes
+  while (true) {
+    if (!sharding_.tables.empty()) {
+      sharding_.topology = topology_of(contender);
+      Result<SmallestPlan> smallest =
+          shard_smallest(sharding_, found.trainers, most, [&](std::int64_t trainers) -> Result<Bytes> {
+            if (late()) {
+              return Error(ErrorCode::kTimeout, "the deadline passed during its search");
+            }
+            const Result<Bytes> left = budget(contender, trainers);
+            return left ? Result<Bytes>(*left - withheld) : left;
+          });
+      if (!smallest) {
+        why_not = smallest.error().message;
+        return std::nullopt;
+      }
+      found.trainers = smallest->trainers;
+      found.plan = std::move(smallest->plan);
+    }
+    Result<Estimate> peak = estimate(contender, found.trainers, found.plan.max_memory);
+    if (!peak) {
+      why_not = peak.error().message;
+      return std::nullopt;
+    }
+    const Bytes excess = peak->peak.upper_bound - usable(contender);
+    if (excess <= Bytes{}) {
+      found.estimate = *std::move(peak);
+      return found;
+    }
+    if (sharding_.tables.empty()) {
+      why_not = "a trainer takes " + to_string(peak->peak.upper_bound) + ", and " +
+                to_string(usable(contender)) + " may be used";
+      return std::nullopt;
+    }
+    withheld += excess + 1_MiB;  // a step that ends the loop where the excess alone would only approach 0
+  }
+}
+
+// The largest count of this model that would still be chosen over the best found.
+std::int64_t Search::most_that_beats(const Found& best, const Contender& contender) const {
+  const Rank to_beat = rank_of(spec_.provisioning.objective, *best.contender, best.trainers);
+  std::int64_t most = 0;
+  const std::int64_t limit = std::min(contender.most, contender.capacity);
+  for (std::int64_t count = contender.bound;
+       count <= limit && rank_of(spec_.provisioning.objective, contender, count) < to_beat;
+       count = round_up(count + 1, contender.per_node)) {
+    most = count;
+  }
+  return most;
+}
+
+std::string Search::sentence(const Found& found) const {
+  const crds::Trainers& asked = asked_.trainers;
+  const Contender& contender = *found.contender;
+  std::string text = gpus_text(found.trainers, contender.name());
+  const bool same_model = asked.gpu_model.empty() || same_name(asked.gpu_model, contender.name());
+  if (asked.asked && asked.replicas == found.trainers && same_model) {
+    text += " GPUs, as asked";
+  } else {
+    text += spec_.provisioning.objective == crds::Objective::kLowestCost
+                ? " GPUs are the cheapest choice that holds the job"
+                : " GPUs are the fewest that hold the job";
+  }
+  if (asked.asked && !(asked.replicas == found.trainers && same_model)) {
+    text += "; " +
+            (asked.gpu_model.empty() ? std::to_string(asked.replicas)
+                                     : gpus_text(asked.replicas, asked.gpu_model)) +
+            " asked for";
+    if (found.trainers < asked.replicas) {
+      text += ", " + std::to_string(asked.replicas - found.trainers) + " saved";
+    } else if (found.trainers > asked.replicas && found.trainers == contender.least) {
+      text += ", below minTrainers in whole nodes";
+    } else if (found.trainers > asked.replicas) {
+      text += ", too few to hold it";
+    }
+  }
+  return text + ". Peak at most " + to_string(found.estimate.peak.upper_bound) + " of " +
+         to_string(contender.gpu->model.memory) + " a GPU";
+}
+
+void Search::describe(const Found& found) {
+  const Contender& contender = *found.contender;
+  const crds::Trainers& now = spec_.trainers;
+  const bool already = now.replicas == found.trainers && now.per_node == contender.per_node &&
+                       (now.gpu_model.empty() || same_name(now.gpu_model, contender.name()));
+  const bool recommend_only = spec_.provisioning.mode == crds::ProvisioningMode::kOff;
+  answer_.event_reason = already ? "AlreadyRight" : recommend_only ? "Recommended" : "Provisioned";
+  answer_.reason = sentence(found);
+  answer_.decision = Decision{.gpu_model = contender.name(),
+                              .product_labels = contender.product_labels,
+                              .trainers = found.trainers,
+                              .per_node = contender.per_node,
+                              .reason = answer_.reason,
+                              .estimate = found.estimate,
+                              .plan = found.plan,
+                              .capacity = contender.gpu->model.memory};
+  if (out_of_time_) {
+    warn("the deadline passed before all GPU models were compared: " + contender.name() +
+         " fits, another might take fewer");
+  }
+  if (!already && !recommend_only) {
+    warn(answer_.reason);
+    if (found.trainers > contender.gpu->free_gpus) {
+      warn("only " + std::to_string(contender.gpu->free_gpus) + " of the cluster's " +
+           std::to_string(contender.gpu->total_gpus) + " " + contender.name() +
+           " GPUs are free now: the job will wait");
+    }
+  }
+}
+
+Provision Search::refuse(const char* event_reason, const std::string& reason) {
+  answer_.event_reason = event_reason;
+  answer_.reason = reason;
+  warn(reason + "; the job keeps its " + std::to_string(spec_.trainers.replicas) + " trainers");
+  return std::move(answer_);
+}
+
+// Searches one model for what beats the best so far, and tells what came of it.
+Candidate Search::consider(const Contender& contender, std::optional<Found>& best) {
+  Candidate candidate{.gpu_model = contender.name(),
+                      .trainers = contender.bound,
+                      .per_node = contender.per_node,
+                      .reason = contender.impossible};
+  if (!contender.impossible.empty()) {
+    return candidate;
+  }
+  if (late()) {
+    out_of_time_ = true;
+    candidate.reason = "the deadline passed before its search";
+    return candidate;
+  }
+  const std::int64_t limit = std::min(contender.most, contender.capacity);
+  const std::int64_t most = best ? most_that_beats(*best, contender) : limit;
+  if (most == 0) {
+    candidate.reason = "takes at least " + gpus_text(contender.bound, contender.name()) +
+                       ", no better than " + gpus_text(best->trainers, best->contender->name());
+    return candidate;
+  }
+  candidate.searched = true;
+  std::string why_not;
+  if (std::optional<Found> found = search(contender, most, why_not)) {
+    candidate.fits = true;
+    candidate.trainers = found->trainers;
+    candidate.reason = "fits, peak at most " + to_string(found->estimate.peak.upper_bound) + " of " +
+                       to_string(contender.gpu->model.memory);
+    best = std::move(found);
+    return candidate;
+  }
+  out_of_time_ = out_of_time_ || late();
+  candidate.trainers = most;
+  candidate.reason = best && most < limit ? "does not fit on " + gpus_text(most, contender.name()) +
+                                                ", and more would be no better than " +
+                                                gpus_text(best->trainers, best->contender->name())
+                                          : "does not fit: " + why_not;
+  return candidate;
+}
+
+// The most promising model first: the sooner a good answer is known, the fewer models need a search.
+std::optional<Found> Search::race() {
+  const auto promise = [&](const Contender& contender) {
+    return std::pair(!contender.impossible.empty(),
+                     rank_of(spec_.provisioning.objective, contender, contender.bound));
+  };
+  std::sort(contenders_.begin(), contenders_.end(),
+            [&](const Contender& a, const Contender& b) { return promise(a) < promise(b); });
+  std::optional<Found> best;
+  std::vector<std::pair<std::pair<bool, Rank>, Candidate>> ranked;
+  for (const Contender& contender : contenders_) {
+    Candidate candidate = consider(contender, best);
+    candidate.cost = contender.cost_of(candidate.trainers);
+    const Rank rank = rank_of(spec_.provisioning.objective, contender, candidate.trainers);
+    ranked.emplace_back(std::pair(!candidate.fits, candidate.fits ? rank : Rank{}), std::move(candidate));
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& entry : ranked) {
+    answer_.alternatives.push_back(std::move(entry.second));
+  }
+  return best;
+}
+
+Provision Search::run() {
+  if (text_member(request_.job->raw, {"metadata", "annotations", crds::kProvisioningAnnotation}) ==
+      "disabled") {
+    answer_.event_reason = "Disabled";
+    answer_.reason = std::string("the annotation ") + crds::kProvisioningAnnotation + " says disabled";
+    return std::move(answer_);
+  }
+  const std::optional<crds::DlrmModel>& dlrm = spec_.model.dlrm;
+  if (dlrm && dlrm->tables.empty() && dlrm->tables_from) {
+    return refuse("ModelUnknown", "the embedding tables in ConfigMap " + dlrm->tables_from->config_map_name +
+                                      " were not read");
+  }
+  if (!gather_contenders()) {
+    return refuse("NoGPUInCluster", answer_.reason);
+  }
+  for (Contender& contender : contenders_) {
+    bound(contender);
+    if (failure_) {
+      return refuse(failure_->code == ErrorCode::kUnsupported ? "ModelUnknown" : "EstimateFailed",
+                    failure_->message);
+    }
+  }
+  if (const std::optional<Found> best = race()) {
+    describe(*best);
+    return std::move(answer_);
+  }
+  if (out_of_time_) {
+    return refuse("DeadlineExceeded", "the time for this decision was over before a plan was found");
+  }
+  if (spec_.provisioning.placement == crds::Placement::kHBMOrSwap) {
+    warn("spec.provisioning.placement HBMOrSwap: this version places in GPU memory only");
+  }
+  const Candidate& nearest = answer_.alternatives.front();
+  return refuse("NoFittingGPU",
+                "no allowed GPU of the cluster holds this job; " + nearest.gpu_model + ": " + nearest.reason);
+}
+
+}  // namespace
+
+Provision provision(const ProvisionRequest& request) {
+  assert(request.job != nullptr && request.gpus != nullptr);
+  return Search(request).run();
+}
+
+}  // namespace plimsoll::estimator
