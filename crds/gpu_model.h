@@ -45,7 +45,10 @@ struct GpuModel {
   Json raw;
 };
 
+// Errors: kInvalid naming the fields that the schema refuses.
 Result<GpuModel> decode_gpu_model(const Json& object);
+
+// The status subresource's content, as `decode_gpu_model` reads it.
 Json encode_status(const GpuModelStatus& status);
 
 }  // namespace plimsoll::crds

@@ -29,6 +29,7 @@ struct MemoryProfile {
   Json raw;
 };
 
+// Errors: kInvalid naming the fields that the schema refuses.
 Result<MemoryProfile> decode_memory_profile(const Json& object);
 
 // The bounds that hold for a GPU model: its own entry, else the entry for all, else nothing.

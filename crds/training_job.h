@@ -1,12 +1,15 @@
 // TrainingJob: the C++ mirror of crds/plimsoll.dev_trainingjobs.yaml (plimsoll.dev/v1alpha1, namespaced,
 // `tj`).
 //
-//   Result<TrainingJob> job = decode_training_job(object);
+//   Result<TrainingJob> job = decode_training_job(std::move(object));
+//   if (!job) return job.error();                          // "spec.training.optimizer: must be one of ..."
 //   std::vector<FieldError> wrong = validate(*job);
 //
 // Decoding is strict on the type of each field that is known, applies the schema's defaults, and keeps what
 // is unknown: `raw` is the object as it came, and a writer patches `raw` instead of re-serialising these
-// structs, so that nothing a newer client wrote is lost. Plain values; any thread.
+// structs, so that nothing a newer client wrote is lost. Decoding and validation together refuse all that the
+// schema and its CEL rules refuse, with the same sentences for the rules; crds/training_job_fields.h lists
+// the fields once for all of them. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +34,9 @@ inline constexpr const char* kRequestedAnnotation =
 inline constexpr const char* kDecisionAnnotation =
     "plimsoll.dev/provisioning-decision";  // JSON of what was decided
 inline constexpr const char* kReasonAnnotation =
-    "plimsoll.dev/provisioning-reason";                                    // one sentence for people
+    "plimsoll.dev/provisioning-reason";  // one sentence for people
+inline constexpr const char* kRequestedReplicasAnnotation =
+    "plimsoll.dev/requested-replicas";  // the count alone, for kubectl's column
 inline constexpr const char* kGpuProductLabel = "nvidia.com/gpu.product";  // set by GPU feature discovery
 inline constexpr const char* kGpuResource = "nvidia.com/gpu";
 
@@ -56,6 +61,8 @@ enum class Interaction { kDot, kCat, kDCN };
 struct TablesFrom {
   std::string config_map_name;
   std::string key;
+
+  bool operator==(const TablesFrom&) const = default;
 };
 
 struct DlrmModel {
@@ -67,6 +74,8 @@ struct DlrmModel {
   std::int64_t cross_rank = 0;    // kDCN: rank of each; 0 is full rank
   std::vector<EmbeddingTable> tables;
   std::optional<TablesFrom> tables_from;  // instead of, or in addition to, `tables`
+
+  bool operator==(const DlrmModel&) const = default;
 };
 
 struct TransformerModel {  // lowered by the estimator's issue; decoded and validated now
@@ -79,11 +88,15 @@ struct TransformerModel {  // lowered by the estimator's issue; decoded and vali
   std::int64_t sequence_length = 0;
   std::int64_t experts = 0;  // 0: dense
   std::int64_t experts_per_token = 0;
+
+  bool operator==(const TransformerModel&) const = default;
 };
 
 struct GraphReference {
   std::string config_map_name;
   std::string key;
+
+  bool operator==(const GraphReference&) const = default;
 };
 
 struct ModelSpec {
@@ -91,6 +104,8 @@ struct ModelSpec {
   std::optional<DlrmModel> dlrm;  // exactly one of the three
   std::optional<TransformerModel> transformer;
   std::optional<GraphReference> graph;
+
+  bool operator==(const ModelSpec&) const = default;
 };
 
 enum class Precision { kFP32, kTF32, kBF16Mixed, kFP16Mixed, kBF16 };
@@ -105,6 +120,8 @@ struct TrainingSpec {
   Optimizer embedding_optimizer = Optimizer::kRowWiseAdagrad;
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   ParallelStrategy strategy = ParallelStrategy::kAuto;
+
+  bool operator==(const TrainingSpec&) const = default;
 };
 
 enum class ProvisioningMode { kOff, kInitial, kAuto };
@@ -125,6 +142,30 @@ struct Trainers {
   std::int64_t replicas = 1;  // GPUs of the job: one trainer a GPU
   std::int64_t per_node = 8;
   std::string gpu_model;  // GPUModel name; empty: not chosen
+  bool asked = false;     // replicas was given; else it is provisioning.minTrainers
+};
+
+enum class FailureAction { kFailJob, kRestartJob, kRestartJobAndIgnoreMaxRestarts };
+enum class FailureCause {
+  kCudaOutOfMemory,
+  kHostOutOfMemory,
+  kPreempted,
+  kInfrastructureFailure,
+  kShardingFailure,
+  kUserError,
+  kUnknown
+};
+
+// An exception to the restart policy. Both lists given: both must match.
+struct FailureRule {
+  FailureAction action = FailureAction::kFailJob;
+  std::vector<FailureCause> on_causes;
+  std::vector<std::int64_t> on_exit_codes;
+};
+
+struct FailurePolicy {
+  std::int64_t max_restarts = 3;   // preemptions do not count
+  std::vector<FailureRule> rules;  // the first that matches decides
 };
 
 struct TrainingJobSpec {
@@ -133,7 +174,7 @@ struct TrainingJobSpec {
   TrainingSpec training;
   ProvisioningSpec provisioning;
   Trainers trainers;
-  std::int64_t max_restarts = 3;  // failurePolicy.maxRestarts
+  FailurePolicy failure_policy;
 };
 
 struct TrainingJob {
@@ -149,18 +190,25 @@ struct FieldError {
   std::string message;
 };
 
+// As many as are reported of one object; a list of ten thousand wrong tables says no more than this.
+inline constexpr std::size_t kMaxFieldErrors = 256;
+
 // "spec.a: message; spec.b: message", at most `most` of them and then how many more.
 std::string to_string(const std::vector<FieldError>& errors, std::size_t most = 5);
 
-// Errors: kInvalid naming the field, for a wrong apiVersion or kind, a known field of the wrong type, an
-// unknown enum value, a number out of range. Does not look at how fields fit together: `validate` does.
+// Errors: kInvalid naming the fields, for a wrong apiVersion or kind, a required field that is missing, a
+// known field of the wrong type, an unknown enum value, a number or a list of a length that the type cannot
+// hold. Does not look at how fields fit together: `validate` does. The rvalue form moves the object into
+// `raw`; the other copies it, which for thousands of tables costs more than the decoding.
 Result<TrainingJob> decode_training_job(const Json& object);
+Result<TrainingJob> decode_training_job(Json&& object);
 
 // What the schema and its CEL rules say, and what they cannot (total sizes, names that collide, ratios):
-// every field that is wrong, in the order of the schema. Empty: the job is well-formed.
+// every field that is wrong, in the order of training_job_fields.h. Empty: the job is well-formed. To be
+// called again once tablesFrom is resolved into the tables.
 std::vector<FieldError> validate(const TrainingJob& job);
 
-// What may not change once the job exists (spec.model, spec.training while not suspended, ...).
+// What may not change once the job exists: spec.model, and spec.training while the job is not suspended.
 std::vector<FieldError> validate_update(const TrainingJob& before, const TrainingJob& now);
 
 // The enum spellings of the API: "BF16Mixed", "RowWiseAdagrad", ...
@@ -173,6 +221,8 @@ const char* name_of(ParallelStrategy);
 const char* name_of(ProvisioningMode);
 const char* name_of(Objective);
 const char* name_of(Placement);
+const char* name_of(FailureAction);
+const char* name_of(FailureCause);
 Result<Optimizer> parse_optimizer(const std::string& name);
 Result<Precision> parse_precision(const std::string& name);
 

@@ -1,0 +1,183 @@
+#include "crds/embedding_tables_csv.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <unordered_map>
+
+#include "base/gzip.h"
+#include "crds/checker.h"
+#include "crds/decoder.h"
+#include "crds/training_job_fields.h"
+
+namespace plimsoll::crds {
+namespace {
+
+constexpr Bytes kMaxContent = 64_MiB;
+constexpr std::size_t kMostColumns = 5;
+constexpr std::array<std::string_view, kMostColumns> kColumns = {"name", "rows", "dim", "pooling_factor",
+                                                                 "lookup_frequency"};
+
+struct Cells {
+  std::array<std::string_view, kMostColumns> text;
+  std::size_t count = 0;  // kMostColumns + 1 stands for more
+};
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+Cells split(std::string_view line) {
+  Cells cells;
+  std::size_t begin = 0;
+  while (cells.count <= kMostColumns) {
+    const std::size_t comma = line.find(',', begin);
+    if (cells.count < kMostColumns) {
+      cells.text[cells.count] = trimmed(line.substr(begin, comma - begin));
+    }
+    ++cells.count;
+    if (comma == std::string_view::npos) {
+      break;
+    }
+    begin = comma + 1;
+  }
+  return cells;
+}
+
+bool is_header(const Cells& cells) {
+  if (cells.count < kMostColumns - 1 || cells.count > kMostColumns) {
+    return false;
+  }
+  for (std::size_t i = 0; i < cells.count; ++i) {
+    if (cells.text[i] != kColumns[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <class Number>
+bool read_whole(std::string_view text, Number& value) {
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failure == std::errc() && end == text.data() + text.size();
+}
+
+Error at_line(std::size_t line, const std::string& message, std::string_view fragment) {
+  return invalid("line " + std::to_string(line) + ": " + message, std::string(fragment.substr(0, 64)));
+}
+
+Result<EmbeddingTable> read_table(const Cells& cells, std::size_t line, std::string_view whole) {
+  if (cells.count < kMostColumns - 1 || cells.count > kMostColumns) {
+    return at_line(line, "must be name,rows,dim,pooling_factor[,lookup_frequency]", whole);
+  }
+  EmbeddingTable table;
+  table.name = cells.text[0];
+  if (!obeys(kTableName, table.name)) {
+    return at_line(line, std::string("name must be ") + kTableName.form, whole);
+  }
+  if (!read_whole(cells.text[1], table.rows)) {
+    return at_line(line, "rows must be an integer", cells.text[1]);
+  }
+  if (!read_whole(cells.text[2], table.dim)) {
+    return at_line(line, "dim must be an integer", cells.text[2]);
+  }
+  if (!read_whole(cells.text[3], table.pooling_factor)) {
+    return at_line(line, "pooling_factor must be a number", cells.text[3]);
+  }
+  if (cells.count == kMostColumns && !read_whole(cells.text[4], table.lookup_frequency)) {
+    return at_line(line, "lookup_frequency must be a number", cells.text[4]);
+  }
+  return table;
+}
+
+// The bounds of the schema; "rows: must be at least 1, is 0".
+Result<void> check_table(const EmbeddingTable& table, std::size_t line) {
+  FieldErrors errors;
+  const FieldPath path(table.name);
+  Checker checker(path, errors);
+  describe(checker, table);
+  if (!errors.empty()) {
+    return at_line(line, to_string(errors.list()), {});
+  }
+  return {};
+}
+
+class Parser {
+ public:
+  Result<std::vector<EmbeddingTable>> parse(std::string_view text) {
+    if (text.starts_with("\xEF\xBB\xBF")) {
+      text.remove_prefix(3);  // the byte order mark that spreadsheets write
+    }
+    while (!text.empty()) {
+      const std::size_t end = text.find('\n');
+      ++line_;
+      Result<void> read = read_line(trimmed(text.substr(0, end)));
+      if (!read) {
+        return read.error();
+      }
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    }
+    if (tables_.empty()) {
+      return invalid(
+          "holds no embedding tables; write lines of name,rows,dim,pooling_factor[,lookup_frequency]");
+    }
+    return std::move(tables_);
+  }
+
+ private:
+  Result<void> read_line(std::string_view line) {
+    if (line.empty() || line.front() == '#') {
+      return {};
+    }
+    const Cells cells = split(line);
+    if (tables_.empty() && !header_seen_ && is_header(cells)) {
+      header_seen_ = true;
+      return {};
+    }
+    Result<EmbeddingTable> table = read_table(cells, line_, line);
+    if (!table) {
+      return table.error();
+    }
+    Result<void> checked = check_table(*table, line_);
+    if (!checked) {
+      return checked;
+    }
+    const auto [first, fresh] = line_of_.emplace(table->name, line_);
+    if (!fresh) {
+      return at_line(line_, "the name stands already in line " + std::to_string(first->second), table->name);
+    }
+    if (static_cast<std::int64_t>(tables_.size()) == kMaxEmbeddingTables) {
+      return Error(ErrorCode::kTooLarge,
+                   "holds more than " + std::to_string(kMaxEmbeddingTables) + " tables");
+    }
+    tables_.push_back(*std::move(table));
+    return {};
+  }
+
+  std::size_t line_ = 0;
+  bool header_seen_ = false;
+  std::vector<EmbeddingTable> tables_;
+  std::unordered_map<std::string, std::size_t> line_of_;
+};
+
+}  // namespace
+
+Result<std::vector<EmbeddingTable>> parse_embedding_tables_csv(std::string_view text) {
+  if (is_gzip(text)) {
+    const Result<std::string> content = gunzip(text, kMaxContent);
+    if (!content) {
+      return content.error();
+    }
+    return Parser().parse(*content);
+  }
+  if (static_cast<std::int64_t>(text.size()) > kMaxContent.count) {
+    return Error(ErrorCode::kTooLarge, "holds more than " + to_string(kMaxContent));
+  }
+  return Parser().parse(text);
+}
+
+}  // namespace plimsoll::crds

@@ -1,0 +1,46 @@
+#include "crds/gpu_model.h"
+
+#include "base/quantity.h"
+#include "crds/object_header.h"
+#include "crds/resource_fields.h"
+
+namespace plimsoll::crds {
+
+Result<GpuModel> decode_gpu_model(const Json& object) {
+  FieldErrors errors;
+  GpuModel model;
+  model.name = decode_header(object, "GPUModel", errors).name;
+  decode_part(object, "spec", model.spec, errors);
+  decode_part(object, "status", model.status, errors);
+  if (model.spec.cost_per_hour && !(*model.spec.cost_per_hour > 0)) {
+    const FieldPath spec("spec");
+    errors.add(FieldPath(spec, "costPerHour"), "costPerHour must be more than 0");
+  }
+  if (!errors.empty()) {
+    return to_error(errors);
+  }
+  model.raw = object;
+  return model;
+}
+
+Json encode_status(const GpuModelStatus& status) {
+  Json json(::Json::objectValue);
+  json["totalGPUs"] = static_cast<::Json::Int64>(status.total_gpus);
+  json["freeGPUs"] = static_cast<::Json::Int64>(status.free_gpus);
+  Json& shapes = json["nodeShapes"] = Json(::Json::arrayValue);
+  for (const GpuNodeShape& shape : status.nodes) {
+    Json& entry = shapes.append(Json(::Json::objectValue));
+    entry["gpusPerNode"] = static_cast<::Json::Int64>(shape.gpus_per_node);
+    entry["nodes"] = static_cast<::Json::Int64>(shape.nodes);
+  }
+  Json& labels = json["productLabels"] = Json(::Json::arrayValue);
+  for (const std::string& label : status.product_labels) {
+    labels.append(label);
+  }
+  if (status.memory) {
+    json["memory"] = format_bytes(*status.memory);
+  }
+  return json;
+}
+
+}  // namespace plimsoll::crds

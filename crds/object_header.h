@@ -1,0 +1,48 @@
+// What every object of the group begins with. Inside crds/ only. Pure; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "crds/checker.h"
+#include "crds/decoder.h"
+#include "crds/field_path.h"
+
+namespace plimsoll::crds {
+
+struct ObjectHeader {
+  std::string name;
+  std::string namespace_name;
+};
+
+// Reads metadata, and adds an error where apiVersion or kind are not those expected. `object` may be
+// anything.
+ObjectHeader decode_header(const Json& object, const char* kind, FieldErrors& errors);
+
+// Reads a part such as `spec` and, when it could be read, holds it to its bounds. An absent part is left as
+// it is.
+template <class T>
+void decode_part(const Json& object, const char* name, T& part, FieldErrors& errors) {
+  FieldErrors found_wrong;
+  const FieldPath path(name);
+  const Json& found = member(object, {name});
+  if (found.isNull()) {
+    return;
+  }
+  if (!found.isObject()) {
+    errors.add(path, std::string("must be an object, is ") + kind_of(found));
+    return;
+  }
+  Decoder decoder(found, path, found_wrong);
+  describe(decoder, part);
+  if (found_wrong.empty()) {
+    Checker checker(path, found_wrong);
+    describe(checker, part);
+  }
+  errors.add(found_wrong);
+}
+
+// The errors as one.
+Error to_error(const FieldErrors& errors);
+
+}  // namespace plimsoll::crds

@@ -1,0 +1,69 @@
+// The fields of a GPUModel and of a MemoryProfile, as training_job_fields.h has those of a TrainingJob.
+// Inside crds/ only.
+#pragma once
+
+#include "crds/field_rules.h"
+#include "crds/gpu_model.h"
+#include "crds/memory_profile.h"
+#include "crds/training_job_fields.h"
+
+namespace plimsoll::crds {
+
+inline constexpr Range kMaxModels = {0, 64};
+inline constexpr Range kCounts = {0, std::numeric_limits<std::int64_t>::max()};
+
+template <class Visitor>
+void describe(Visitor& visit, Of<GpuModelSpec> auto& spec) {
+  visit.texts("productLabels", spec.product_labels, kMaxModels, kProductLabel);
+  visit.optional_bytes("memory", spec.memory, kPositiveBytes);
+  visit.optional_bytes("hbmBandwidth", spec.hbm_bandwidth, kPositiveBytes);
+  visit.optional_bytes("intraNodeBandwidth", spec.intra_node_bandwidth, kPositiveBytes);
+  visit.optional_bytes("interNodeBandwidth", spec.inter_node_bandwidth, kPositiveBytes);
+  visit.optional_bytes("cudaContext", spec.cuda_context, kAnyBytes);
+  visit.optional_decimal("costPerHour", spec.cost_per_hour, kCostPerHour);
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<GpuNodeShape> auto& shape) {
+  visit.integer("gpusPerNode", shape.gpus_per_node, Presence::kRequired, Range{1, 1024});
+  visit.integer("nodes", shape.nodes, Presence::kRequired, kCounts);
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<GpuModelStatus> auto& status) {
+  visit.integer("totalGPUs", status.total_gpus, Presence::kOptional, kCounts);
+  visit.integer("freeGPUs", status.free_gpus, Presence::kOptional, kCounts);
+  visit.objects("nodeShapes", status.nodes, Presence::kOptional, kMaxModels);
+  visit.texts("productLabels", status.product_labels, kMaxModels, kProductLabel);
+  visit.optional_bytes("memory", status.memory, kPositiveBytes);
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<LearnedBounds> auto& bounds) {
+  visit.text("gpuModel", bounds.gpu_model, Presence::kDefaulted, kGpuModelName);
+  visit.optional_bytes("cudaContext", bounds.cuda_context, kAnyBytes);
+  visit.optional_bytes("communication", bounds.communication, kAnyBytes);
+  visit.optional_decimal("peakCorrection", bounds.peak_correction, kPeakCorrection);
+}
+
+// A profile's spec and status, before they are merged.
+struct ProfileSpec {
+  std::string family;
+  std::vector<LearnedBounds> bounds;
+};
+struct ProfileStatus {
+  std::vector<LearnedBounds> bounds;
+};
+
+template <class Visitor>
+void describe(Visitor& visit, Of<ProfileSpec> auto& spec) {
+  visit.text("family", spec.family, Presence::kRequired, kRequiredFamilyName);
+  visit.objects("bounds", spec.bounds, Presence::kOptional, kMaxModels);
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<ProfileStatus> auto& status) {
+  visit.objects("bounds", status.bounds, Presence::kOptional, kMaxModels);
+}
+
+}  // namespace plimsoll::crds

@@ -1,0 +1,134 @@
+#include "crds/training_job_rules.h"
+
+#include <charconv>
+#include <unordered_map>
+
+#include "crds/embedding_tables_csv.h"
+
+namespace plimsoll::crds {
+namespace {
+
+using TablesByName = std::unordered_map<std::string_view, std::size_t>;
+
+// "user.7" is the eighth table of a group "user" of at least eight.
+void check_group_collision(const DlrmModel& model, std::size_t index, const TablesByName& by_name,
+                           const FieldPath& tables, FieldErrors& errors) {
+  const std::string_view name = model.tables[index].name;
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || model.tables[index].count != 1) {
+    return;
+  }
+  const std::string_view suffix = name.substr(dot + 1);
+  std::int64_t member_index = 0;
+  const auto [end, failure] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), member_index);
+  const bool canonical = failure == std::errc() && end == suffix.data() + suffix.size() &&
+                         (suffix.size() == 1 || suffix.front() != '0');
+  const auto group = by_name.find(name.substr(0, dot));
+  if (canonical && group != by_name.end() && model.tables[group->second].count > 1 &&
+      member_index < model.tables[group->second].count) {
+    errors.add(FieldPath(FieldPath(tables, index), "name"),
+               "is also the name of a table in the group tables[" + std::to_string(group->second) + "]");
+  }
+}
+
+void check_table_names(const DlrmModel& model, const FieldPath& tables, FieldErrors& errors) {
+  TablesByName by_name;
+  by_name.reserve(model.tables.size());
+  for (std::size_t i = 0; i < model.tables.size(); ++i) {
+    const auto [first, fresh] = by_name.emplace(model.tables[i].name, i);
+    if (!fresh) {
+      errors.add(FieldPath(FieldPath(tables, i), "name"),
+                 "is also the name of tables[" + std::to_string(first->second) + "]");
+    }
+  }
+  for (std::size_t i = 0; i < model.tables.size(); ++i) {
+    check_group_collision(model, i, by_name, tables, errors);
+  }
+}
+
+void check_table_sums(const DlrmModel& model, const FieldPath& tables, FieldErrors& errors) {
+  Bytes count;  // saturates, as the sizes do
+  Bytes size;
+  for (const EmbeddingTable& table : model.tables) {
+    count += Bytes{table.count};
+    size += Bytes{table.rows} * table.dim * width_bytes(table.dtype) * table.count;
+  }
+  if (count.count > kMaxEmbeddingTables) {
+    errors.add(tables, "counts add up to " + std::to_string(count.count) + " tables, more than " +
+                           std::to_string(kMaxEmbeddingTables));
+  }
+  if (size == Bytes::max()) {
+    errors.add(tables, "sizes add up to more than 2^63 bytes");
+  }
+}
+
+}  // namespace
+
+void check_rules(const ModelSpec& model, const FieldPath& path, FieldErrors& errors) {
+  if (int{model.dlrm.has_value()} + int{model.transformer.has_value()} + int{model.graph.has_value()} != 1) {
+    errors.add(path, "model must have exactly one of dlrm, transformer and graph");
+  }
+}
+
+void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& errors) {
+  const FieldPath tables(path, "tables");
+  if (model.tables.empty() && !model.tables_from) {
+    errors.add(tables, "tables or tablesFrom must be given");
+  }
+  if (!model.top_mlp.empty() && model.top_mlp.back() != 1) {
+    errors.add(FieldPath(path, "topMLP"), "the last width of topMLP must be 1, the prediction");
+  }
+  if (model.dense_features == 0 && !model.bottom_mlp.empty()) {
+    errors.add(FieldPath(path, "bottomMLP"), "bottomMLP needs denseFeatures of at least 1");
+  }
+  const bool crosses = model.interaction == Interaction::kDCN;
+  if (crosses && model.cross_layers == 0) {
+    errors.add(FieldPath(path, "crossLayers"), "crossLayers must be at least 1 when interaction is DCN");
+  }
+  if (!crosses && model.cross_layers != 0) {
+    errors.add(FieldPath(path, "crossLayers"), "crossLayers is only for interaction DCN");
+  }
+  if (!crosses && model.cross_rank != 0) {
+    errors.add(FieldPath(path, "crossRank"), "crossRank is only for interaction DCN");
+  }
+  check_table_names(model, tables, errors);
+  check_table_sums(model, tables, errors);
+}
+
+void check_rules(const TransformerModel& model, const FieldPath& path, FieldErrors& errors) {
+  if (model.heads > 0 && model.hidden % model.heads != 0) {
+    errors.add(FieldPath(path, "hidden"), "hidden must be a multiple of heads");
+  }
+  if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
+    errors.add(FieldPath(path, "kvHeads"), "heads must be a multiple of kvHeads");
+  }
+  const bool well_routed = model.experts == 0
+                               ? model.experts_per_token == 0
+                               : model.experts_per_token >= 1 && model.experts_per_token <= model.experts;
+  if (!well_routed) {
+    errors.add(FieldPath(path, "expertsPerToken"),
+               "expertsPerToken must be between 1 and experts, and 0 when experts is 0");
+  }
+}
+
+void check_rules(const ProvisioningSpec& provisioning, const FieldPath& path, FieldErrors& errors) {
+  if (provisioning.min_trainers > provisioning.max_trainers) {
+    errors.add(FieldPath(path, "minTrainers"), "minTrainers must not exceed maxTrainers");
+  }
+}
+
+void check_rules(const Trainers& trainers, const FieldPath& path, FieldErrors& errors) {
+  if (trainers.asked && trainers.per_node > 0 && trainers.replicas > trainers.per_node &&
+      trainers.replicas % trainers.per_node != 0) {
+    errors.add(FieldPath(path, "replicas"),
+               "replicas must be at most perNode, or a multiple of it, for each node runs as many trainers");
+  }
+}
+
+void check_rules(const FailureRule& rule, const FieldPath& path, FieldErrors& errors) {
+  if (rule.on_causes.empty() && rule.on_exit_codes.empty()) {
+    errors.add(path, "rules need onCauses or onExitCodes");
+  }
+}
+
+}  // namespace plimsoll::crds
