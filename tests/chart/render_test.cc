@@ -1,0 +1,205 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/yaml.h"
+#include "tests/chart/helm.h"
+#include "tests/controlplane/scratch_directory.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using RenderTest = HelmTest;
+
+std::vector<std::string> with(std::vector<std::string> values, const std::vector<std::string>& more) {
+  values.insert(values.end(), more.begin(), more.end());
+  return values;
+}
+
+TEST_F(RenderTest, LintsClean) {
+  const CommandResult lint = helm({"lint", "--strict", kChart});
+  EXPECT_EQ(lint.exit_code, 0) << lint.output << lint.errors;
+  EXPECT_THAT(lint.output, Not(HasSubstr("[WARNING]")));
+}
+
+TEST_F(RenderTest, HoldsTheseObjects) {
+  EXPECT_THAT(
+      names_of(render()),
+      ElementsAre("Certificate/sail-plimsoll-webhook", "ClusterRole/sail-plimsoll-editor",
+                  "ClusterRole/sail-plimsoll-operator", "ClusterRole/sail-plimsoll-viewer",
+                  "ClusterRole/sail-plimsoll-webhook", "ClusterRoleBinding/sail-plimsoll-operator",
+                  "ClusterRoleBinding/sail-plimsoll-webhook",
+                  "CustomResourceDefinition/gpumodels.plimsoll.dev",
+                  "CustomResourceDefinition/memoryprofiles.plimsoll.dev",
+                  "CustomResourceDefinition/trainingjobs.plimsoll.dev", "Deployment/sail-plimsoll-operator",
+                  "Deployment/sail-plimsoll-webhook", "Issuer/sail-plimsoll-selfsigned",
+                  "MutatingWebhookConfiguration/sail-plimsoll", "PodDisruptionBudget/sail-plimsoll-webhook",
+                  "Service/sail-plimsoll-operator", "Service/sail-plimsoll-webhook",
+                  "ServiceAccount/sail-plimsoll-operator", "ServiceAccount/sail-plimsoll-webhook",
+                  "ValidatingWebhookConfiguration/sail-plimsoll"));
+}
+
+TEST_F(RenderTest, AWebhookElsewhereLeavesOutWhatWouldRunIt) {
+  const std::vector<Json> objects =
+      render(with(kOutside, {"--set", "operator.enabled=false", "--set", "crds.enabled=false", "--set",
+                             "rbac.create=false"}));
+  EXPECT_THAT(names_of(objects), ElementsAre("MutatingWebhookConfiguration/sail-plimsoll",
+                                             "ValidatingWebhookConfiguration/sail-plimsoll"));
+  const Json& client =
+      find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"][0]["clientConfig"];
+  EXPECT_EQ(text_member(client, {"url"}), "https://127.0.0.1:9443/mutate-plimsoll-dev-v1alpha1-trainingjob");
+  EXPECT_FALSE(client.isMember("service"));
+}
+
+TEST_F(RenderTest, ShippedCrdsAreThoseOfTheRepository) {
+  const std::vector<Json> objects = render();
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(PLIMSOLL_SOURCE_DIR "/crds")) {
+    if (entry.path().extension() != ".yaml") {
+      continue;
+    }
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const Result<std::vector<Json>> documents = parse_yaml_documents(text.str());
+    ASSERT_TRUE(documents.ok()) << to_string(documents.error());
+    for (const Json& original : *documents) {
+      Json shipped =
+          find_object(objects, "CustomResourceDefinition/" + text_member(original, {"metadata", "name"}));
+      EXPECT_EQ(text_member(shipped, {"metadata", "annotations", "helm.sh/resource-policy"}), "keep");
+      shipped["metadata"].removeMember("labels");
+      shipped["metadata"].removeMember("annotations");
+      EXPECT_EQ(write_json(shipped), write_json(original)) << entry.path();
+      ++seen;
+    }
+  }
+  EXPECT_EQ(seen, 3);
+  EXPECT_FALSE(find_object(render({"--set", "crds.keep=false"}),
+                           "CustomResourceDefinition/trainingjobs.plimsoll.dev")["metadata"]
+                   .isMember("annotations"));
+}
+
+TEST_F(RenderTest, PackageHoldsTheCrdsAndNothingElseOfTheirFolder) {
+  const auto scratch = ScratchDirectory::create();
+  ASSERT_TRUE(scratch.ok());
+  const CommandResult packaged = helm({"package", kChart, "--destination", (*scratch)->path()});
+  ASSERT_EQ(packaged.exit_code, 0) << packaged.errors;
+  const std::string archive = (*scratch)->file("plimsoll-0.1.0.tgz");
+  const CommandResult listed = run_command({"tar", "tzf", archive});
+  EXPECT_THAT(listed.output, HasSubstr("plimsoll/files/crds/plimsoll.dev_trainingjobs.yaml"));
+  EXPECT_THAT(listed.output, Not(HasSubstr(".h\n")));
+  EXPECT_THAT(listed.output, Not(HasSubstr(".cc\n")));
+  EXPECT_EQ(render_text({}, archive).output, render_text().output);
+}
+
+TEST_F(RenderTest, WebhooksAreSafeForTheCluster) {
+  const std::vector<Json> objects = render();
+  for (const char* kind : {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}) {
+    const Json& webhook = find_object(objects, std::string(kind) + "/sail-plimsoll")["webhooks"][0];
+    EXPECT_EQ(text_member(webhook, {"sideEffects"}), "None") << kind;
+    EXPECT_EQ(text_member(webhook, {"failurePolicy"}), "Ignore") << kind;
+    EXPECT_EQ(webhook["timeoutSeconds"].asInt(), 5) << kind;
+    const Json& excluded = webhook["namespaceSelector"]["matchExpressions"][0];
+    EXPECT_EQ(text_member(excluded, {"operator"}), "NotIn");
+    std::vector<std::string> namespaces;
+    for (const Json& name : excluded["values"]) {
+      namespaces.push_back(name.asString());
+    }
+    EXPECT_THAT(namespaces, Contains("kube-system"));
+    EXPECT_THAT(namespaces, Contains(kNamespace));
+    EXPECT_EQ(write_json(webhook["rules"][0]["resources"]), R"(["trainingjobs"])");
+  }
+}
+
+// Least rights, written out: a change of a role must be made here too.
+TEST_F(RenderTest, RolesGrantExactlyThis) {
+  const std::vector<Json> objects = render();
+  const auto rules = [&](const std::string& name) {
+    return write_json(find_object(objects, "ClusterRole/sail-plimsoll-" + name)["rules"]);
+  };
+  EXPECT_EQ(
+      rules("webhook"),
+      R"([{"apiGroups":["plimsoll.dev"],"resources":["gpumodels","memoryprofiles"],"verbs":["get","list","watch"]},)"
+      R"({"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}])");
+  EXPECT_EQ(
+      rules("operator"),
+      R"([{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["get","list","watch"]},)"
+      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels"],"verbs":["get","list","watch","create","update","patch"]},)"
+      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels/status"],"verbs":["get","update","patch"]}])");
+}
+
+struct Refusal {
+  const char* setting;
+  const char* message;
+};
+
+TEST_F(RenderTest, SchemaRefusesWhatItDoesNotKnow) {
+  const Refusal refusals[] = {
+      {"webhok.replicas=3", "webhok"},
+      {"webhook.replica=3", "replica"},
+      {"webhook.replicas=0", "/webhook/replicas"},
+      {"webhook.replicas=two", "/webhook/replicas"},
+      {"webhook.mutatingFailurePolicy=Maybe", "/webhook/mutatingFailurePolicy"},
+      {"webhook.timeoutSeconds=31", "/webhook/timeoutSeconds"},
+      {"webhook.url=http://plain", "/webhook/url"},
+      {"webhook.url=https://host/path", "/webhook/url"},
+      {"webhook.caBundle=words", "/webhook/caBundle"},
+      {"image.digest=sha256:12", "/image/digest"},
+      {"image.repository=", "/image/repository"},
+      {"log.level=loud", "/log/level"},
+      {"crds.enabled=perhaps", "/crds/enabled"},
+      {"certificates.source=wish", "/certificates/source"},
+      {"certificates.certManager.duration=soon", "/certificates/certManager/duration"},
+      {"operator.replicas=2", "replicas"},
+      {"operator.resources.request.cpu=1", "request"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const CommandResult result = render_text({"--set", refusal.setting});
+    EXPECT_NE(result.exit_code, 0) << refusal.setting;
+    EXPECT_THAT(result.errors, HasSubstr(refusal.message)) << refusal.setting;
+  }
+}
+
+TEST_F(RenderTest, GuardsRefuseWhatCannotWork) {
+  const CommandResult twice = render_text({"--set", "webhook.url=https://127.0.0.1:9443"});
+  EXPECT_THAT(twice.errors, HasSubstr("webhook.deploy=false"));
+  const CommandResult nowhere = render_text({"--set", "webhook.deploy=false"});
+  EXPECT_THAT(nowhere.errors, HasSubstr("webhook.url"));
+  const CommandResult untrusted = render_text({"--set", "certificates.source=secret"});
+  EXPECT_THAT(untrusted.errors, HasSubstr("webhook.caBundle"));
+  for (const CommandResult& refused : {twice, nowhere, untrusted}) {
+    EXPECT_NE(refused.exit_code, 0);
+  }
+}
+
+TEST_F(RenderTest, CertificatesOfTheUsersOwnNeedNoCertManager) {
+  const std::vector<Json> objects = render(kOwnSecret);
+  EXPECT_EQ(find_object(objects, "Certificate/sail-plimsoll-webhook"), Json());
+  const Json& volumes =
+      find_object(objects, "Deployment/sail-plimsoll-webhook")["spec"]["template"]["spec"]["volumes"];
+  EXPECT_EQ(text_member(volumes[0], {"secret", "secretName"}), "our-tls");
+}
+
+TEST_F(RenderTest, OptionsReachThePods) {
+  const std::vector<Json> objects = render(with(
+      kOwnSecret, {"--set", "webhook.replicas=3", "--set", "webhook.nodeSelector.pool=system", "--set",
+                   "image.digest=sha256:" + std::string(64, 'a'), "--set", "commonLabels.team=ads", "--set",
+                   "webhook.priorityClassName=high", "--set-json", R"(webhook.extraArgs=["--workers=4"])"}));
+  const Json& deployment = find_object(objects, "Deployment/sail-plimsoll-webhook");
+  const Json& pod = deployment["spec"]["template"]["spec"];
+  EXPECT_EQ(deployment["spec"]["replicas"].asInt(), 3);
+  EXPECT_EQ(text_member(pod, {"nodeSelector", "pool"}), "system");
+  EXPECT_EQ(text_member(pod, {"priorityClassName"}), "high");
+  EXPECT_EQ(text_member(pod["containers"][0], {"image"}), "plimsoll/plimsoll@sha256:" + std::string(64, 'a'));
+  EXPECT_EQ(text_member(deployment, {"metadata", "labels", "team"}), "ads");
+  EXPECT_THAT(write_json(pod["containers"][0]["args"]), HasSubstr("--workers=4"));
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
