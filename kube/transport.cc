@@ -37,7 +37,6 @@ void initialise_transport() {
     original().changed = true;
     ::setenv("SSL_CERT_FILE", "/dev/null", 1);
   }
-  start_transport_pool();
 }
 
 void start_transport_pool() {

@@ -12,8 +12,8 @@
 
 namespace plimsoll::kube {
 
-// Call it first in main, before any thread exists, for it sets environment variables. Repeated calls do
-// nothing.
+// Call it first in main, before any thread exists, for it sets an environment variable. Repeated calls do
+// nothing; a program that never calls it only connects more slowly.
 void initialise_transport();
 
 // Starts cpprestsdk's pool with few threads unless it runs already. `connect` calls it; any thread.

@@ -1,0 +1,238 @@
+#include "controllers/gpu_inventory.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+
+#include <random>
+
+#include "base/log.h"
+#include "controllers/inventory_plan.h"
+#include "crds/training_job.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+const kube::Resource kNodes{"", "v1", "nodes", false};
+const kube::Resource kPods{"", "v1", "pods", true};
+const kube::Resource kGpuModels{crds::kGroup, crds::kVersion, "gpumodels", false};
+
+constexpr const char* kFieldManager = "plimsoll.dev/inventory";
+constexpr std::chrono::milliseconds kSyncPoll{50};
+// Distinct problems that are remembered, so that each is told once; past that they are told again.
+constexpr std::size_t kMostWarnings = 1000;
+
+std::vector<Json> copies(const std::vector<kube::SharedObject>& objects) {
+  std::vector<Json> values;
+  values.reserve(objects.size());
+  for (const kube::SharedObject& object : objects) {
+    values.push_back(*object);
+  }
+  return values;
+}
+
+}  // namespace
+
+struct GpuInventoryController::Metrics {
+  explicit Metrics(prometheus::Registry& registry)
+      : gpus(prometheus::BuildGauge()
+                 .Name("plimsoll_inventory_gpus")
+                 .Help("GPUs of the cluster by model; state is total or free")
+                 .Register(registry)),
+        passes(prometheus::BuildCounter()
+                   .Name("plimsoll_inventory_passes_total")
+                   .Help("Comparisons of the GPUModel resources with the cluster, by result")
+                   .Register(registry)) {}
+
+  void set(const std::vector<estimator::AvailableGpu>& present) {
+    std::set<std::string> seen;
+    for (const estimator::AvailableGpu& gpu : present) {
+      const std::string name = resource_name(gpu.model.name);
+      gpus.Add({{"gpu_model", name}, {"state", "total"}}).Set(static_cast<double>(gpu.total_gpus));
+      gpus.Add({{"gpu_model", name}, {"state", "free"}}).Set(static_cast<double>(gpu.free_gpus));
+      seen.insert(name);
+      known.insert(name);
+    }
+    for (const std::string& name : known) {
+      if (!seen.contains(name)) {
+        gpus.Add({{"gpu_model", name}, {"state", "total"}}).Set(0);
+        gpus.Add({{"gpu_model", name}, {"state", "free"}}).Set(0);
+      }
+    }
+  }
+
+  prometheus::Family<prometheus::Gauge>& gpus;
+  prometheus::Family<prometheus::Counter>& passes;
+  std::set<std::string> known;
+};
+
+GpuInventoryController::GpuInventoryController(kube::Client& client, estimator::GpuCatalog catalog,
+                                               Options options)
+    : client_(client),
+      catalog_(std::move(catalog)),
+      options_(options),
+      metrics_(options.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options.registry)),
+      nodes_(client,
+             [this] {
+               kube::Reflector::Options nodes = reflect(kNodes);
+               nodes.project = project_node;
+               return nodes;
+             }()),
+      pods_(client,
+            [this] {
+              kube::Reflector::Options pods = reflect(kPods);
+              pods.field_selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+              pods.project = project_pod;
+              return pods;
+            }()),
+      models_(client, reflect(kGpuModels)) {}
+
+GpuInventoryController::~GpuInventoryController() {
+  stop();
+}
+
+kube::Reflector::Options GpuInventoryController::reflect(kube::Resource resource) {
+  kube::Reflector::Options options;
+  options.resource = std::move(resource);
+  options.on_change = [this](const kube::Reflector::Change&) {
+    const std::lock_guard lock(mutex_);
+    changed_ = true;
+    wake_.notify_all();
+  };
+  return options;
+}
+
+void GpuInventoryController::start() {
+  nodes_.start();
+  pods_.start();
+  models_.start();
+  worker_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void GpuInventoryController::stop() {
+  if (worker_.joinable()) {
+    worker_.request_stop();
+    worker_.join();
+  }
+  nodes_.stop();
+  pods_.stop();
+  models_.stop();
+}
+
+bool GpuInventoryController::synced() const {
+  return nodes_.has_synced() && pods_.has_synced() && models_.has_synced();
+}
+
+void GpuInventoryController::run(const std::stop_token& stop) {
+  kube::Backoff backoff(options_.retry, std::random_device{}());
+  while (!synced()) {
+    if (!kube::system_sleeper().sleep_for(kSyncPoll, stop)) {
+      return;
+    }
+  }
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, stop, options_.resync, [this] { return changed_; });
+      changed_ = false;
+    }
+    if (stop.stop_requested()) {
+      return;
+    }
+    std::chrono::milliseconds pause = options_.burst;
+    const Result<void> passed = pass();
+    if (metrics_) {
+      metrics_->passes.Add({{"result", passed ? "ok" : "error"}}).Increment();
+    }
+    if (passed) {
+      ready_ = true;
+      backoff.reset();
+    } else {
+      // Conflicts are part of the trade: the watch brings the newer object within moments.
+      const bool routine = passed.error().code == ErrorCode::kConflict;
+      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Could not update the GPU inventory",
+          {{"reason", to_string(passed.error())}});
+      pause = backoff.next();
+      const std::lock_guard lock(mutex_);
+      changed_ = true;
+    }
+    kube::system_sleeper().sleep_for(pause, stop);
+  }
+}
+
+void GpuInventoryController::warn_once(const std::string& problem) {
+  if (warned_.size() >= kMostWarnings) {
+    warned_.clear();
+  }
+  if (warned_.insert(problem).second) {
+    log_warning("Left something out of the GPU inventory", {{"reason", problem}});
+  }
+}
+
+std::vector<crds::GpuModel> GpuInventoryController::known_resources() {
+  std::vector<crds::GpuModel> resources;
+  for (const kube::SharedObject& object : models_.snapshot()) {
+    Result<crds::GpuModel> decoded = crds::decode_gpu_model(*object);
+    if (decoded) {
+      resources.push_back(std::move(*decoded));
+    } else {
+      warn_once("GPUModel " + kube::key_of(*object) + ": " + to_string(decoded.error()));
+    }
+  }
+  return resources;
+}
+
+estimator::GpuCatalog GpuInventoryController::catalog_with(const std::vector<crds::GpuModel>& resources) {
+  estimator::GpuCatalog catalog = catalog_;
+  for (const crds::GpuModel& resource : resources) {
+    if (Result<void> applied = catalog.apply(resource); !applied) {
+      warn_once(to_string(applied.error()));
+    }
+  }
+  return catalog;
+}
+
+Result<void> GpuInventoryController::pass() {
+  const std::vector<crds::GpuModel> existing = known_resources();
+  const estimator::GpuCatalog catalog = catalog_with(existing);
+  std::vector<std::string> unknown;
+  const std::vector<estimator::AvailableGpu> present = estimator::take_inventory(
+      count_nodes(copies(nodes_.snapshot()), copies(pods_.snapshot())), catalog, &unknown);
+  for (const std::string& label : unknown) {
+    warn_once(label.empty() ? "nodes have GPUs but no product label; does GPU feature discovery run?"
+                            : "no GPU model is known by the label " + label +
+                                  "; create a GPUModel that lists it in spec.productLabels");
+  }
+  if (metrics_) {
+    metrics_->set(present);
+  }
+  return write(present, existing);
+}
+
+// Tries every write, and returns the first error.
+Result<void> GpuInventoryController::write(const std::vector<estimator::AvailableGpu>& present,
+                                           const std::vector<crds::GpuModel>& existing) {
+  kube::CallOptions call;
+  call.field_manager = kFieldManager;
+  Result<void> outcome;
+  for (InventoryWrite& write : plan_inventory(present, existing)) {
+    Result<Json> object = std::move(write.object);
+    if (write.kind == InventoryWrite::Kind::kCreate) {
+      object = client_.create(kGpuModels, "", *object, call);
+      if (object) {
+        (*object)["status"] = write.status;
+        log_info("Found a GPU model", {{"gpuModel", write.name}});
+      } else if (object.error().code == ErrorCode::kAlreadyExists) {
+        continue;  // newer than our copy, or one that cannot be decoded and is somebody's to repair
+      }
+    }
+    if (object) {
+      object = client_.update(kGpuModels, "", *object, "status", call);
+    }
+    if (!object && outcome) {
+      outcome = object.error().within("write the GPUModel " + write.name);
+    }
+  }
+  return outcome;
+}
+
+}  // namespace plimsoll::controllers

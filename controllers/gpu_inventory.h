@@ -1,0 +1,86 @@
+// GpuInventoryController keeps the GPUModel resources' status true to the cluster: for every GPU model that
+// schedulable nodes have, how many GPUs there are, how many no pod has requested, the shapes of the nodes and
+// the spellings of the product label. It creates the GPUModel of a model that it meets for the first time; a
+// model whose nodes are gone keeps its object, with zeros.
+//
+//   GpuInventoryController inventory(client, GpuCatalog::built_in(), {});
+//   inventory.start();
+//   ...
+//   inventory.stop();
+//
+// Level-triggered: it watches nodes, pods and GPUModels, and after any change (bursts are one change)
+// compares what is with what is written. Failed writes are tried again with back-off. One thread of its own
+// and one for each watch; `start`, `stop` from one thread, `ready` from any. `stop` waits. The client must
+// outlive it.
+#pragma once
+
+#include <prometheus/registry.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <stop_token>
+#include <thread>
+
+#include "estimator/catalog/gpu_catalog.h"
+#include "estimator/catalog/inventory.h"
+#include "kube/backoff.h"
+#include "kube/client.h"
+#include "kube/reflector.h"
+
+namespace plimsoll::controllers {
+
+class GpuInventoryController {
+ public:
+  struct Options {
+    std::chrono::milliseconds burst{200};  // at most one pass in so long
+    std::chrono::minutes resync{10};       // a pass even when nothing changed, as insurance
+    kube::Backoff::Options retry{std::chrono::milliseconds(500), std::chrono::milliseconds(60'000), 0.5};
+    prometheus::Registry* registry = nullptr;  // null: no metrics
+  };
+
+  GpuInventoryController(kube::Client& client, estimator::GpuCatalog catalog, Options options);
+  ~GpuInventoryController();
+  GpuInventoryController(const GpuInventoryController&) = delete;
+  GpuInventoryController& operator=(const GpuInventoryController&) = delete;
+
+  void start();
+  void stop();
+
+  // True once a pass has succeeded.
+  bool ready() const { return ready_; }
+
+ private:
+  struct Metrics;
+
+  kube::Reflector::Options reflect(kube::Resource resource);
+  void run(const std::stop_token& stop);
+  bool synced() const;
+  Result<void> pass();
+  estimator::GpuCatalog catalog_with(const std::vector<crds::GpuModel>& resources);
+  std::vector<crds::GpuModel> known_resources();
+  Result<void> write(const std::vector<estimator::AvailableGpu>& present,
+                     const std::vector<crds::GpuModel>& existing);
+  void warn_once(const std::string& problem);
+
+  kube::Client& client_;
+  const estimator::GpuCatalog catalog_;
+  const Options options_;
+  std::unique_ptr<Metrics> metrics_;
+
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  bool changed_ = true;
+
+  std::set<std::string> warned_;  // the worker's thread only
+  std::atomic<bool> ready_ = false;
+
+  kube::Reflector nodes_;
+  kube::Reflector pods_;
+  kube::Reflector models_;
+  std::jthread worker_;
+};
+
+}  // namespace plimsoll::controllers

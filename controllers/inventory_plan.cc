@@ -1,0 +1,176 @@
+#include "controllers/inventory_plan.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "base/quantity.h"
+#include "crds/training_job.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+// The schema's maxItems for the lists of a status.
+constexpr std::size_t kMostListed = 64;
+
+void copy_member(const Json& from, Json& to, std::initializer_list<std::string_view> path) {
+  const Json& value = member(from, path);
+  if (value.isNull()) {
+    return;
+  }
+  Json* here = &to;
+  for (const std::string_view key : path) {
+    here = &(*here)[std::string(key)];
+  }
+  *here = value;
+}
+
+void copy_identity(const Json& from, Json& to) {
+  for (const std::string_view field : {"name", "namespace", "uid", "resourceVersion"}) {
+    copy_member(from, to, {"metadata", field});
+  }
+}
+
+std::int64_t gpus_of_container(const Json& container) {
+  // For extended resources requests equal limits, and default to them (core/v1 defaults).
+  for (const std::string_view kind : {"requests", "limits"}) {
+    const Json& amount = member(container, {"resources", kind, crds::kGpuResource});
+    if (amount.isInt64()) {
+      return std::max<std::int64_t>(amount.asInt64(), 0);
+    }
+    if (amount.isString()) {
+      const Result<Bytes> count = parse_bytes(amount.asString());
+      return count ? count->count : 0;
+    }
+  }
+  return 0;
+}
+
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+  return (Bytes{a} + Bytes{b}).count;  // saturates: a pod may ask for anything
+}
+
+}  // namespace
+
+Json project_node(const Json& node) {
+  Json kept;
+  kept["apiVersion"] = "v1";
+  kept["kind"] = "Node";
+  copy_identity(node, kept);
+  copy_member(node, kept, {"metadata", "labels"});
+  copy_member(node, kept, {"spec", "unschedulable"});
+  copy_member(node, kept, {"spec", "taints"});
+  copy_member(node, kept, {"status", "allocatable"});
+  for (const Json& condition : member(node, {"status", "conditions"})) {
+    if (text_member(condition, {"type"}) == "Ready") {
+      Json ready;  // without its heartbeat
+      ready["type"] = "Ready";
+      ready["status"] = member(condition, {"status"});
+      kept["status"]["conditions"].append(ready);
+    }
+  }
+  return kept;
+}
+
+std::int64_t gpus_of_pod(const Json& pod) {
+  // KEP-753: sidecars (init containers that restart always) run beside all that starts after them.
+  std::int64_t running = 0;
+  std::int64_t sidecars = 0;
+  std::int64_t starting = 0;
+  for (const Json& container : member(pod, {"spec", "initContainers"})) {
+    const std::int64_t gpus = gpus_of_container(container);
+    if (text_member(container, {"restartPolicy"}) == "Always") {
+      sidecars = sum(sidecars, gpus);
+      starting = std::max(starting, sidecars);
+    } else {
+      starting = std::max(starting, sum(sidecars, gpus));
+    }
+  }
+  for (const Json& container : member(pod, {"spec", "containers"})) {
+    running = sum(running, gpus_of_container(container));
+  }
+  return std::max(sum(running, sidecars), starting);
+}
+
+Json project_pod(const Json& pod) {
+  const std::string node = text_member(pod, {"spec", "nodeName"});
+  const std::string phase = text_member(pod, {"status", "phase"});
+  const std::int64_t gpus = gpus_of_pod(pod);
+  if (node.empty() || gpus == 0 || phase == "Succeeded" || phase == "Failed") {
+    return {};
+  }
+  Json kept;
+  copy_identity(pod, kept);
+  kept["node"] = node;
+  kept["gpus"] = Json(static_cast<::Json::Int64>(gpus));
+  return kept;
+}
+
+std::vector<estimator::GpuNode> count_nodes(const std::vector<Json>& nodes, const std::vector<Json>& pods) {
+  std::map<std::string, std::int64_t> held;
+  for (const Json& pod : pods) {
+    std::int64_t& gpus = held[text_member(pod, {"node"})];
+    gpus = sum(gpus, member(pod, {"gpus"}).asInt64());
+  }
+  std::vector<estimator::GpuNode> counted;
+  for (const Json& node : nodes) {
+    Result<estimator::GpuNode> decoded = estimator::decode_node(node);
+    if (decoded) {
+      const auto found = held.find(decoded->name);
+      decoded->requested_gpus = found == held.end() ? 0 : found->second;
+      counted.push_back(std::move(*decoded));
+    }
+  }
+  return counted;
+}
+
+std::string resource_name(const std::string& model_name) {
+  std::string name = model_name;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::AvailableGpu>& present,
+                                           const std::vector<crds::GpuModel>& existing) {
+  std::map<std::string, crds::GpuModelStatus> wanted;
+  for (const estimator::AvailableGpu& gpu : present) {
+    crds::GpuModelStatus& status = wanted[resource_name(gpu.model.name)];
+    status.total_gpus = gpu.total_gpus;
+    status.free_gpus = gpu.free_gpus;
+    status.nodes = gpu.shapes;
+    status.product_labels = gpu.product_labels;
+    status.memory = gpu.model.memory;
+    status.nodes.resize(std::min(status.nodes.size(), kMostListed));
+    status.product_labels.resize(std::min(status.product_labels.size(), kMostListed));
+  }
+  std::map<std::string, InventoryWrite> writes;
+  for (const crds::GpuModel& model : existing) {
+    const auto found = wanted.find(model.name);
+    const Json status = crds::encode_status(found == wanted.end() ? crds::GpuModelStatus{} : found->second);
+    if (found != wanted.end()) {
+      wanted.erase(found);
+    }
+    if (model.raw.isMember("status") && crds::encode_status(model.status) == status) {
+      continue;
+    }
+    Json object = model.raw;
+    object["status"] = status;
+    writes[model.name] = {InventoryWrite::Kind::kUpdateStatus, model.name, std::move(object), {}};
+  }
+  for (const auto& [name, status] : wanted) {
+    Json object;
+    object["apiVersion"] = crds::kApiVersion;
+    object["kind"] = "GPUModel";
+    object["metadata"]["name"] = name;
+    object["spec"] = Json(::Json::objectValue);
+    writes[name] = {InventoryWrite::Kind::kCreate, name, std::move(object), crds::encode_status(status)};
+  }
+  std::vector<InventoryWrite> ordered;
+  for (auto& [name, write] : writes) {
+    ordered.push_back(std::move(write));
+  }
+  return ordered;
+}
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,44 @@
+// The arithmetic of the GPU inventory, without I/O: what to keep of nodes and pods, how many GPUs pods hold,
+// and which GPUModel objects must be written so that they say what the cluster has. Pure functions; any
+// thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "crds/gpu_model.h"
+#include "estimator/catalog/inventory.h"
+
+namespace plimsoll::controllers {
+
+// The pieces of a Node that estimator::decode_node reads.
+Json project_node(const Json& node);
+
+// Name, node and GPUs of a pod that holds GPUs of a node; null for any other pod.
+Json project_pod(const Json& pod);
+
+// GPUs that the scheduler sets aside for the pod: the larger of what its containers need together and what
+// any step of its initialisation needs.
+std::int64_t gpus_of_pod(const Json& pod);
+
+// The nodes with what `pods` (projected) hold of them. Nodes that cannot be decoded are left out.
+std::vector<estimator::GpuNode> count_nodes(const std::vector<Json>& nodes, const std::vector<Json>& pods);
+
+// The GPUModel object's name: lower-case, as Kubernetes demands.
+std::string resource_name(const std::string& model_name);
+
+struct InventoryWrite {
+  enum class Kind { kCreate, kUpdateStatus };
+  Kind kind = Kind::kUpdateStatus;
+  std::string name;
+  Json object;  // kCreate: without status; kUpdateStatus: with its resourceVersion
+  Json status;  // to be written after a kCreate
+};
+
+// What must be written so that each model in `present` has a GPUModel with these counts, and every other
+// GPUModel says zero. Objects that already say so are not touched. By name.
+std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::AvailableGpu>& present,
+                                           const std::vector<crds::GpuModel>& existing);
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,110 @@
+#include "operator/process.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <boost/program_options/value_semantic.hpp>
+
+#include "base/log.h"
+#include "kube/file.h"
+
+namespace plimsoll::process {
+namespace {
+
+namespace po = boost::program_options;
+
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+Result<LogLevel> parse_level(const std::string& name) {
+  if (name == "debug") {
+    return LogLevel::kDebug;
+  }
+  if (name == "info") {
+    return LogLevel::kInfo;
+  }
+  if (name == "warning") {
+    return LogLevel::kWarning;
+  }
+  if (name == "error") {
+    return LogLevel::kError;
+  }
+  return invalid("--log-level must be debug, info, warning or error", name);
+}
+
+Result<LogFormat> parse_format(const std::string& name) {
+  if (name == "text") {
+    return LogFormat::kText;
+  }
+  if (name == "json") {
+    return LogFormat::kJson;
+  }
+  return invalid("--log-format must be text or json", name);
+}
+
+}  // namespace
+
+po::options_description describe(ServerOptions& options) {
+  po::options_description description("Common options");
+  description.add_options()  //
+      ("kubeconfig", po::value(&options.kubeconfig)->value_name("FILE"),
+       "how to reach the cluster; default: $KUBECONFIG, ~/.kube/config, then the pod's service account")  //
+      ("ops-address", po::value(&options.ops_address)->default_value(options.ops_address)->value_name("IP"),
+       "where health and metrics are served")  //
+      ("ops-port", po::value(&options.ops_port)->default_value(options.ops_port)->value_name("PORT"),
+       "port of /healthz, /readyz and /metrics; 0 takes a free one")  //
+      ("gpu-catalog", po::value(&options.gpu_catalog)->value_name("FILE"),
+       "GPUModel objects that extend or override the built-in catalogue")  //
+      ("log-format", po::value(&options.log_format)->default_value(options.log_format)->value_name("FORMAT"),
+       "text or json")  //
+      ("log-level", po::value(&options.log_level)->default_value(options.log_level)->value_name("LEVEL"),
+       "debug, info, warning or error");
+  return description;
+}
+
+Result<void> prepare_server(const ServerOptions& options) {
+  const Result<LogLevel> level = parse_level(options.log_level);
+  if (!level) {
+    return level.error();
+  }
+  const Result<LogFormat> format = parse_format(options.log_format);
+  if (!format) {
+    return format.error();
+  }
+  configure_log(*level, *format);
+  ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t signals = stop_signals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return {};
+}
+
+Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file) {
+  estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  if (file.empty()) {
+    return catalog;
+  }
+  Result<std::string> text = kube::read_file(file);
+  if (!text) {
+    return text.error();
+  }
+  if (Result<void> applied = catalog.apply_file(*text); !applied) {
+    return applied.error().within(file);
+  }
+  return catalog;
+}
+
+void wait_for_stop_signal() {
+  const sigset_t signals = stop_signals();
+  int received = 0;
+  ::sigwait(&signals, &received);
+  log_info("Stopping", {{"signal", received == SIGTERM ? "SIGTERM" : "SIGINT"}});
+  // The next one finds its default action in place.
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+}  // namespace plimsoll::process
