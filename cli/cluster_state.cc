@@ -1,0 +1,188 @@
+#include "cli/cluster_state.h"
+
+#include <algorithm>
+
+#include "base/base64.h"
+#include "base/quantity.h"
+#include "crds/embedding_tables_csv.h"
+#include "crds/gpu_model.h"
+
+namespace plimsoll::cli {
+namespace {
+
+const kube::Resource kNodes{.group = "", .version = "v1", .plural = "nodes", .namespaced = false};
+const kube::Resource kPods{.group = "", .version = "v1", .plural = "pods"};
+const kube::Resource kGpuModels{
+    .group = crds::kGroup, .version = crds::kVersion, .plural = "gpumodels", .namespaced = false};
+const kube::Resource kMemoryProfiles{
+    .group = crds::kGroup, .version = crds::kVersion, .plural = "memoryprofiles"};
+
+// Collects objects in any order and counts the GPUs once all are there.
+class Collector {
+ public:
+  Result<void> add(const Json& object, const std::string& where) {
+    const std::string kind = text_member(object, {"kind"});
+    const std::string version = text_member(object, {"apiVersion"});
+    if (version == "v1" && kind == "Node") {
+      Result<estimator::GpuNode> node = estimator::decode_node(object);
+      if (!node) {
+        return node.error().within(where);
+      }
+      nodes_.push_back(*std::move(node));
+    } else if (version == "v1" && kind == "Pod") {
+      requested_[text_member(object, {"spec", "nodeName"})] += gpus_of_pod(object);
+    } else if (version == "v1" && kind == "ConfigMap") {
+      const std::string space = text_member(object, {"metadata", "namespace"}, kDefaultNamespace);
+      state_.config_maps[{space, text_member(object, {"metadata", "name"})}] = object;
+    } else if (version == crds::kApiVersion && kind == "GPUModel") {
+      Result<crds::GpuModel> model = crds::decode_gpu_model(object);
+      if (!model) {
+        return model.error().within(where);
+      }
+      if (Result<void> applied = state_.catalog.apply(*model); !applied) {
+        return applied.error().within(where);
+      }
+      gpu_models_.push_back(*std::move(model));
+    } else if (version == crds::kApiVersion && kind == "MemoryProfile") {
+      Result<crds::MemoryProfile> profile = crds::decode_memory_profile(object);
+      if (!profile) {
+        return profile.error().within(where);
+      }
+      state_.profiles.push_back(*std::move(profile));
+    }
+    return {};
+  }
+
+  ClusterState take() && {
+    if (nodes_.empty()) {
+      state_.gpus = estimator::inventory_of(gpu_models_, state_.catalog);
+      return std::move(state_);
+    }
+    for (estimator::GpuNode& node : nodes_) {
+      const auto requested = requested_.find(node.name);
+      node.requested_gpus = requested == requested_.end() ? 0 : requested->second;
+    }
+    std::vector<std::string> unknown;
+    state_.gpus = estimator::take_inventory(nodes_, state_.catalog, &unknown);
+    for (const std::string& label : unknown) {
+      state_.notes.push_back(label.empty()
+                                 ? "GPUs of nodes without a product label are left out"
+                                 : "GPUs labelled " + label + " are left out: no GPUModel has that label");
+    }
+    return std::move(state_);
+  }
+
+ private:
+  ClusterState state_;
+  std::vector<estimator::GpuNode> nodes_;
+  std::map<std::string, std::int64_t> requested_;
+  std::vector<crds::GpuModel> gpu_models_;
+};
+
+std::int64_t gpus_of_container(const Json& container) {
+  const Json& limit = member(container, {"resources", "limits", crds::kGpuResource});
+  if (limit.isInt64()) {
+    return std::max<std::int64_t>(0, limit.asInt64());
+  }
+  const Result<Bytes> count = parse_bytes(limit.isString() ? limit.asString() : "0");
+  return count ? count->count : 0;
+}
+
+}  // namespace
+
+std::int64_t gpus_of_pod(const Json& pod) {
+  const std::string phase = text_member(pod, {"status", "phase"});
+  if (text_member(pod, {"spec", "nodeName"}).empty() || phase == "Succeeded" || phase == "Failed") {
+    return 0;
+  }
+  std::int64_t together = 0;
+  if (const Json& containers = member(pod, {"spec", "containers"}); containers.isArray()) {
+    for (const Json& container : containers) {
+      together += gpus_of_container(container);
+    }
+  }
+  // Init containers run one after another, before the others.
+  if (const Json& containers = member(pod, {"spec", "initContainers"}); containers.isArray()) {
+    for (const Json& container : containers) {
+      together = std::max(together, gpus_of_container(container));
+    }
+  }
+  return together;
+}
+
+Result<Json> ClusterState::config_map(const std::string& namespace_name, const std::string& name) const {
+  const auto found = config_maps.find({namespace_name, name});
+  if (found == config_maps.end()) {
+    return Error(ErrorCode::kNotFound,
+                 "ConfigMap " + namespace_name + "/" + name + " is not among the files; add it to them");
+  }
+  return found->second;
+}
+
+const crds::MemoryProfile* ClusterState::profile_of(const std::string& namespace_name,
+                                                    const std::string& family) const {
+  if (family.empty()) {
+    return nullptr;
+  }
+  const auto found = std::find_if(profiles.begin(), profiles.end(), [&](const crds::MemoryProfile& profile) {
+    const std::string& space = profile.namespace_name.empty() ? kDefaultNamespace : profile.namespace_name;
+    return profile.family == family && space == namespace_name;
+  });
+  return found == profiles.end() ? nullptr : &*found;
+}
+
+Result<ClusterState> cluster_from_documents(const std::vector<Document>& documents) {
+  Collector collector;
+  for (const Document& document : documents) {
+    if (Result<void> added = collector.add(document.object, document.where); !added) {
+      return added.error();
+    }
+  }
+  return std::move(collector).take();
+}
+
+Result<ClusterState> cluster_from_client(kube::Client& client) {
+  Collector collector;
+  for (const auto& [resource, kind] :
+       {std::pair(&kGpuModels, "GPUModel"), std::pair(&kNodes, "Node"), std::pair(&kPods, "Pod"),
+        std::pair(&kMemoryProfiles, "MemoryProfile")}) {
+    kube::ListOptions what;
+    if (resource == &kPods) {
+      what.field_selector = "status.phase!=Succeeded,status.phase!=Failed";
+    }
+    Result<Json> list = client.list(*resource, {}, what);
+    if (!list && list.error().code == ErrorCode::kNotFound && resource->group == crds::kGroup) {
+      continue;  // Plimsoll is not installed: the built-in catalogue and constants hold
+    }
+    if (!list) {
+      return list.error().within(std::string("list ") + resource->plural);
+    }
+    for (Json& item : (*list)["items"]) {
+      // Items of a typed list come without their kind.
+      item["kind"] = kind;
+      item["apiVersion"] = resource->group.empty() ? std::string("v1") : std::string(crds::kApiVersion);
+      const std::string where = resource->plural + " " + text_member(item, {"metadata", "name"});
+      if (Result<void> added = collector.add(item, where); !added) {
+        return added.error();
+      }
+    }
+  }
+  return std::move(collector).take();
+}
+
+Result<std::vector<crds::EmbeddingTable>> tables_of(const Json& config_map, const std::string& key) {
+  if (const Json& text = member(config_map, {"data", key}); text.isString()) {
+    return crds::parse_embedding_tables_csv(text.asString());
+  }
+  const Json& binary = member(config_map, {"binaryData", key});
+  if (!binary.isString()) {
+    return Error(ErrorCode::kNotFound, "it has no key " + key);
+  }
+  const Result<std::string> content = base64_decode(binary.asString());
+  if (!content) {
+    return content.error();
+  }
+  return crds::parse_embedding_tables_csv(*content);
+}
+
+}  // namespace plimsoll::cli

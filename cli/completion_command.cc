@@ -1,0 +1,151 @@
+// `plimsoll completion SHELL`: one table of commands and options, written in three dialects.
+#include <array>
+
+#include "cli/options.h"
+#include "cli/subcommands.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr Help kHelp = {
+    "plimsoll completion bash|zsh|fish",
+    "Prints a script that completes the commands and options of plimsoll in that shell.",
+    "  source <(plimsoll completion bash)\n"
+    "  plimsoll completion zsh > \"${fpath[1]}/_plimsoll\"\n"
+    "  plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish",
+};
+
+struct Values {
+  const char* option;
+  const char* words;
+};
+
+// Options that take one of a few words; those of file names complete as files.
+constexpr std::array<Values, 5> kValues = {{
+    {"output", "table json yaml"},
+    {"method", "plimsoll amp"},
+    {"device", "cuda cpu"},
+    {"optimizer", "SGD Momentum Adam AdamW Adagrad RowWiseAdagrad RMSprop LAMB"},
+    {"precision", "FP32 TF32 BF16Mixed FP16Mixed BF16"},
+}};
+
+struct CommandOptions {
+  const char* name;
+  po::options_description (*options)();
+};
+
+constexpr std::array<CommandOptions, 5> kCommandOptions = {{
+    {"estimate", estimate_options},
+    {"provision", provision_options},
+    {"shard", shard_options},
+    {"completion", completion_options},
+    {"version", version_options},
+}};
+
+std::string command_names() {
+  std::string names;
+  for (const CommandOptions& command : kCommandOptions) {
+    names += std::string(names.empty() ? "" : " ") + command.name;
+  }
+  return names + " operator webhook help";
+}
+
+std::string option_names(const CommandOptions& command) {
+  std::string names;
+  for (const auto& option : command.options().options()) {
+    if (!option->long_name().empty()) {
+      names += (names.empty() ? "--" : " --") + option->long_name();
+    }
+  }
+  return names;
+}
+
+// bash's script serves zsh too, through its bashcompinit.
+std::string bash_script() {
+  std::string script =
+      "# bash completion for plimsoll\n"
+      "_plimsoll() {\n"
+      "  local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
+      "  case \"$before\" in\n";
+  for (const Values& values : kValues) {
+    script += std::string("    --") + values.option + ")\n      COMPREPLY=($(compgen -W \"" + values.words +
+              "\" -- \"$word\")); return ;;\n";
+  }
+  script +=
+      "    -o)\n      COMPREPLY=($(compgen -W \"table json yaml\" -- \"$word\")); return ;;\n"
+      "    -f|--filename|--cluster|--tables|--graph|--kubeconfig)\n"
+      "      COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
+      "  esac\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+      "    COMPREPLY=($(compgen -W \"" +
+      command_names() +
+      "\" -- \"$word\")); return\n"
+      "  fi\n"
+      "  case \"${COMP_WORDS[1]}\" in\n";
+  for (const CommandOptions& command : kCommandOptions) {
+    const std::string extra = std::string(command.name) == "completion" ? "bash zsh fish " : "";
+    script += std::string("    ") + command.name + ") COMPREPLY=($(compgen -W \"" + extra +
+              option_names(command) + "\" -- \"$word\")) ;;\n";
+  }
+  return script + "  esac\n}\ncomplete -F _plimsoll plimsoll\n";
+}
+
+std::string zsh_script() {
+  return "#compdef plimsoll\nautoload -Uz bashcompinit && bashcompinit\n" + bash_script();
+}
+
+std::string fish_script() {
+  std::string script =
+      "# fish completion for plimsoll\ncomplete -c plimsoll -n __fish_use_subcommand -f -a \"" +
+      command_names() + "\"\n";
+  for (const CommandOptions& command : kCommandOptions) {
+    const std::string when =
+        std::string("complete -c plimsoll -n \"__fish_seen_subcommand_from ") + command.name + "\"";
+    if (std::string(command.name) == "completion") {
+      script += when + " -f -a \"bash zsh fish\"\n";
+    }
+    for (const auto& option : command.options().options()) {
+      std::string line = when + " -l " + option->long_name();
+      for (const Values& values : kValues) {
+        if (option->long_name() == values.option) {
+          line += std::string(" -x -a \"") + values.words + "\"";
+        }
+      }
+      script += line + "\n";
+    }
+  }
+  return script;
+}
+
+}  // namespace
+
+po::options_description completion_options() {
+  po::options_description options;
+  options.add_options()("help,h", "print this help");
+  return options;
+}
+
+int run_completion(const std::vector<std::string>& arguments, Console& console) {
+  if (arguments.size() == 1 && arguments.front() == "bash") {
+    console.out << bash_script();
+    return kExitDone;
+  }
+  if (arguments.size() == 1 && arguments.front() == "zsh") {
+    console.out << zsh_script();
+    return kExitDone;
+  }
+  if (arguments.size() == 1 && arguments.front() == "fish") {
+    console.out << fish_script();
+    return kExitDone;
+  }
+  po::variables_map values;
+  if (arguments.size() == 1 && arguments.front().starts_with('-')) {
+    if (const std::optional<int> code =
+            read_options(arguments, completion_options(), kHelp, console, values)) {
+      return *code;
+    }
+  }
+  return complain(console, kExitUsage, "name one shell: plimsoll completion bash|zsh|fish");
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,35 @@
+// Console: the streams a command talks to, so that a test can hold them.
+//
+//   std::ostringstream out, err;
+//   Console console{std::cin, out, err};
+//   int code = run_estimate({"-f", "job.yaml"}, console);
+//
+// Owned by the caller, used from one thread.
+#pragma once
+
+#include <istream>
+#include <ostream>
+#include <string>
+
+#include "base/result.h"
+
+namespace plimsoll::cli {
+
+struct Console {
+  std::istream& in;
+  std::ostream& out;
+  std::ostream& err;
+  bool unicode = false;  // bars may be drawn with block characters
+};
+
+// The process's own standard streams.
+Console process_console();
+
+// "plimsoll: <message>" on standard error, and the exit code given.
+int complain(Console& console, int exit_code, const std::string& message);
+
+// The same for an error: what cannot be read is wrong usage, what cannot be met is a refusal.
+int complain(Console& console, const Error& error);
+int exit_code_of(const Error& error);
+
+}  // namespace plimsoll::cli

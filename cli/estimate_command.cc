@@ -1,0 +1,305 @@
+// `plimsoll estimate`: the peak GPU memory of a job as it is asked for, the fullest trainer deciding.
+#include <chrono>
+#include <cmath>
+
+#include "base/quantity.h"
+#include "cli/cluster_state.h"
+#include "cli/jobs.h"
+#include "cli/options.h"
+#include "cli/subcommands.h"
+#include "cli/text_table.h"
+#include "estimator/memory/estimate.h"
+#include "estimator/sharder/sharder.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr Help kHelp = {
+    "plimsoll estimate -f JOB.yaml [--gpu NAME] [--trainers N] [--method plimsoll|amp] [-o FORMAT]",
+    "Tells the peak GPU memory of each TrainingJob in the files, on its most loaded trainer, and what it "
+    "consists "
+    "of.\nEmbedding tables are placed first, for the shard of a trainer is most of its memory. Needs no "
+    "cluster: "
+    "tables that\ncome from a ConfigMap are looked for in the same files, and so are MemoryProfiles and "
+    "GPUModels.",
+    "  plimsoll estimate -f examples/model-a.yaml --trainers 72\n"
+    "  plimsoll estimate -f examples/single-gpu.yaml --gpu V100-32GB --trainers 1 -o json\n"
+    "  cat jobs.yaml | plimsoll estimate -f - --method amp",
+};
+
+constexpr const char* kDefaultGpu = "A100-80GB";
+constexpr std::int64_t kMostTrainers = 65536;  // as the API's own limit
+
+struct Question {
+  estimator::GpuModel gpu;
+  std::int64_t trainers = 1;
+  std::int64_t per_node = 8;
+  estimator::Method method = estimator::Method::kPlimsoll;
+  const crds::MemoryProfile* profile = nullptr;
+};
+
+struct Answer {
+  estimator::Estimate estimate;
+  Bytes headroom;
+  bool fits = false;
+  std::string reason;  // why it does not fit
+  Bytes missing;
+};
+
+Json integer(std::int64_t value) {
+  return Json(static_cast<::Json::Int64>(value));
+}
+
+Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Question& question,
+                                          Bytes embeddings) {
+  estimator::EstimateRequest request;
+  request.model = &job.spec.model;
+  request.training = &job.spec.training;
+  request.gpu = &question.gpu;
+  request.trainers = question.trainers;
+  request.per_node = question.per_node;
+  request.embedding_bytes = embeddings;
+  request.method = question.method;
+  if (question.profile != nullptr) {
+    request.learned = crds::bounds_for(*question.profile, question.gpu.name);
+  }
+  return estimator::estimate_memory(request);
+}
+
+// The fullest trainer's embeddings within `budget`; where they do not fit, the least that it would have to
+// hold, and why.
+Result<Bytes> embeddings_of(const crds::TrainingJob& job, const Question& question, Bytes budget,
+                            estimator::Infeasibility& why) {
+  estimator::ShardRequest request;
+  request.tables = estimator::expand_tables(job.spec.model.dlrm->tables);
+  request.topology = {.trainers = question.trainers,
+                      .per_node = question.per_node,
+                      .intra_node_bandwidth = question.gpu.intra_node_bandwidth,
+                      .inter_node_bandwidth = question.gpu.inter_node_bandwidth,
+                      .hbm_bandwidth = question.gpu.hbm_bandwidth};
+  request.batch_size = job.spec.training.batch_size_per_trainer;
+  request.optimizer = job.spec.training.embedding_optimizer;
+  request.budget = budget;
+  Result<estimator::Plan> plan = estimator::shard(request, &why);
+  if (plan) {
+    return plan->max_memory;
+  }
+  if (plan.error().code != ErrorCode::kUnfittable) {
+    return plan.error();
+  }
+  const std::int64_t sharers = why.constraint == "TotalMemory" ? question.trainers : 1;
+  return budget + Bytes{(why.missing.count + sharers - 1) / sharers};
+}
+
+Result<Answer> answer_for(const crds::TrainingJob& job, const Question& question) {
+  Result<estimator::Estimate> estimate = estimate_with(job, question, Bytes{});
+  if (!estimate) {
+    return estimate.error();
+  }
+  Answer answer;
+  answer.headroom =
+      Bytes::ceil(static_cast<double>(question.gpu.memory.count) * job.spec.provisioning.headroom);
+  const Bytes usable = question.gpu.memory - answer.headroom;
+  estimator::Infeasibility why;
+  if (job.spec.model.dlrm && !job.spec.model.dlrm->tables.empty()) {
+    const Bytes left = std::max(Bytes{}, usable - estimate->peak.upper_bound);
+    const Result<Bytes> embeddings = embeddings_of(job, question, left, why);
+    if (!embeddings) {
+      return embeddings.error();
+    }
+    estimate = estimate_with(job, question, *embeddings);
+    if (!estimate) {
+      return estimate.error();
+    }
+  }
+  answer.estimate = *std::move(estimate);
+  answer.fits = why.constraint.empty() && answer.estimate.peak.upper_bound <= usable;
+  if (!answer.fits) {
+    answer.missing = std::max(Bytes{}, answer.estimate.peak.upper_bound - usable);
+    answer.reason =
+        "does not fit on " + std::to_string(question.trainers) + " x " + question.gpu.name + ": " +
+        (why.reason.empty() ? "a trainer takes up to " + to_string(answer.estimate.peak.upper_bound) +
+                                  ", and " + to_string(usable) + " may be used"
+                            : why.reason);
+  }
+  return answer;
+}
+
+Json to_json(const std::string& name, const Question& question, const Answer& answer, double seconds) {
+  Json json(::Json::objectValue);
+  json["job"] = name;
+  json["gpuModel"] = question.gpu.name;
+  json["trainers"] = integer(question.trainers);
+  json["perNode"] = integer(question.per_node);
+  json["method"] = question.method == estimator::Method::kAmp ? "amp" : "plimsoll";
+  json["peak"] = estimator::to_json(answer.estimate.peak);
+  json["breakdown"] = estimator::to_json(answer.estimate.breakdown);
+  json["peakPhase"] = answer.estimate.peak_phase;
+  json["denseParameterBytes"] = integer(answer.estimate.dense_parameters.count);
+  json["capacityBytes"] = integer(question.gpu.memory.count);
+  json["headroomBytes"] = integer(answer.headroom.count);
+  json["fits"] = answer.fits;
+  if (!answer.fits) {
+    json["reason"] = answer.reason;
+    json["missingBytes"] = integer(answer.missing.count);
+  }
+  json["elapsedSeconds"] = seconds;
+  return json;
+}
+
+void print_table(Console& console, const std::string& name, const Question& question, const Answer& answer) {
+  const estimator::Peak& peak = answer.estimate.peak;
+  console.out << name << " on " << question.trainers << " x " << question.gpu.name << '\n'
+              << "  most loaded trainer: at most " << to_string(peak.upper_bound) << " of "
+              << to_string(question.gpu.memory) << (answer.fits ? ", fits" : ", DOES NOT FIT") << " ("
+              << to_string(answer.headroom) << " headroom)\n"
+              << "  tensors " << to_string(peak.allocated) << ", allocator " << to_string(peak.reserved)
+              << ", peak in " << answer.estimate.peak_phase << "\n\n"
+              << breakdown_bars(answer.estimate.breakdown, question.gpu.memory, console.unicode) << '\n';
+}
+
+// Exported graphs: their options are there, their estimate is not in this version.
+int refuse_graph(OutputFormat format, Console& console) {
+  const Error error(
+      ErrorCode::kUnsupported,
+      "--graph: this version estimates the models that a TrainingJob describes (dlrm); exported "
+      "graphs are not supported yet");
+  if (format != OutputFormat::kTable) {
+    Json json(::Json::objectValue);
+    json["code"] = name_of(error.code);
+    json["reason"] = error.message;
+    print_answers(console, format, {json});
+  }
+  return complain(console, error);
+}
+
+Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& state,
+                              const po::variables_map& values) {
+  Question question;
+  std::string gpu = values.contains("gpu") ? values["gpu"].as<std::string>() : job.spec.trainers.gpu_model;
+  if (gpu.empty()) {
+    gpu = job.spec.provisioning.gpu_models.empty() ? kDefaultGpu : job.spec.provisioning.gpu_models.front();
+  }
+  const estimator::GpuModel* found = state.catalog.find(gpu);
+  if (found == nullptr) {
+    std::string known;
+    for (const estimator::GpuModel& model : state.catalog.models()) {
+      known += (known.empty() ? "" : ", ") + model.name;
+    }
+    return invalid("no GPU model is called \"" + gpu.substr(0, 64) + "\"; known are " + known);
+  }
+  question.gpu = *found;
+  question.trainers = job.spec.trainers.replicas;
+  if (values.contains("trainers")) {
+    const Result<std::int64_t> trainers = count_option(values, "trainers", 1, kMostTrainers);
+    if (!trainers) {
+      return trainers.error();
+    }
+    question.trainers = *trainers;
+  }
+  question.per_node = std::min(job.spec.trainers.per_node, question.trainers);
+  if (question.trainers % question.per_node != 0) {
+    return invalid("--trainers must be at most the job's perNode, or a multiple of it: " +
+                   std::to_string(question.per_node));
+  }
+  question.profile = state.profile_of(job.namespace_name, job.spec.model.family);
+  return question;
+}
+
+}  // namespace
+
+po::options_description estimate_options() {
+  po::options_description options;
+  options.add_options()("filename,f", po::value<std::vector<std::string>>()->value_name("FILE"),
+                        "TrainingJobs, YAML or JSON; - is standard input; may be repeated")(
+      "gpu", po::value<std::string>()->value_name("NAME"),
+      "GPU model or product label; else the job's own, else A100-80GB")(
+      "trainers", po::value<std::string>()->value_name("N"), "number of trainers; else the job's own")(
+      "method", po::value<std::string>()->default_value("plimsoll")->value_name("NAME"),
+      "plimsoll, or amp for the formula published in the AMP paper")(
+      "graph", po::value<std::string>()->value_name("FILE"), "an exported graph (not in this version)")(
+      "batch-size", po::value<std::string>()->value_name("B"), "with --graph: samples of one iteration")(
+      "optimizer", po::value<std::string>()->value_name("NAME"), "with --graph: Adam, SGD, ...")(
+      "precision", po::value<std::string>()->value_name("NAME"), "with --graph: FP32, BF16Mixed, ...")(
+      "device", po::value<std::string>()->value_name("NAME"), "with --graph: cuda or cpu");
+  add_output_option(options);
+  options.add_options()("help,h", "print this help");
+  return options;
+}
+
+int run_estimate(const std::vector<std::string>& arguments, Console& console) {
+  po::variables_map values;
+  if (const std::optional<int> code = read_options(arguments, estimate_options(), kHelp, console, values)) {
+    return *code;
+  }
+  const Result<OutputFormat> format = output_format(values);
+  if (!format) {
+    return complain(console, format.error());
+  }
+  const std::string method = values["method"].as<std::string>();
+  if (method != "plimsoll" && method != "amp") {
+    return complain(console, kExitUsage, "--method must be plimsoll or amp");
+  }
+  if (values.contains("graph")) {
+    return refuse_graph(*format, console);
+  }
+  for (const char* name : {"batch-size", "optimizer", "precision", "device"}) {
+    if (values.contains(name)) {
+      return complain(console, kExitUsage,
+                      std::string("--") + name + " goes with --graph; a job says it itself");
+    }
+  }
+  if (!values.contains("filename")) {
+    return complain(console, kExitUsage, "name the jobs with -f FILE, or -f - for standard input");
+  }
+  const Result<std::vector<Document>> documents =
+      read_documents(values["filename"].as<std::vector<std::string>>(), console);
+  if (!documents) {
+    return complain(console, kExitUsage, to_string(documents.error()));
+  }
+  const Result<ClusterState> state = cluster_from_documents(*documents);
+  if (!state) {
+    return complain(console, kExitRefused, state.error().message);
+  }
+  const std::vector<JobOrError> jobs = read_jobs(
+      *documents, kDefaultNamespace,
+      [&](const std::string& space, const std::string& name) { return state->config_map(space, name); });
+  if (jobs.empty()) {
+    return complain(console, kExitUsage, "there is no TrainingJob in the input");
+  }
+  int code = kExitDone;
+  std::vector<Json> answers;
+  for (const JobOrError& job : jobs) {
+    const auto start = std::chrono::steady_clock::now();
+    if (!job.job) {
+      code = std::max(code, complain(console, kExitRefused, job.name + ": " + job.job.error().message));
+      answers.push_back(refusal(job.name, job.job.error()));
+      continue;
+    }
+    Result<Question> question = question_for(*job.job, *state, values);
+    if (!question) {
+      return complain(console, question.error());
+    }
+    question->method = method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
+    const Result<Answer> answer = answer_for(*job.job, *question);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (!answer) {
+      code = std::max(code, complain(console, kExitRefused, job.name + ": " + answer.error().message));
+      answers.push_back(refusal(job.name, answer.error()));
+      continue;
+    }
+    if (*format == OutputFormat::kTable) {
+      print_table(console, job.name, *question, *answer);
+    }
+    if (!answer->fits) {
+      code = std::max(code, complain(console, kExitRefused, job.name + " " + answer->reason));
+    }
+    answers.push_back(to_json(job.name, *question, *answer, elapsed.count()));
+  }
+  if (*format != OutputFormat::kTable) {
+    print_answers(console, *format, answers);
+  }
+  return code;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,97 @@
+#include "cli/input.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/yaml.h"
+
+namespace plimsoll::cli {
+namespace {
+
+Result<std::string> read_stream(std::istream& stream, const std::string& name) {
+  std::string content;
+  char buffer[64 * 1024];
+  while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0) {
+    content.append(buffer, static_cast<std::size_t>(stream.gcount()));
+    if (Bytes{static_cast<std::int64_t>(content.size())} > kInputLimit) {
+      return Error(ErrorCode::kTooLarge,
+                   name + " is larger than " + to_string(kInputLimit) + ", the most that is read; split it");
+    }
+  }
+  if (stream.bad()) {
+    return Error(ErrorCode::kInternal, "reading " + name + " failed: " + std::strerror(errno));
+  }
+  return content;
+}
+
+bool is_list(const Json& object) {
+  return text_member(object, {"kind"}).ends_with("List") && member(object, {"items"}).isArray();
+}
+
+Result<void> open_document(Json object, const std::string& where, std::vector<Document>& documents) {
+  if (!object.isObject()) {
+    return invalid(where + " is no Kubernetes object, but a plain value or an array");
+  }
+  if (!is_list(object)) {
+    documents.push_back({std::move(object), where});
+    return {};
+  }
+  Json& items = object["items"];
+  for (Json::ArrayIndex i = 0; i < items.size(); ++i) {
+    const std::string item = where + ", items[" + std::to_string(i) + "]";
+    if (!items[i].isObject()) {
+      return invalid(item + " is no Kubernetes object");
+    }
+    documents.push_back({std::move(items[i]), item});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> read_input(const std::string& path, Console& console) {
+  if (path == "-") {
+    return read_stream(console.in, "standard input");
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return invalid(path + " is a folder; name the files in it");
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kUnavailable,
+                 path + " cannot be opened: " + std::strerror(errno));
+  }
+  return read_stream(file, path);
+}
+
+Result<std::vector<Document>> read_documents(const std::vector<std::string>& paths, Console& console) {
+  std::vector<Document> documents;
+  for (const std::string& path : paths) {
+    const std::string name = path == "-" ? "standard input" : path;
+    const Result<std::string> content = read_input(path, console);
+    if (!content) {
+      return content.error();
+    }
+    Result<std::vector<Json>> objects = parse_yaml_documents(*content);
+    if (!objects) {
+      return objects.error().within(name);
+    }
+    if (objects->empty()) {
+      return invalid(name + " holds no document");
+    }
+    for (std::size_t i = 0; i < objects->size(); ++i) {
+      const std::string where = objects->size() == 1 ? name : name + ", document " + std::to_string(i + 1);
+      if (Result<void> opened = open_document(std::move((*objects)[i]), where, documents); !opened) {
+        return opened.error();
+      }
+    }
+  }
+  return documents;
+}
+
+}  // namespace plimsoll::cli

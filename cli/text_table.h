@@ -1,0 +1,36 @@
+// What people read: columns that line up, and bars. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "estimator/memory/estimate.h"
+
+namespace plimsoll::cli {
+
+// Columns padded to their widest cell, two blanks between them; cells that begin with a digit are set to the
+// right in all rows but the first, the heading.
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> heading) : rows_{std::move(heading)} {}
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  // Each line begins with `indent`.
+  std::string to_string(const std::string& indent) const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// A bar of `width` cells, of which `share` (0..1) is filled.
+std::string bar(double share, int width, bool unicode);
+
+// The breakdown at the peak as bars against the card's memory, largest part first; parts of zero are left
+// out.
+std::string breakdown_bars(const estimator::Breakdown& breakdown, Bytes capacity, bool unicode);
+
+// "12.3 ms", "1.24 s"
+std::string milliseconds_text(double milliseconds);
+std::string percent_text(double share);
+
+}  // namespace plimsoll::cli
