@@ -46,11 +46,21 @@ class InstallTest : public HelmTest {
     return helm(arguments);
   }
 
-  // "yes" or "no".
+  // "yes" or "no". `resource` may be "kind" or "kind/subresource".
   std::string may(const std::string& component, const std::string& verb, const std::string& resource) const {
-    return kubectl({"auth", "can-i", verb, resource, "--all-namespaces", "--as",
-                    "system:serviceaccount:" + std::string(kNamespace) + ":sail-plimsoll-" + component})
-        .output;
+    const std::size_t slash = resource.find('/');
+    std::vector<std::string> question = {
+        "auth",
+        "can-i",
+        verb,
+        resource.substr(0, slash),
+        "--all-namespaces",
+        "--as",
+        "system:serviceaccount:" + std::string(kNamespace) + ":sail-plimsoll-" + component};
+    if (slash != std::string::npos) {
+      question.push_back("--subresource=" + resource.substr(slash + 1));
+    }
+    return kubectl(question).output;
   }
 
   std::unique_ptr<ApiServer> server_;
@@ -97,7 +107,7 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
       {"operator", "watch", "nodes"},
       {"operator", "list", "pods"},
       {"operator", "create", "gpumodels.plimsoll.dev"},
-      {"operator", "patch", "gpumodels.plimsoll.dev"},
+      {"operator", "list", "gpumodels.plimsoll.dev"},
       {"operator", "update", "gpumodels.plimsoll.dev/status"}};
   const std::vector<std::vector<std::string>> refused = {
       {"webhook", "list", "configmaps"},
@@ -107,6 +117,8 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
       {"operator", "get", "secrets"},
       {"operator", "create", "pods"},
       {"operator", "delete", "gpumodels.plimsoll.dev"},
+      {"webhook", "update", "gpumodels.plimsoll.dev/status"},
+      {"operator", "update", "gpumodels.plimsoll.dev"},
       {"operator", "patch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"}};
   for (const std::vector<std::string>& question : allowed) {
     EXPECT_EQ(may(question[0], question[1], question[2]), "yes\n") << ::testing::PrintToString(question);

@@ -199,8 +199,9 @@ class RealApiServer final : public ApiServer {
         "--allow-privileged=true",
     };
     if (!options_.controller_manager) {
-      // Nobody makes the service account that this plugin would ask for with every pod.
-      flags.emplace_back("--disable-admission-plugins=ServiceAccount");
+      // Nobody makes the service account that the one asks for with every pod, nor takes away the taint that
+      // the other gives to every new node.
+      flags.emplace_back("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition");
     }
     return run("kube-apiserver", flags);
   }
