@@ -112,12 +112,13 @@ bool is_price(std::string_view text) {
 }
 
 bool is_bytes(std::string_view text) {
-  constexpr std::string_view kUnits = "KMGTPE";
-  const std::size_t end = text.find_first_not_of("0123456789.");
-  const std::string_view suffix = end == std::string_view::npos ? "" : text.substr(end);
-  const bool known = suffix.empty() ||
-                     (suffix.size() == 1 && (suffix[0] == 'k' || kUnits.find(suffix[0]) != kUnits.npos)) ||
-                     (suffix.size() == 2 && suffix[1] == 'i' && kUnits.find(suffix[0]) != kUnits.npos);
+  const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string_view suffix = text.substr(end);
+  const auto among = [&](std::string_view units) {
+    return !suffix.empty() && units.find(suffix[0]) != units.npos;
+  };
+  const bool known = suffix.empty() || (suffix.size() == 1 && among("kMGTPE")) ||
+                     (suffix.size() == 2 && suffix[1] == 'i' && among("KMGTPE"));
   return known && is_decimal(text.substr(0, end), 18, 9);
 }
 

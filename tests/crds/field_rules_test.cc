@@ -1,0 +1,75 @@
+// The hand-written matchers say the same as the patterns beside them.
+#include "crds/field_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <regex>
+#include <string>
+
+namespace plimsoll::crds {
+namespace {
+
+struct Rule {
+  const char* name;
+  const char* pattern;
+  bool (*matches)(std::string_view);
+  const char* alphabet;  // what random strings are made of: enough of what matches, and some of what does not
+};
+
+const Rule kRules[] = {
+    {"JobName", kJobName.pattern, kJobName.matches, "az09-A."},
+    {"TableName", kTableName.pattern, kTableName.matches, "aZ0_./:-, "},
+    {"FamilyName", kFamilyName.pattern, kFamilyName.matches, "aZ0._-/"},
+    {"RequiredFamilyName", kRequiredFamilyName.pattern, kRequiredFamilyName.matches, "aZ0._-/"},
+    {"ConfigMapName", kConfigMapName.pattern, kConfigMapName.matches, "az0-.A"},
+    {"ConfigMapKey", kConfigMapKey.pattern, kConfigMapKey.matches, "aZ0-._/"},
+    {"ContainerName", kContainerName.pattern, kContainerName.matches, "az0-A."},
+    {"Percentage", kPercentage.pattern, kPercentage.matches, "019.%"},
+    {"PoolingFactor", kPoolingFactor.pattern, kPoolingFactor.matches, "0129.-"},
+    {"LookupFrequency", kLookupFrequency.pattern, kLookupFrequency.matches, "0019.1"},
+    {"PeakCorrection", kPeakCorrection.pattern, kPeakCorrection.matches, "0.45013"},
+    {"CostPerHour", kCostPerHour.pattern, kCostPerHour.matches, "0129.e"},
+    {"Bytes", kPositiveBytes.pattern, kPositiveBytes.matches, "09.kKMGiTPEm"},
+};
+
+TEST(FieldRules, MatchersAgreeWithPatternsOnRandomText) {
+  const std::uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const Rule& rule : kRules) {
+    const std::regex pattern(rule.pattern, std::regex::ECMAScript);
+    const std::string alphabet = rule.alphabet;
+    int matched = 0;
+    for (int i = 0; i < 20'000; ++i) {
+      std::string text;
+      for (std::size_t length = random() % 9; text.size() < length;) {
+        text += alphabet[random() % alphabet.size()];
+      }
+      const bool expected = std::regex_match(text, pattern);
+      matched += expected;
+      ASSERT_EQ(rule.matches(text), expected) << rule.name << " \"" << text << "\"";
+    }
+    EXPECT_GT(matched, 20) << rule.name << " was hardly tried on text that matches";
+  }
+}
+
+TEST(FieldRules, LongDigitsAreCounted) {
+  EXPECT_TRUE(kPoolingFactor.matches("999999.999999999"));
+  EXPECT_FALSE(kPoolingFactor.matches("1000000"));
+  EXPECT_FALSE(kPoolingFactor.matches("0.1234567890"));
+  EXPECT_TRUE(kPositiveBytes.matches("999999999999999999.123456789Ei"));
+  EXPECT_FALSE(kPositiveBytes.matches("1234567890123456789"));
+  EXPECT_TRUE(kCostPerHour.matches("999999999.999999"));
+  EXPECT_FALSE(kCostPerHour.matches("1234567890"));
+}
+
+TEST(FieldRules, LengthIsPartOfARule) {
+  EXPECT_TRUE(obeys(kJobName, std::string(50, 'a')));
+  EXPECT_FALSE(obeys(kJobName, std::string(51, 'a')));
+  EXPECT_FALSE(obeys(kJobName, ""));
+  EXPECT_TRUE(obeys(kFamilyName, ""));
+}
+
+}  // namespace
+}  // namespace plimsoll::crds
