@@ -1,0 +1,27 @@
+// Who owns which field (metadata.managedFields), and server-side apply, which is built on it: what a manager
+// stops applying goes away unless another one owns it, and what another one owns is a conflict unless forced.
+// Pure functions but for the time they write; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "tests/fake_apiserver/resource_type.h"
+#include "tests/fake_apiserver/status.h"
+
+namespace plimsoll::testing::fake {
+
+struct Writer {
+  std::string manager;
+  std::string subresource;  // "" or "status"
+};
+
+// Gives `object` the managedFields that follow from `before` (null at creation) by an update of `writer`.
+void track_update(Json& object, const Json& before, const ResourceType& type, const Writer& writer);
+
+// The live object (null: none yet) with the configuration applied. Errors: 409 with the causes of each
+// conflict.
+Outcome<Json> server_side_apply(const Json& live, Json configuration, const ResourceType& type,
+                                const Writer& writer, bool force);
+
+}  // namespace plimsoll::testing::fake

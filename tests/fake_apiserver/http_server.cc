@@ -1,0 +1,375 @@
+#include "tests/fake_apiserver/http_server.h"
+
+#include <arpa/inet.h>
+#include <cpprest/http_listener.h>
+#include <cpprest/producerconsumerstream.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "tests/fake_apiserver/worker_pool.h"
+
+namespace plimsoll::testing::fake {
+namespace {
+
+using web::http::http_request;
+using web::http::http_response;
+using web::http::experimental::listener::http_listener;
+using web::http::experimental::listener::http_listener_config;
+using Buffer = concurrency::streams::producer_consumer_buffer<std::uint8_t>;
+
+// cpprestsdk cannot be asked which port it was given, so one is looked for first; should another process take
+// it meanwhile, opening fails and the next is tried.
+int find_free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  int port = 0;
+  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+    port = ntohs(address.sin_port);
+  }
+  if (fd >= 0) {
+    close(fd);
+  }
+  return port;
+}
+
+std::string decoded(std::string text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::isxdigit(static_cast<unsigned char>(text[i + 1])) != 0 &&
+        std::isxdigit(static_cast<unsigned char>(text[i + 2])) != 0) {
+      result += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
+      i += 2;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
+
+std::map<std::string, std::string> decoded_query(const std::string& text) {
+  std::map<std::string, std::string> query;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find('&', at), text.size());
+    std::string part = text.substr(at, end - at);
+    std::replace(part.begin(), part.end(), '+', ' ');
+    const std::size_t equals = std::min(part.find('='), part.size());
+    if (!part.empty()) {
+      query[decoded(part.substr(0, equals))] = equals < part.size() ? decoded(part.substr(equals + 1)) : "";
+    }
+    at = end + 1;
+  }
+  return query;
+}
+
+std::string header(const http_request& request, const char* name) {
+  const auto found = request.headers().find(name);
+  return found == request.headers().end() ? "" : found->second;
+}
+
+Request request_of(const http_request& message, std::string body) {
+  Request request;
+  request.method = message.method();
+  request.path = decoded(message.request_uri().path());
+  request.query = decoded_query(message.request_uri().query());
+  request.accept = header(message, "Accept");
+  request.content_type = header(message, "Content-Type");
+  request.user_agent = header(message, "User-Agent");
+  request.body = std::move(body);
+  return request;
+}
+
+// A text in a Warning header: quoted, without line breaks (RFC 7234, section 5.5).
+std::string quoted_warning(const std::string& text) {
+  std::string quoted;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+    }
+    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return "299 - \"" + quoted + "\"";
+}
+
+// Sends without waiting; a client that has gone is no matter.
+pplx::task<void> send(http_request request, http_response response) {
+  return request.reply(std::move(response)).then([](pplx::task<void> sent) {
+    try {
+      sent.get();
+    } catch (const std::exception& problem) {
+      log_debug("Could not send an answer", {{"problem", problem.what()}});
+    }
+  });
+}
+
+void write_into(Buffer& buffer, const std::string& text) {
+  buffer.putn_nocopy(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()).wait();
+  buffer.sync().wait();
+}
+
+// Breaks the connection off: the reading side of the stream fails, so the listener closes the socket.
+void break_off(Buffer& buffer) {
+  buffer.close(std::ios_base::out,
+               std::make_exception_ptr(std::runtime_error("the connection is broken off on purpose")));
+}
+
+class CpprestServer final : public HttpServer {
+ public:
+  CpprestServer(Api& api, const HttpServerOptions& options)
+      : api_(api),
+        options_(options),
+        readers_(options.readers, options.queue),
+        writers_(options.writers, options.queue) {}
+  ~CpprestServer() override { stop(); }
+
+  Result<void> open(int port) {
+    http_listener_config config;
+    config.set_ssl_context_callback([this](boost::asio::ssl::context& tls) {
+      // An exception in here would end the process; a context without certificate only fails handshakes.
+      boost::system::error_code error;
+      tls.set_options(boost::asio::ssl::context::default_workarounds | boost::asio::ssl::context::no_sslv3,
+                      error);
+      tls.use_certificate_chain(boost::asio::buffer(options_.certificate_pem), error);
+      if (!error) {
+        tls.use_private_key(boost::asio::buffer(options_.key_pem), boost::asio::ssl::context::pem, error);
+      }
+      if (error) {
+        log_error("Could not use the certificate", {{"problem", error.message()}});
+      }
+    });
+    try {
+      listener_ = http_listener("https://127.0.0.1:" + std::to_string(port), config);
+      listener_.support([this](http_request request) { accept(std::move(request)); });
+      listener_.open().get();
+    } catch (const std::exception& problem) {
+      return Error(ErrorCode::kUnavailable,
+                   "cannot listen on port " + std::to_string(port) + ": " + problem.what());
+    }
+    port_ = port;
+    open_ = true;
+    return {};
+  }
+
+  int port() const override { return port_; }
+
+  void drop_watches() override {
+    ++generation_;
+    api_.store().wake();
+  }
+
+  std::size_t open_watches() const override {
+    const std::lock_guard lock(mutex_);
+    return watches_;
+  }
+
+  void stop() override {
+    if (!open_.exchange(false)) {
+      return;
+    }
+    stopping_ = true;
+    api_.store().wake();
+    {
+      std::unique_lock lock(mutex_);
+      watch_ended_.wait(lock, [this] { return watches_ == 0; });
+    }
+    reap(true);
+    readers_.stop();
+    writers_.stop();
+    try {
+      listener_.close().get();
+    } catch (const std::exception& problem) {
+      log_warning("Could not close the listener", {{"problem", problem.what()}});
+    }
+  }
+
+ private:
+  // On cpprestsdk's pool: must not block.
+  void accept(http_request message) {
+    if (message.headers().content_length() > api_.body_limit()) {
+      reply(message, reply_status(too_large(api_.body_limit())));
+      return;
+    }
+    message.extract_vector().then([this, message](pplx::task<std::vector<unsigned char>> reading) {
+      std::string body;
+      try {
+        const std::vector<unsigned char> bytes = reading.get();
+        body.assign(bytes.begin(), bytes.end());
+      } catch (const std::exception& problem) {
+        reply(message, reply_status(bad_request(std::string("cannot read the body: ") + problem.what())));
+        return;
+      }
+      if (!authorized(message)) {
+        Status status;
+        status.code = 401;
+        status.reason = "Unauthorized";
+        status.message = "Unauthorized";
+        reply(message, reply_status(status));
+        return;
+      }
+      WorkerPool& pool = message.method() == web::http::methods::GET ? readers_ : writers_;
+      const bool taken = pool.submit([this, message, body = std::move(body)]() mutable {
+        answer(message, request_of(message, std::move(body)));
+      });
+      if (!taken) {
+        reply(message, reply_status(too_many_requests(1)));
+      }
+    });
+  }
+
+  bool authorized(const http_request& message) const {
+    const std::string path = message.request_uri().path();
+    const bool is_probe = path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version";
+    return options_.token.empty() || is_probe ||
+           header(message, "Authorization") == "Bearer " + options_.token;
+  }
+
+  // On a worker.
+  void answer(const http_request& message, const Request& request) {
+    Answer answer = api_.handle(request);
+    if (Reply* plain = std::get_if<Reply>(&answer)) {
+      reply(message, std::move(*plain));
+      return;
+    }
+    start_watch(message, std::move(std::get<WatchPlan>(answer)));
+  }
+
+  void reply(const http_request& message, Reply reply) {
+    http_response response(static_cast<web::http::status_code>(reply.code));
+    for (const std::string& warning : reply.warnings) {
+      response.headers().add("Warning", quoted_warning(warning));
+    }
+    if (reply.retry_after_seconds > 0) {
+      response.headers().add("Retry-After", reply.retry_after_seconds);
+    }
+    if (reply.truncate) {
+      Buffer buffer;
+      response.headers().set_content_type(reply.content_type);
+      response.set_body(buffer.create_istream(), reply.content_type);
+      send(message, std::move(response));
+      write_into(buffer, reply.body.substr(0, reply.body.size() / 2));
+      break_off(buffer);
+      return;
+    }
+    response.set_body(std::move(reply.body), reply.content_type);
+    send(message, std::move(response));
+  }
+
+  void start_watch(const http_request& message, WatchPlan plan) {
+    reap(false);
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || watches_ >= options_.watches) {
+      reply(message, reply_status(too_many_requests(1)));
+      return;
+    }
+    ++watches_;
+    threads_.emplace_back();
+    Watcher& watcher = threads_.back();
+    watcher.thread = std::thread([this, message, plan = std::move(plan), &watcher] {
+      run_watch(message, plan);
+      const std::lock_guard ended(mutex_);
+      watcher.done = true;
+      --watches_;
+      watch_ended_.notify_all();
+    });
+  }
+
+  void run_watch(const http_request& message, const WatchPlan& plan) {
+    Buffer buffer;
+    http_response response(200);
+    response.set_body(buffer.create_istream(), "application/json");
+    const auto gone = std::make_shared<std::atomic<bool>>(false);
+    Store& store = api_.store();
+    pplx::task<void> sent = send(message, std::move(response)).then([this, gone] {
+      *gone = true;
+      api_.store().wake();
+    });
+    const int generation = generation_;
+    const auto stopped = [&] { return stopping_ || *gone || generation != generation_; };
+    const auto write = [&](const std::string& line) {
+      if (*gone || buffer.size() > options_.watch_buffer) {
+        return false;
+      }
+      write_into(buffer, line);
+      return true;
+    };
+    const StreamEnd end = stream_watch(plan, store, options_.watch_stream, write, stopped);
+    if (end == StreamEnd::kAborted || buffer.size() > options_.watch_buffer) {
+      break_off(buffer);
+    } else {
+      buffer.close(std::ios_base::out).wait();
+    }
+    // A client that does not read must not hold the stop up; closing the listener cuts it off.
+    for (int i = 0; i < 200 && !*gone && !stopping_; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+
+  // Joins the threads of watches that have ended.
+  void reap(bool all) {
+    std::list<Watcher> ended;
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto at = threads_.begin(); at != threads_.end();) {
+        const auto next = std::next(at);
+        if (all || at->done) {
+          ended.splice(ended.end(), threads_, at);
+        }
+        at = next;
+      }
+    }
+    for (Watcher& watcher : ended) {
+      watcher.thread.join();
+    }
+  }
+
+  struct Watcher {
+    std::thread thread;
+    bool done = false;
+  };
+
+  Api& api_;
+  const HttpServerOptions options_;
+  int port_ = 0;
+  std::atomic<bool> open_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> generation_{0};
+  mutable std::mutex mutex_;
+  std::condition_variable watch_ended_;
+  std::list<Watcher> threads_;
+  std::size_t watches_ = 0;
+  WorkerPool readers_;
+  WorkerPool writers_;
+  http_listener listener_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(Api& api, const HttpServerOptions& options) {
+  Error last(ErrorCode::kUnavailable, "no free port on 127.0.0.1");
+  const int attempts = options.port == 0 ? 20 : 1;
+  for (int i = 0; i < attempts; ++i) {
+    const int port = options.port == 0 ? find_free_port() : options.port;
+    auto server = std::make_unique<CpprestServer>(api, options);
+    const Result<void> opened = server->open(port);
+    if (opened) {
+      return std::unique_ptr<HttpServer>(std::move(server));
+    }
+    last = opened.error();
+  }
+  return last;
+}
+
+}  // namespace plimsoll::testing::fake
