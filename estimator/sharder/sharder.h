@@ -1,15 +1,16 @@
 // shard(): places embedding tables on trainers so that the slowest trainer is as fast, and the fullest as
 // empty, as can be, within each trainer's memory; and says how far that is from a proven bound.
 //
-//   ShardRequest request{.tables = tables, .topology = {.trainers = 64}, .batch_size = 1024, .budget =
-//   71_GiB}; Result<Plan> plan = shard(request);      // kUnfittable: says which constraint failed and by how
-//   many bytes
+//   ShardRequest request{.tables = tables, .topology = {.trainers = 64}, .batch_size = 1024,
+//                        .budget = 71_GiB};
+//   Result<Plan> plan = shard(request);  // kUnfittable: says which constraint failed and by how many bytes
 //
 // Cost model: torchrec's (docs/sharding.md gives the formulas and their source). Deterministic: equal
-// requests give equal plans on every machine. Pure; any thread; no allocation outlives the call but the plan.
+// requests give equal plans. Pure; any thread; no allocation outlives the call but the plan.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,10 +45,10 @@ enum class ShardingType { kDataParallel, kTableWise, kColumnWise, kRowWise, kTab
 const char* name_of(ShardingType type);  // torchrec's names: "table_wise", ...
 
 struct ShardRequest {
-  std::vector<Table> tables;
-  Topology topology;
+  std::vector<Table> tables = {};
+  Topology topology = {};
   std::int64_t batch_size = 512;  // per trainer
-  Bytes budget;                   // per trainer, for shards with optimizer state and buffers
+  Bytes budget = {};              // per trainer, for shards with optimizer state and buffers
   crds::Optimizer optimizer = crds::Optimizer::kRowWiseAdagrad;
 };
 
@@ -73,31 +74,48 @@ struct Plan {
   std::vector<RankLoad> ranks;
   double max_milliseconds = 0;
   double mean_milliseconds = 0;
-  double lower_bound_milliseconds = 0;  // no plan of these sharding types can be faster
+  double lower_bound_milliseconds = 0;  // proven: no plan of the options in docs/sharding.md is faster
   Bytes max_memory;
   Bytes mean_memory;
   Bytes node_max_memory;
   Bytes node_mean_memory;
 };
 
-// Errors: kInvalid (a table or topology that cannot be), kUnfittable (message names the constraint: total
-// memory of the trainers, or one table's smallest piece; `Infeasibility` has the figures).
-Result<Plan> shard(const ShardRequest& request);
-
-// Why a request cannot be met, without searching: what the lower bounds on memory say. `constraint` is
-// "TotalMemory" or "LargestPiece" (with the table's name); missing is 0 and constraint empty when nothing
-// rules the request out.
+// Why a request cannot be met. `constraint` is "TotalMemory" (of all trainers), "LargestPiece" (one table's
+// smallest shard) or "Placement" (no bound forbids it, but no plan was found); empty when nothing is wrong.
 struct Infeasibility {
   std::string constraint;
   std::string reason;
   Bytes missing;
 };
+
+// Errors: kInvalid (a table or topology that cannot be), kUnfittable (the message names the constraint, the
+// table where it is one, and the bytes that are missing; `why`, if given, gets the same as figures).
+Result<Plan> shard(const ShardRequest& request, Infeasibility* why = nullptr);
+
+// What the lower bounds on memory say, without searching: never refuses what could be met. The request must
+// be one that `shard` does not call invalid.
 Infeasibility rule_out(const ShardRequest& request);
 
 // The smallest world size that `rule_out` cannot exclude, for `request` with any number of trainers up to
 // `most`: multiples of per_node above one node, any count below. Errors: kUnfittable when `most` trainers are
 // ruled out too.
 Result<std::int64_t> fewest_trainers_bound(const ShardRequest& request, std::int64_t most);
+
+struct SmallestPlan {
+  std::int64_t trainers = 0;
+  Plan plan;
+  std::int64_t searched = 0;  // counts that took a search; the bounds ruled the others out
+};
+
+// The fewest trainers from `least` to `most` for which a plan is found: multiples of per_node above one node,
+// any count below. Every count is looked at, since what fits on n trainers need not fit on more (buffers
+// grow with the batch of all). `budget_of` is asked once for each count on the way, in ascending order, and
+// may be empty, when the request's own budget holds for all; its error ends the search. Errors: also those
+// of `shard`, for the largest count.
+Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t least, std::int64_t most,
+                                    const std::function<Result<Bytes>(std::int64_t)>& budget_of = {},
+                                    Infeasibility* why = nullptr);
 
 // An independent check of a plan against its request, written from the definitions: coverage of each row and
 // column exactly once, ranks in range, bytes and times recomputed, budgets kept. Empty: all holds; else what

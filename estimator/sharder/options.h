@@ -1,0 +1,50 @@
+// The ways each table may be sharded, with what each costs: the search's raw material.
+//
+//   Options options(request);
+//   for (const Option& option : options.of(table)) ...
+//
+// One entry per way, not per shard: equal shards cost the same, so thousands of tables on thousands of
+// trainers stay a few tens of thousands of entries. Plain values; any thread; does not refer to the request.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "estimator/sharder/cost.h"
+#include "estimator/sharder/sharder.h"
+
+namespace plimsoll::estimator {
+
+// Bytes are doubles here: exact below 2^53, and no card holds 2^52 (4 PiB), where budgets are cut off.
+inline constexpr double kLargestBudget = 4503599627370496.0;
+
+struct Option {
+  ShardingType type = ShardingType::kTableWise;
+  std::int32_t cuts = 1;   // equal column blocks; 1 unless column-wise
+  double ms = 0;           // of one shard, on each rank that holds one
+  double bytes = 0;        // of the largest shard
+  double total_ms = 0;     // over all ranks
+  double total_bytes = 0;  // over all ranks
+};
+
+class Options {
+ public:
+  // Only those whose largest shard a trainer can hold. The request must be valid.
+  explicit Options(const ShardRequest& request);
+
+  std::span<const Option> of(std::size_t table) const {
+    return {all_.data() + first_[table], all_.data() + first_[table + 1]};
+  }
+  std::size_t tables() const { return first_.size() - 1; }
+
+  // The option with the smallest shard among all there are, fitting or not; what a failure is explained with.
+  const Option& smallest(std::size_t table) const { return smallest_[table]; }
+
+ private:
+  std::vector<Option> all_;
+  std::vector<std::size_t> first_;
+  std::vector<Option> smallest_;
+};
+
+}  // namespace plimsoll::estimator

@@ -1,0 +1,69 @@
+// The search behind shard(): which option each table takes, and where its shards go.
+//
+//   Search search(request, options);
+//   const Candidate found = search.run();  // may exceed the budget: the caller looks
+//
+// docs/sharding.md tells the method in prose. Deterministic: effort is counted in comparisons, not in time.
+// Refers to the request and the options, which must outlive it. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "estimator/sharder/bound.h"
+#include "estimator/sharder/cost.h"
+#include "estimator/sharder/options.h"
+#include "estimator/sharder/placement.h"
+#include "estimator/sharder/selection.h"
+#include "estimator/sharder/sharder.h"
+
+namespace plimsoll::estimator {
+
+// A selection with a place for every shard.
+struct Candidate {
+  Selection selection;
+  std::vector<std::vector<std::int64_t>> places;  // by table: ranks of its column blocks, or its node
+  double highest_ms = 0;
+  double highest_bytes = 0;
+  std::int64_t slowest = 0;                                // rank
+  std::int64_t fullest = 0;                                // rank
+  double score = std::numeric_limits<double>::infinity();  // lower is better
+};
+
+class Search {
+ public:
+  // Every table must have an option.
+  Search(const ShardRequest& request, const Options& options);
+
+  // The best placement found.
+  Candidate run();
+
+  double bound() const { return bound_.milliseconds; }
+  double budget() const { return budget_; }
+
+ private:
+  void sweep();
+  void refine();
+  bool offer(Selection selection);
+  Candidate place(Selection selection);
+  void add_rows(Placement* ranks, std::size_t table, const Option& option, std::int64_t first,
+                std::int64_t count) const;
+  void level(Placement* ranks, Amount unit) const;
+  double score_of(const Candidate& candidate) const;
+  bool good_enough() const;
+  std::vector<std::size_t> heaviest(std::int64_t rank, bool by_time) const;
+  bool improve(std::size_t table, std::int64_t most_effort);
+
+  const ShardRequest& request_;
+  const Options& options_;
+  CostModel model_;
+  double ranks_;
+  double budget_;
+  TimeBound bound_;
+  double mean_bytes_ = 1;  // of the fastest selection
+  std::int64_t effort_ = 0;
+  Candidate best_;
+};
+
+}  // namespace plimsoll::estimator

@@ -1,0 +1,35 @@
+// Which option each table takes, before any shard has a place.
+//
+//   Selection chosen = select(options, Caps{.ms = bound.milliseconds, .bytes = cap, .price = bound.price});
+//
+// Pure functions; any thread; a Selection refers to the options, which must outlive it.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "estimator/sharder/options.h"
+
+namespace plimsoll::estimator {
+
+// What no single shard should exceed (above 0), and the worth of a byte in milliseconds.
+struct Caps {
+  double ms = std::numeric_limits<double>::infinity();
+  double bytes = std::numeric_limits<double>::infinity();
+  double price = 0;
+};
+
+struct Selection {
+  std::vector<const Option*> options;  // by table
+  double total_ms = 0;
+  double total_bytes = 0;
+};
+
+// The cheapest option within the caps; where a table has none, the one that exceeds them least.
+Selection select(const Options& options, const Caps& caps);
+
+// The smallest cap on the bytes of a shard, not below `least`, that keeps the selection's total time within
+// `allowed`; smaller shards balance better, and cost time.
+double smallest_cap(const Options& options, Caps caps, double least, double most, double allowed);
+
+}  // namespace plimsoll::estimator

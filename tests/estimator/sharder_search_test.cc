@@ -1,0 +1,219 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "estimator/sharder/sharder.h"
+#include "tests/estimator/sharder_instances.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+using ::testing::IsEmpty;
+
+constexpr std::uint64_t kSeed = 20231030;
+
+std::vector<ShardingType> types_of(const Plan& plan) {
+  std::vector<ShardingType> types;
+  for (const TablePlacement& placement : plan.placements) {
+    types.push_back(placement.type);
+  }
+  return types;
+}
+
+bool same(const Plan& a, const Plan& b) {
+  const auto shards = [](const Plan& plan) {
+    std::vector<std::int64_t> flat;
+    for (const TablePlacement& placement : plan.placements) {
+      flat.push_back(static_cast<std::int64_t>(placement.type));
+      for (const Shard& shard : placement.shards) {
+        flat.insert(flat.end(), {shard.rank, shard.row_begin, shard.column_begin});
+      }
+    }
+    return flat;
+  };
+  return shards(a) == shards(b) && a.max_milliseconds == b.max_milliseconds && a.max_memory == b.max_memory;
+}
+
+TEST(SharderSearch, EveryPlanHoldsAndNoneBeatsItsBound) {
+  std::mt19937_64 random(kSeed);
+  std::int64_t planned = 0;
+  std::int64_t given_up = 0;
+  for (int i = 0; i < 2500; ++i) {
+    const ShardRequest request = random_request(random, {});
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
+    Infeasibility why;
+    const Result<Plan> plan = shard(request, &why);
+    if (!plan) {
+      ASSERT_EQ(plan.error().code, ErrorCode::kUnfittable) << plan.error().message;
+      EXPECT_GT(why.missing.count, 0);
+      given_up += why.constraint == "Placement" ? 1 : 0;
+      continue;
+    }
+    ++planned;
+    ASSERT_THAT(verify(request, *plan), IsEmpty());
+    EXPECT_GE(plan->max_milliseconds, plan->lower_bound_milliseconds);
+    EXPECT_EQ(rule_out(request).constraint, "") << "what was met must not be ruled out";
+  }
+  EXPECT_GT(planned, 1500);
+  // Between what the bounds refuse and what is found there is little room.
+  EXPECT_LT(given_up, planned / 50);
+}
+
+TEST(SharderSearch, IsWithinReachOfExhaustiveSearchOnSmallInstances) {
+  std::mt19937_64 random(kSeed);
+  double excess = 0;
+  int compared = 0;
+  int beyond = 0;
+  for (int i = 0; i < 400; ++i) {
+    ShardRequest request = random_request(random, {.most_tables = 5, .trainers = {2, 3, 4}});
+    for (Table& table : request.tables) {
+      table.dim = std::min<std::int64_t>(table.dim, 128);
+    }
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
+    const std::optional<double> least = exhaustive_time(request);
+    const Result<Plan> plan = shard(request);
+    ASSERT_EQ(plan.ok(), least.has_value());
+    if (!least || *least == 0) {
+      continue;
+    }
+    ASSERT_GE(plan->max_milliseconds, *least * (1 - 1e-9));
+    ASSERT_LE(plan->lower_bound_milliseconds, *least * (1 + 1e-9)) << "the bound must hold for the best plan";
+    const double over = plan->max_milliseconds / *least - 1;
+    excess += over;
+    ++compared;
+    beyond += over > 0.01 ? 1 : 0;
+  }
+  ASSERT_GT(compared, 250);
+  EXPECT_LT(excess / compared, 0.01);
+  EXPECT_LT(beyond, compared / 15);
+}
+
+TEST(SharderSearch, EqualRequestsGiveEqualPlans) {
+  std::mt19937_64 random(kSeed);
+  for (int i = 0; i < 50; ++i) {
+    const ShardRequest request = random_request(random, {});
+    const Result<Plan> once = shard(request);
+    const Result<Plan> again = shard(ShardRequest(request));
+    ASSERT_EQ(once.ok(), again.ok());
+    if (once) {
+      EXPECT_TRUE(same(*once, *again)) << "seed " << kSeed << ", instance " << i;
+    }
+  }
+}
+
+TEST(SharderSearch, LevelsAModelOfTheSizeOfRealOnes) {
+  // 600 tables of 2.3 TiB on 48 cards, most of them small and a few of them huge.
+  std::mt19937_64 random(kSeed);
+  ShardRequest request{.topology = {.trainers = 48}, .batch_size = 1024, .budget = 64_GiB};
+  for (int i = 0; i < 600; ++i) {
+    const std::int64_t rows = i % 40 == 0 ? 200'000'000 + i * 100'000 : 1000 + (i % 40) * (i % 40) * 20'000;
+    const std::int64_t dim = std::vector<std::int64_t>{32, 64, 128, 256}[random() % 4];
+    request.tables.push_back({.name = "t" + std::to_string(i),
+                              .rows = rows * 64 / dim,
+                              .dim = dim,
+                              .lookups_per_sample = static_cast<double>(1 + random() % 400) / 40});
+  }
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+  EXPECT_LE(plan->max_milliseconds, plan->lower_bound_milliseconds * 1.01);
+  EXPECT_LE(plan->max_memory.count, plan->mean_memory.count * 11 / 10);
+  EXPECT_LE(plan->node_max_memory.count, plan->node_mean_memory.count * 105 / 100);
+}
+
+TEST(SharderSearch, OneTrainerHoldsEverythingTableWise) {
+  const ShardRequest request{
+      .tables = {{.name = "a", .rows = 100, .dim = 64}, {.name = "b", .rows = 7, .dim = 3}},
+      .topology = {.trainers = 1},
+      .budget = 1_GiB};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(types_of(*plan), ::testing::Each(ShardingType::kTableWise));
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+  EXPECT_NEAR(plan->lower_bound_milliseconds, plan->max_milliseconds, 1e-9);
+}
+
+TEST(SharderSearch, NoTablesIsAnEmptyPlan) {
+  const ShardRequest request{.topology = {.trainers = 16}, .budget = 1_GiB};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->placements, IsEmpty());
+  EXPECT_EQ(plan->ranks.size(), 16U);
+  EXPECT_EQ(plan->max_memory.count, 0);
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+}
+
+TEST(SharderSearch, TablesWithoutLookupsAreLevelledByMemory) {
+  ShardRequest request{.topology = {.trainers = 4}, .budget = 1_GiB};
+  for (int i = 0; i < 40; ++i) {
+    request.tables.push_back({.name = "t", .rows = 1000 + i, .dim = 64, .lookups_per_sample = 0});
+  }
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->max_milliseconds, 0);
+  EXPECT_LE(plan->max_memory.count, plan->mean_memory.count * 105 / 100);
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+}
+
+TEST(SharderSearch, TinyTablesOnManyTrainers) {
+  const ShardRequest request{.tables = {{.name = "one", .rows = 1, .dim = 1, .lookups_per_sample = 50},
+                                        {.name = "two", .rows = 2, .dim = 4, .lookups_per_sample = 0.001}},
+                             .topology = {.trainers = 64},
+                             .budget = 1_GiB};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+}
+
+TEST(SharderSearch, ATableLargerThanAnyCardIsCut) {
+  const ShardRequest request{.tables = {{.name = "large", .rows = 500'000'000, .dim = 128}},
+                             .topology = {.trainers = 8},
+                             .budget = 40_GiB};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_GE(plan->placements.front().shards.size(), 8U);
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+}
+
+TEST(SharderSearch, AHotTableIsCutUntilItIsLevel) {
+  ShardRequest request{.topology = {.trainers = 4}, .batch_size = 1024, .budget = 10_GiB};
+  request.tables.push_back({.name = "hot", .rows = 1'000'000, .dim = 256, .lookups_per_sample = 100});
+  for (int i = 0; i < 20; ++i) {
+    request.tables.push_back({.name = "cold", .rows = 1'000'000, .dim = 64, .lookups_per_sample = 1});
+  }
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_GT(plan->placements.front().shards.size(), 1U);
+  EXPECT_LE(plan->max_milliseconds, plan->lower_bound_milliseconds * 1.05);
+}
+
+TEST(SharderSearch, ABudgetWithoutEndIsNoTrouble) {
+  const ShardRequest request{.tables = {{.name = "large", .rows = 1'000'000'000, .dim = 256}},
+                             .topology = {.trainers = 16},
+                             .budget = Bytes::max()};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+}
+
+TEST(SharderSearch, GroupsOfTablesAreExpanded) {
+  const std::vector<Table> tables = expand_tables({{.name = "user",
+                                                    .count = 3,
+                                                    .rows = 10,
+                                                    .dim = 8,
+                                                    .dtype = crds::DataType::kFP16,
+                                                    .pooling_factor = 4,
+                                                    .lookup_frequency = 0.5},
+                                                   {.name = "item", .rows = 20, .dim = 16}});
+  ASSERT_EQ(tables.size(), 4U);
+  EXPECT_EQ(tables[0].name, "user.0");
+  EXPECT_EQ(tables[2].name, "user.2");
+  EXPECT_EQ(tables[2].element_bytes, 2);
+  EXPECT_EQ(tables[2].lookups_per_sample, 2);
+  EXPECT_EQ(tables[3].name, "item");
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator
