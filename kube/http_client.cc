@@ -22,7 +22,7 @@ constexpr std::size_t kErrorLimit = 1U << 20;
 constexpr std::size_t kLineLimit = 16U << 20;  // one watch event
 constexpr int kMostTries = 10;                 // of one call, whatever its deadline; as client-go
 constexpr int kMostServerErrors = 4;           // 5xx without Retry-After
-constexpr int kMostUnsent = 4;                 // the pool may hold several connections the server has closed
+constexpr int kMostUnsent = 3;                 // the second try has a fresh connection
 constexpr int kMostCut = 2;
 // A watch that outlives what was asked of the server by this much is ended by us.
 constexpr std::chrono::seconds kWatchGrace{60};
@@ -92,9 +92,11 @@ void name_items(Json& list) {
 class HttpClient final : public Client {
  public:
   HttpClient(std::string server, std::unique_ptr<CredentialSource> credentials,
-             std::unique_ptr<HttpEndpoint> calls, std::unique_ptr<HttpEndpoint> watches)
+             std::shared_ptr<TlsMaterial> tls, std::unique_ptr<HttpEndpoint> calls,
+             std::unique_ptr<HttpEndpoint> watches)
       : server_(std::move(server)),
         credentials_(std::move(credentials)),
+        tls_(std::move(tls)),
         calls_(std::move(calls)),
         watches_(std::move(watches)) {}
 
@@ -192,24 +194,27 @@ class HttpClient final : public Client {
     query.add("labelSelector", options.label_selector);
     query.add("fieldSelector", options.field_selector);
     HttpRequest request{"GET", path_of(resource, namespace_name) + query.text(), "", "", ""};
-    for (bool refreshed = false;; refreshed = true) {
-      if (Result<void> ready = authenticate(request, *watches_, kWatchHeadTimeout); !ready) {
+    bool refreshed = false;
+    for (int unsent = 0;;) {
+      if (Result<void> ready = authenticate(request, kWatchHeadTimeout); !ready) {
         return ready.error();
       }
       HttpExchange exchange(*watches_, request);
       if (auto failure = exchange.wait_for_head(steady_clock::now() + kWatchHeadTimeout, stop)) {
+        if (failure->stage == HttpFailure::Stage::kSending && ++unsent < kMostUnsent) {
+          watches_->forget_connections();
+          continue;
+        }
         return error_of(*failure);
       }
       if (exchange.status() == 200) {
         return follow(exchange, options, on_event, stop);
       }
-      std::string body;
-      while (body.size() < kErrorLimit && exchange.read(body, steady_clock::now() + kWatchHeadTimeout,
-                                                        stop) == HttpExchange::Read::kData) {
-      }
+      const Error refusal = refusal_of(exchange, stop);
       if (exchange.status() != 401 || refreshed || !credentials_->refresh()) {
-        return error_of_response(exchange.status(), body, exchange.retry_after());
+        return refusal;
       }
+      refreshed = true;
     }
   }
 
@@ -235,14 +240,13 @@ class HttpClient final : public Client {
     return Error(ErrorCode::kUnavailable, "lost the connection to " + server_ + ": " + failure.reason);
   }
 
-  Result<void> authenticate(HttpRequest& request, HttpEndpoint& endpoint, milliseconds deadline) {
+  Result<void> authenticate(HttpRequest& request, milliseconds deadline) {
     Result<Credential> credential = credentials_->current(deadline);
     if (!credential) {
       return credential.error();
     }
     request.token = credential->token;
-    return endpoint.tls().set_client_certificate(credential->client_certificate_pem,
-                                                 credential->client_key_pem);
+    return tls_->set_client_certificate(credential->client_certificate_pem, credential->client_key_pem);
   }
 
   // One try's outcome: the body of a 2xx answer, the error of another, or how the transport failed.
@@ -296,6 +300,7 @@ class HttpClient final : public Client {
     if (last.failure) {
       switch (last.failure->stage) {
         case HttpFailure::Stage::kSending:
+          calls_->forget_connections();
           return ++tries.unsent < kMostUnsent ? std::optional(milliseconds(0)) : std::nullopt;
         case HttpFailure::Stage::kReceiving:
           return call.repeatable && ++tries.cut < kMostCut ? std::optional(tries.backoff.next())
@@ -322,7 +327,7 @@ class HttpClient final : public Client {
       if (tries_made != nullptr) {
         *tries_made = count;
       }
-      if (Result<void> ready = authenticate(call.request, *calls_, left_until(deadline)); !ready) {
+      if (Result<void> ready = authenticate(call.request, left_until(deadline)); !ready) {
         return ready.error();
       }
       Attempt last = attempt(call, deadline);
@@ -387,6 +392,14 @@ class HttpClient final : public Client {
     all["metadata"].removeMember("continue");
     all["metadata"].removeMember("remainingItemCount");
     return all;
+  }
+
+  static Error refusal_of(HttpExchange& exchange, const std::stop_token& stop) {
+    const auto deadline = steady_clock::now() + kWatchHeadTimeout;
+    std::string body;
+    while (body.size() < kErrorLimit && exchange.read(body, deadline, stop) == HttpExchange::Read::kData) {
+    }
+    return error_of_response(exchange.status(), body, exchange.retry_after());
   }
 
   // Reads events until the stream ends, one of them is an error, or nothing arrives for too long.
@@ -461,6 +474,7 @@ class HttpClient final : public Client {
 
   const std::string server_;
   const std::unique_ptr<CredentialSource> credentials_;
+  const std::shared_ptr<TlsMaterial> tls_;
   // Watches hold their connections for minutes; calls of their own keep those short-lived and fresh.
   const std::unique_ptr<HttpEndpoint> calls_;
   const std::unique_ptr<HttpEndpoint> watches_;
@@ -469,16 +483,21 @@ class HttpClient final : public Client {
 }  // namespace
 
 Result<std::unique_ptr<Client>> connect(const ClientConfig& config) {
-  Result<std::unique_ptr<HttpEndpoint>> calls = HttpEndpoint::make(config);
-  if (!calls) {
-    return calls.error().within(config.source.empty() ? "client configuration" : config.source);
+  const std::string source = config.source.empty() ? "client configuration" : config.source;
+  Result<std::shared_ptr<TlsMaterial>> tls = TlsMaterial::make(config);
+  if (!tls) {
+    return tls.error().within(source);
   }
-  Result<std::unique_ptr<HttpEndpoint>> watches = HttpEndpoint::make(config);
+  Result<std::unique_ptr<HttpEndpoint>> calls = HttpEndpoint::make(config, *tls);
+  if (!calls) {
+    return calls.error().within(source);
+  }
+  Result<std::unique_ptr<HttpEndpoint>> watches = HttpEndpoint::make(config, *tls);
   if (!watches) {
-    return watches.error();
+    return watches.error().within(source);
   }
   return std::unique_ptr<Client>(std::make_unique<HttpClient>(config.server, make_credential_source(config),
-                                                              std::move(*calls), std::move(*watches)));
+                                                              *tls, std::move(*calls), std::move(*watches)));
 }
 
 }  // namespace plimsoll::kube

@@ -4,10 +4,10 @@
 #include <openssl/err.h>
 
 #include <condition_variable>
-#include <limits>
 #include <mutex>
 #include <string_view>
 
+#include "kube/resource.h"
 #include "kube/transport.h"
 
 namespace plimsoll::kube {
@@ -26,12 +26,14 @@ constexpr std::chrono::minutes kLastResort{60};
 Result<web::uri> parse_server(const std::string& server) {
   try {
     const web::uri uri(server);
-    if (uri.host().empty() || (uri.scheme() != "https" && uri.scheme() != "http")) {
-      return invalid("the server must be a URL as https://host:port", server);
-    }
-    if (uri.host().front() == '[') {
+    if (uri.host().starts_with('[')) {
       return Error(ErrorCode::kUnsupported, "an IPv6 address cannot be dialled; give the server a name",
                    server);
+    }
+    // cpprestsdk takes a port that is no number for a part of the host.
+    const bool has_host = !uri.host().empty() && percent_encode(uri.host()) == uri.host();
+    if (!has_host || (uri.scheme() != "https" && uri.scheme() != "http")) {
+      return invalid("the server must be a URL as https://host:port", server);
     }
     return uri;
   } catch (const std::exception&) {
@@ -42,9 +44,20 @@ Result<web::uri> parse_server(const std::string& server) {
 }  // namespace
 
 struct HttpEndpoint::Implementation {
+  using HttpLibraryClient = web::http::client::http_client;
+
+  web::uri server;
+  web::http::client::http_client_config options;
   std::shared_ptr<TlsMaterial> tls;
   std::string host_header;  // set when the certificate is to be checked against another name than the host
-  std::optional<web::http::client::http_client> client;
+
+  std::mutex mutex;
+  std::optional<HttpLibraryClient> client;  // copies share one pool of connections
+
+  HttpLibraryClient current() {
+    const std::lock_guard lock(mutex);
+    return *client;
+  }
 };
 
 HttpEndpoint::HttpEndpoint(std::unique_ptr<Implementation> implementation)
@@ -52,33 +65,30 @@ HttpEndpoint::HttpEndpoint(std::unique_ptr<Implementation> implementation)
 
 HttpEndpoint::~HttpEndpoint() = default;
 
-TlsMaterial& HttpEndpoint::tls() {
-  return *implementation_->tls;
+void HttpEndpoint::forget_connections() {
+  const std::lock_guard lock(implementation_->mutex);
+  implementation_->client.emplace(implementation_->server, implementation_->options);
 }
 
-Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& config) {
+Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& config,
+                                                         std::shared_ptr<TlsMaterial> tls) {
   start_transport_pool();
   Result<web::uri> server = parse_server(config.server);
   if (!server) {
     return server.error();
   }
-  Result<std::shared_ptr<TlsMaterial>> tls = TlsMaterial::make(config, server->host());
-  if (!tls) {
-    return tls.error();
-  }
   auto implementation = std::make_unique<Implementation>();
-  implementation->tls = *tls;
+  implementation->server = *server;
   implementation->host_header = config.tls_server_name;
-  web::http::client::http_client_config options;
+  implementation->tls = tls;
+  web::http::client::http_client_config& options = implementation->options;
   options.set_max_redirects(0);
   options.set_timeout(kLastResort);
   options.set_validate_certificates(!config.insecure_skip_tls_verify);
-  const std::string name = config.tls_server_name.empty() ? server->host() : config.tls_server_name;
-  options.set_tlsext_sni_enabled(!is_ip_address(name));
-  options.set_ssl_context_callback([material = *tls](boost::asio::ssl::context& context) {
-    material->configure(context.native_handle());
-  });
-  implementation->client.emplace(*server, options);
+  options.set_tlsext_sni_enabled(!is_ip_address(tls->server_name()));
+  options.set_ssl_context_callback(
+      [tls](boost::asio::ssl::context& context) { tls->configure(context.native_handle()); });
+  implementation->client.emplace(implementation->server, options);
   return std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(implementation)));
 }
 
@@ -273,7 +283,8 @@ HttpExchange::HttpExchange(HttpEndpoint& endpoint, const HttpRequest& request)
     translated.set_response_stream(
         push_stream([state](const char* bytes, std::size_t count) { return state->receive(bytes, count); }));
     // No continuation below waits: they run on the threads that do the I/O.
-    implementation.client->request(translated, state->cancellation.get_token())
+    implementation.current()
+        .request(translated, state->cancellation.get_token())
         .then([state](const pplx::task<http_response>& head) {
           try {
             const http_response response = head.get();

@@ -42,12 +42,16 @@ class HttpEndpoint {
   struct Implementation;
 
   // Errors: kInvalid when `server` is no URL, kUnsupported for an IPv6 literal (cpprestsdk cannot dial it).
-  static Result<std::unique_ptr<HttpEndpoint>> make(const ClientConfig& config);
+  static Result<std::unique_ptr<HttpEndpoint>> make(const ClientConfig& config,
+                                                    std::shared_ptr<TlsMaterial> tls);
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;
 
-  TlsMaterial& tls();
+  // Exchanges from now on open connections of their own: one that was kept alive turned out to be dead, and
+  // those beside it are likely to be.
+  void forget_connections();
+
   Implementation& implementation() { return *implementation_; }
 
  private:

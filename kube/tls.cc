@@ -40,8 +40,18 @@ int no_passphrase(char*, int, int, void*) {
   return -1;
 }
 
-Result<std::shared_ptr<X509_STORE>> trusted_store(const std::string& ca_pem) {
+// "h" of "https://h:6443/path".
+std::string host_of(const std::string& url) {
+  const std::size_t scheme = url.find("://");
+  const std::size_t begin = scheme == std::string::npos ? 0 : scheme + 3;
+  return url.substr(begin, url.find_first_of(":/", begin) - begin);
+}
+
+Result<std::shared_ptr<X509_STORE>> trusted_store(const std::string& ca_pem, bool system_by_default) {
   std::shared_ptr<X509_STORE> store(X509_STORE_new(), X509_STORE_free);
+  if (ca_pem.empty() && !system_by_default) {
+    return store;
+  }
   if (ca_pem.empty()) {
     // Best effort, as OpenSSL's own default: an image without CA bundle trusts nobody, and the handshake says
     // so.
@@ -70,11 +80,12 @@ bool is_ip_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), address.data()) == 1;
 }
 
-Result<std::shared_ptr<TlsMaterial>> TlsMaterial::make(const ClientConfig& config, const std::string& host) {
+Result<std::shared_ptr<TlsMaterial>> TlsMaterial::make(const ClientConfig& config) {
   std::shared_ptr<TlsMaterial> material(new TlsMaterial());
-  material->host_ = config.tls_server_name.empty() ? host : config.tls_server_name;
-  material->insecure_ = config.insecure_skip_tls_verify;
-  Result<std::shared_ptr<X509_STORE>> store = trusted_store(config.ca_pem);
+  material->host_ = config.tls_server_name.empty() ? host_of(config.server) : config.tls_server_name;
+  // Without verification nobody needs the system's CAs, which take tens of milliseconds to load.
+  material->insecure_ = config.insecure_skip_tls_verify || !config.server.starts_with("https:");
+  Result<std::shared_ptr<X509_STORE>> store = trusted_store(config.ca_pem, !material->insecure_);
   if (!store) {
     return store.error();
   }

@@ -19,7 +19,10 @@ namespace plimsoll::kube {
 class TlsMaterial {
  public:
   // Errors: kInvalid for PEM that cannot be read, or a key that does not belong to its certificate.
-  static Result<std::shared_ptr<TlsMaterial>> make(const ClientConfig& config, const std::string& host);
+  static Result<std::shared_ptr<TlsMaterial>> make(const ClientConfig& config);
+
+  // The host of the server's URL or tls-server-name: what its certificate must name.
+  const std::string& server_name() const { return host_; }
 
   // Used by connections opened from now on. Does nothing when both are what they were. Errors: as make.
   Result<void> set_client_certificate(const std::string& certificate_pem, const std::string& key_pem);

@@ -1,0 +1,540 @@
+#include "kube/reflector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace plimsoll::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const Resource kMaps{"", "v1", "configmaps", true};
+
+// Time that passes only while the reflector sleeps or a scripted watch lasts.
+class VirtualTime final : public Clock, public Sleeper {
+ public:
+  WallTime wall_now() const override { return WallTime{} + now_.load(); }
+  SteadyTime steady_now() const override { return SteadyTime{} + now_.load(); }
+  bool sleep_for(milliseconds duration, const std::stop_token& stop) override {
+    pass(duration);
+    const std::lock_guard lock(mutex_);
+    sleeps_.push_back(duration);
+    return !stop.stop_requested();
+  }
+  void pass(milliseconds duration) { now_ = now_.load() + duration; }
+  std::vector<milliseconds> sleeps() const {
+    const std::lock_guard lock(mutex_);
+    return sleeps_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<milliseconds> sleeps_;
+  std::atomic<milliseconds> now_{milliseconds(0)};
+};
+
+Json object(const std::string& name, int version, const std::string& data = "") {
+  Json map;
+  map["metadata"]["name"] = name;
+  map["metadata"]["namespace"] = "ns";
+  map["metadata"]["resourceVersion"] = std::to_string(version);
+  map["data"]["x"] = data;
+  return map;
+}
+
+Json list_of(int version, const std::vector<Json>& items) {
+  Json list;
+  list["metadata"]["resourceVersion"] = std::to_string(version);
+  list["items"] = Json(::Json::arrayValue);
+  for (const Json& item : items) {
+    list["items"].append(item);
+  }
+  return list;
+}
+
+// An API server as a script: what each list and each watch answers, in order. When the script has run out,
+// watches wait to be stopped.
+class ScriptedClient : public Client {
+ public:
+  using Emit = std::function<void(const WatchEvent&)>;
+  using List = std::function<Result<Json>(const ListOptions&)>;
+  using Watch = std::function<Result<void>(const WatchOptions&, const Emit&)>;
+
+  Result<Json> list(const Resource&, const std::string&, const ListOptions& what,
+                    const CallOptions&) override {
+    List step;
+    {
+      const std::lock_guard lock(mutex_);
+      calls_.push_back("list " + what.resource_version + (what.limit > 0 ? " paged" : ""));
+      if (lists.empty()) {
+        return Error(ErrorCode::kInternal, "the script has no more lists");
+      }
+      step = lists.front();
+      lists.pop_front();
+    }
+    return step(what);
+  }
+
+  Result<void> watch(const Resource&, const std::string&, const WatchOptions& options, const Emit& on_event,
+                     std::stop_token stop) override {
+    Watch step;
+    {
+      std::unique_lock lock(mutex_);
+      calls_.push_back("watch " + options.resource_version);
+      last_watch_ = options;
+      if (watches.empty()) {
+        idle_ = true;
+        changed_.notify_all();
+        changed_.wait(lock, stop, [] { return false; });
+        return Error(ErrorCode::kCancelled, "stopped");
+      }
+      step = watches.front();
+      watches.pop_front();
+    }
+    return step(options, on_event);
+  }
+
+  // Until the script has run out. False: it did not within half a minute.
+  bool wait_until_idle() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(30), [this] { return idle_; });
+  }
+  std::vector<std::string> calls() const {
+    const std::lock_guard lock(mutex_);
+    return calls_;
+  }
+  WatchOptions last_watch() const {
+    const std::lock_guard lock(mutex_);
+    return last_watch_;
+  }
+
+  Result<Json> get(const Resource&, const std::string&, const std::string&, const CallOptions&) override {
+    return unused();
+  }
+  Result<Json> create(const Resource&, const std::string&, const Json&, const CallOptions&) override {
+    return unused();
+  }
+  Result<Json> update(const Resource&, const std::string&, const Json&, const std::string&,
+                      const CallOptions&) override {
+    return unused();
+  }
+  Result<Json> patch(const Resource&, const std::string&, const std::string&, PatchType, const Json&,
+                     const std::string&, const CallOptions&) override {
+    return unused();
+  }
+  Result<void> remove(const Resource&, const std::string&, const std::string&, const CallOptions&) override {
+    return unused();
+  }
+  Result<std::string> get_raw(const std::string&, const CallOptions&) override { return unused(); }
+
+  // To be filled before the reflector starts.
+  std::deque<List> lists;
+  std::deque<Watch> watches;
+
+ private:
+  static Error unused() { return Error(ErrorCode::kInternal, "a reflector does not call this"); }
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<std::string> calls_;
+  WatchOptions last_watch_;
+  bool idle_ = false;
+};
+
+ScriptedClient::List answer(Json list) {
+  return [list](const ListOptions&) { return list; };
+}
+ScriptedClient::List refuse_list(ErrorCode code, const std::string& message = "refused") {
+  return [=](const ListOptions&) { return Error(code, message); };
+}
+
+class ReflectorTest : public ::testing::Test {
+ protected:
+  Reflector::Options options() {
+    Reflector::Options options;
+    options.resource = kMaps;
+    options.clock = &time_;
+    options.sleeper = &time_;
+    options.seed = 1;
+    options.on_change = [this](const Reflector::Change& change) {
+      changes_.push_back((change.kind == Reflector::Change::Kind::kSet ? "set " : "removed ") + change.key +
+                         " " + text_member(*change.object, {"metadata", "resourceVersion"}));
+    };
+    return options;
+  }
+
+  // A watch that lasts so long, tells these events, and ends so.
+  ScriptedClient::Watch lasting(milliseconds duration, std::vector<WatchEvent> events,
+                                Result<void> end = {}) {
+    return [=, this](const WatchOptions&, const ScriptedClient::Emit& emit) {
+      time_.pass(duration);
+      for (const WatchEvent& event : events) {
+        emit(event);
+      }
+      return end;
+    };
+  }
+  ScriptedClient::Watch failing(ErrorCode code, const std::string& message = "refused") {
+    return lasting(milliseconds(0), {}, Error(code, message));
+  }
+
+  VirtualTime time_;
+  ScriptedClient client_;
+  std::vector<std::string> changes_;  // read only when the reflector's thread is idle or stopped
+};
+
+constexpr milliseconds kLong{300'000};
+
+TEST_F(ReflectorTest, ListsFromTheCacheThenWatchesFromWhereTheListEnds) {
+  client_.lists = {answer(list_of(7, {object("a", 3), object("b", 5)}))};
+  Reflector reflector(client_, options());
+  EXPECT_FALSE(reflector.has_synced());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_TRUE(reflector.has_synced());
+  EXPECT_EQ(reflector.size(), 2U);
+  EXPECT_EQ(text_member(*reflector.find("ns/a"), {"metadata", "resourceVersion"}), "3");
+  EXPECT_EQ(reflector.find("ns/z"), nullptr);
+  EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7"));
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 5"));
+  const WatchOptions asked = client_.last_watch();
+  EXPECT_GE(asked.server_timeout, std::chrono::seconds(300));
+  EXPECT_LE(asked.server_timeout, std::chrono::seconds(600));
+}
+
+TEST_F(ReflectorTest, AppliesEventsAndTakesTheVersionFromEachAlsoFromBookmarks) {
+  client_.lists = {answer(list_of(7, {object("a", 3)}))};
+  client_.watches = {lasting(kLong, {{WatchEventType::kAdded, object("b", 8)},
+                                     {WatchEventType::kModified, object("a", 9)},
+                                     {WatchEventType::kDeleted, object("b", 10)}}),
+                     lasting(kLong, {{WatchEventType::kBookmark, object("", 50)}})};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7", "watch 10", "watch 50"));
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 8", "set ns/a 9", "removed ns/b 8"));
+  EXPECT_EQ(reflector.size(), 1U);
+  EXPECT_THAT(time_.sleeps(), IsEmpty());
+}
+
+TEST_F(ReflectorTest, AnExpiredWatchListsAgainAndFindsWhatWasMissed) {
+  client_.lists = {answer(list_of(7, {object("a", 3), object("b", 5), object("c", 6)})),
+                   answer(list_of(90, {object("a", 3), object("c", 80), object("d", 85)}))};
+  client_.watches = {lasting(kLong, {}, Error(ErrorCode::kExpired, "too old"))};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7", "list 7", "watch 90"));
+  // What did not change is not told again.
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 5", "set ns/c 6", "set ns/c 80", "set ns/d 85",
+                                    "removed ns/b 5"));
+}
+
+TEST_F(ReflectorTest, AnExpiredListIsRepeatedAtOnceFromTheSourceInPages) {
+  client_.lists = {answer(list_of(7, {})), refuse_list(ErrorCode::kExpired), answer(list_of(90, {})),
+                   answer(list_of(91, {}))};
+  client_.watches = {failing(ErrorCode::kExpired), failing(ErrorCode::kExpired)};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(),
+              ElementsAre("list 0", "watch 7", "list 7", "list  paged", "watch 90", "list 90", "watch 91"));
+}
+
+TEST_F(ReflectorTest, HistoryThatWentBackIsReadFromTheSource) {
+  const std::string kAhead = "Too large resource version: 700, current: 9";
+  client_.lists = {answer(list_of(700, {object("a", 650)})), refuse_list(ErrorCode::kTimeout, kAhead),
+                   answer(list_of(9, {object("b", 8)}))};
+  client_.watches = {failing(ErrorCode::kTimeout, kAhead)};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 700", "list 700", "list  paged", "watch 9"));
+  EXPECT_EQ(reflector.find("ns/a"), nullptr);
+  EXPECT_NE(reflector.find("ns/b"), nullptr);
+}
+
+TEST_F(ReflectorTest, ATransientFailureWatchesAgainWithoutAList) {
+  client_.lists = {answer(list_of(7, {}))};
+  client_.watches = {failing(ErrorCode::kUnavailable), failing(ErrorCode::kTooManyRequests),
+                     failing(ErrorCode::kTimeout),
+                     lasting(kLong, {{WatchEventType::kAdded, object("a", 8)}})};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7", "watch 7", "watch 7", "watch 7", "watch 8"));
+  EXPECT_EQ(time_.sleeps().size(), 3U);
+}
+
+TEST_F(ReflectorTest, AWatchThatKeepsFailingCastsDoubtOnItsVersion) {
+  client_.lists = {answer(list_of(7, {})), answer(list_of(8, {}))};
+  for (int i = 0; i < 4; ++i) {
+    client_.watches.push_back(failing(ErrorCode::kUnavailable));
+  }
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(),
+              ElementsAre("list 0", "watch 7", "watch 7", "watch 7", "watch 7", "list 7", "watch 8"));
+}
+
+TEST_F(ReflectorTest, AWatchCutAfterEventsIsNoFailureOfItsVersion) {
+  client_.lists = {answer(list_of(7, {}))};
+  for (int i = 0; i < 20; ++i) {
+    client_.watches.push_back(lasting(kLong, {{WatchEventType::kAdded, object("a", 8 + i)}},
+                                      Error(ErrorCode::kUnavailable, "cut")));
+  }
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_EQ(client_.calls().size(), 22U);
+  EXPECT_EQ(client_.calls().back(), "watch 27");
+}
+
+TEST_F(ReflectorTest, WatchesThatEndAtOnceAreAFault) {
+  client_.lists = {answer(list_of(7, {})), answer(list_of(8, {}))};
+  client_.watches = {lasting(milliseconds(10), {})};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7", "list 7", "watch 8"));
+  EXPECT_EQ(time_.sleeps().size(), 1U);
+}
+
+TEST_F(ReflectorTest, BacksOffFromADeadServerUpToTheCapAndForgetsAfterGoodTimes) {
+  for (int i = 0; i < 9; ++i) {
+    client_.lists.push_back(refuse_list(ErrorCode::kUnavailable));
+  }
+  client_.lists.push_back(answer(list_of(7, {})));
+  client_.watches = {lasting(kLong, {}), lasting(kLong, {}, Error(ErrorCode::kUnavailable, "cut"))};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  const std::vector<milliseconds> sleeps = time_.sleeps();
+  ASSERT_EQ(sleeps.size(), 10U);
+  milliseconds base{800};
+  for (std::size_t i = 0; i < 9; ++i) {
+    EXPECT_GE(sleeps[i], base) << i;
+    EXPECT_LE(sleeps[i], base * 2) << i;
+    base = std::min(base * 2, milliseconds(30'000));
+  }
+  EXPECT_LE(sleeps[9], milliseconds(1'600));  // ten good minutes later
+}
+
+TEST_F(ReflectorTest, IsNotSyncedBeforeTheFirstList) {
+  std::atomic<bool> was_synced = true;
+  client_.lists = {refuse_list(ErrorCode::kForbidden), answer(list_of(7, {}))};
+  Reflector reflector(client_, options());
+  client_.lists[1] = [&](const ListOptions&) {
+    was_synced = reflector.has_synced();
+    return list_of(7, {});
+  };
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_FALSE(was_synced);
+  EXPECT_TRUE(reflector.has_synced());
+}
+
+TEST_F(ReflectorTest, KeepsOnlyWhatTheProjectionKeeps) {
+  client_.lists = {answer(list_of(7, {object("a", 3, "big"), object("skip", 4)}))};
+  client_.watches = {lasting(kLong, {{WatchEventType::kModified, object("a", 8, "skip me")},
+                                     {WatchEventType::kModified, object("skip", 9)},
+                                     {WatchEventType::kDeleted, object("skip", 10)}})};
+  Reflector::Options with = options();
+  with.project = [](const Json& full) {
+    if (text_member(full, {"metadata", "name"}) == "skip" || text_member(full, {"data", "x"}) == "skip me") {
+      return Json();
+    }
+    Json kept;
+    kept["metadata"] = full["metadata"];
+    return kept;
+  };
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "removed ns/a 3"));
+  EXPECT_EQ(reflector.size(), 0U);
+}
+
+TEST_F(ReflectorTest, SharedObjectsOutliveTheirReplacement) {
+  client_.lists = {answer(list_of(7, {object("a", 3, "old")}))};
+  Reflector reflector(client_, options());
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  const std::vector<SharedObject> before = reflector.snapshot();
+  reflector.stop();
+  ASSERT_EQ(before.size(), 1U);
+  EXPECT_EQ(text_member(*before.front(), {"data", "x"}), "old");
+}
+
+TEST_F(ReflectorTest, StopsWhileItWatchesWhileItSleepsAndWithoutEverStarting) {
+  { Reflector never(client_, options()); }
+  client_.lists = {answer(list_of(7, {}))};
+  {
+    Reflector watching(client_, options());
+    watching.start();
+    ASSERT_TRUE(client_.wait_until_idle());
+    watching.stop();
+    watching.stop();
+  }
+  ScriptedClient dead;  // every list fails, and the sleeps between are real
+  Reflector::Options slow = options();
+  slow.clock = &system_clock();
+  slow.sleeper = &system_sleeper();
+  slow.backoff.initial = milliseconds(60'000);
+  const auto began = std::chrono::steady_clock::now();
+  Reflector sleeping(dead, slow);
+  sleeping.start();
+  while (dead.calls().empty()) {
+    std::this_thread::yield();
+  }
+  sleeping.stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
+}
+
+// A server with a history of its own, which is changed behind the reflector's back and fails at random. When
+// the faults end, the copy must equal the original, and the changes told must add up to it.
+class RandomServer final : public ScriptedClient {
+ public:
+  RandomServer(std::uint64_t seed, VirtualTime& time) : random_(seed), time_(time) {}
+
+  Result<Json> list(const Resource&, const std::string&, const ListOptions& what,
+                    const CallOptions&) override {
+    mutate(roll(5));
+    if (fault(4)) {
+      return Error(fault(2) ? ErrorCode::kUnavailable : ErrorCode::kForbidden, "list fault");
+    }
+    if (!what.resource_version.empty() && what.resource_version != "0" && fault(4)) {
+      return Error(ErrorCode::kExpired, "list expired");
+    }
+    std::vector<Json> items;
+    for (const auto& [name, item] : objects_) {
+      items.push_back(item);
+    }
+    return list_of(version_, items);
+  }
+
+  Result<void> watch(const Resource& resource, const std::string& namespace_name, const WatchOptions& options,
+                     const Emit& on_event, std::stop_token stop) override {
+    if (rounds_ == 0 && std::stoi(options.resource_version) == version_) {
+      return ScriptedClient::watch(resource, namespace_name, options, on_event, stop);
+    }
+    mutate(roll(8));
+    time_.pass(milliseconds(roll(300'000)));
+    if (fault(5)) {
+      return Error(ErrorCode::kUnavailable, "watch fault");
+    }
+    const int from = std::stoi(options.resource_version);
+    if (!history_.empty() && from + 1 < first_kept_) {
+      return Error(ErrorCode::kExpired, "watch expired");
+    }
+    for (const auto& [version, event] : history_) {
+      if (version <= from) {
+        continue;
+      }
+      if (fault(12)) {
+        return Error(ErrorCode::kUnavailable, "cut between events");
+      }
+      on_event(event);
+    }
+    if (fault(3)) {
+      on_event({WatchEventType::kBookmark, object("", version_)});
+    }
+    return {};
+  }
+
+  const std::map<std::string, Json>& objects() const { return objects_; }
+
+ private:
+  int roll(int sides) { return static_cast<int>(random_() % static_cast<unsigned>(sides)); }
+  bool fault(int one_in) { return rounds_ > 0 && roll(one_in) == 0; }
+
+  void mutate(int times) {
+    if (rounds_ == 0) {
+      return;
+    }
+    --rounds_;
+    for (int i = 0; i < times; ++i) {
+      const std::string name(1, static_cast<char>('a' + roll(12)));
+      const auto found = objects_.find(name);
+      const Json made = object(name, ++version_);
+      if (found != objects_.end() && roll(3) == 0) {
+        history_.emplace_back(version_, WatchEvent{WatchEventType::kDeleted, made});
+        objects_.erase(found);
+      } else {
+        const auto type = found == objects_.end() ? WatchEventType::kAdded : WatchEventType::kModified;
+        history_.emplace_back(version_, WatchEvent{type, made});
+        objects_[name] = made;
+      }
+    }
+    while (history_.size() > 20) {
+      history_.pop_front();
+    }
+    first_kept_ = history_.empty() ? 0 : history_.front().first;
+  }
+
+  std::mt19937_64 random_;
+  VirtualTime& time_;
+  int rounds_ = 200;
+  int version_ = 1;
+  int first_kept_ = 0;
+  std::map<std::string, Json> objects_;
+  std::deque<std::pair<int, WatchEvent>> history_;
+};
+
+TEST(ReflectorSimulation, TheCopyAndTheChangesConvergeWhateverHappens) {
+  const std::uint64_t base = std::random_device{}();
+  for (std::uint64_t seed = base; seed < base + 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    VirtualTime time;
+    RandomServer server(seed, time);
+    std::map<std::string, std::string> told;
+    Reflector::Options options;
+    options.resource = kMaps;
+    options.clock = &time;
+    options.sleeper = &time;
+    options.seed = seed;
+    options.on_change = [&](const Reflector::Change& change) {
+      if (change.kind == Reflector::Change::Kind::kSet) {
+        told[change.key] = text_member(*change.object, {"metadata", "resourceVersion"});
+      } else {
+        EXPECT_EQ(told.erase(change.key), 1U);
+      }
+    };
+    Reflector reflector(server, options);
+    reflector.start();
+    ASSERT_TRUE(server.wait_until_idle());
+    reflector.stop();
+    std::map<std::string, std::string> expected;
+    for (const auto& [name, item] : server.objects()) {
+      expected["ns/" + name] = text_member(item, {"metadata", "resourceVersion"});
+    }
+    std::map<std::string, std::string> copied;
+    for (const SharedObject& copy : reflector.snapshot()) {
+      copied[key_of(*copy)] = text_member(*copy, {"metadata", "resourceVersion"});
+    }
+    EXPECT_EQ(copied, expected);
+    EXPECT_EQ(told, expected);
+  }
+}
+
+TEST(Backoff, DoublesToTheCapAndStartsOverAfterAReset) {
+  Backoff backoff({milliseconds(100), milliseconds(1'000), 0}, 1);
+  std::vector<int> delays;
+  for (int i = 0; i < 6; ++i) {
+    delays.push_back(static_cast<int>(backoff.next().count()));
+  }
+  EXPECT_THAT(delays, ElementsAre(100, 200, 400, 800, 1000, 1000));
+  backoff.reset();
+  EXPECT_EQ(backoff.next(), milliseconds(100));
+}
+
+}  // namespace
+}  // namespace plimsoll::kube
