@@ -11,6 +11,9 @@ Bytes Bytes::ceil(double bytes) {
   if (!(bytes < 9223372036854775808.0)) {
     return max();
   }
+  if (bytes < -9223372036854775808.0) {
+    return Bytes{std::numeric_limits<std::int64_t>::min()};
+  }
   return Bytes{static_cast<std::int64_t>(std::ceil(bytes))};
 }
 
@@ -18,7 +21,8 @@ std::string to_string(Bytes bytes) {
   static constexpr std::array<const char*, 7> kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes.count);
   std::size_t unit = 0;
-  while (std::abs(value) >= 1024 && unit + 1 < kUnits.size()) {
+  // From 1023.5 on it would be written as 1024 of its unit.
+  while (std::abs(value) >= (unit == 0 ? 1024 : 1023.5) && unit + 1 < kUnits.size()) {
     value /= 1024;
     ++unit;
   }

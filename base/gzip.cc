@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <array>
+#include <limits>
 
 namespace plimsoll {
 namespace {
@@ -17,6 +18,9 @@ bool is_gzip(std::string_view text) {
 }
 
 Result<std::string> gunzip(std::string_view compressed, Bytes limit) {
+  if (compressed.size() > std::numeric_limits<uInt>::max()) {
+    return Error(ErrorCode::kTooLarge, "the gzip file exceeds 4 GiB");
+  }
   z_stream stream{};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK) {
     return Error(ErrorCode::kInternal, "zlib could not be started");

@@ -3,35 +3,108 @@
 #include <json/reader.h>
 #include <json/writer.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
+
+#include "base/utf8.h"
 
 namespace plimsoll {
 namespace {
 
-// jsoncpp recurses once a level and checks its own limit by throwing; counting first keeps the stack ours.
-int nesting_of(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// Characters of the number that the text begins with, by RFC 8259; 0: it begins with none.
+std::size_t number_length(std::string_view text) {
+  std::size_t i = 0;
+  const auto digits = [&] {
+    const std::size_t begin = i;
+    while (i < text.size() && is_digit(text[i])) {
+      ++i;
+    }
+    return i - begin;
+  };
+  const auto take = [&](std::string_view any_of) {
+    const bool found = i < text.size() && any_of.find(text[i]) != std::string_view::npos;
+    i += found ? 1 : 0;
+    return found;
+  };
+  take("-");
+  const bool zero = i < text.size() && text[i] == '0';
+  const std::size_t whole = digits();
+  if (whole == 0 || (zero && whole > 1) || (take(".") && digits() == 0)) {
+    return 0;
+  }
+  if (take("eE")) {
+    take("+-");
+    if (digits() == 0) {
+      return 0;
     }
   }
-  return deepest;
+  return i;
 }
+
+// What jsoncpp lets pass though RFC 8259 does not: numbers like 01, 1. and +1, bare control characters and
+// broken UTF-8 in strings. And the nesting: jsoncpp recurses once a level and checks its own limit by
+// throwing; counting first keeps the stack ours.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  Result<void> scan() {
+    int depth = 0;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      const bool begins_number = is_digit(c) || c == '-' || c == '+' || c == '.';
+      const std::size_t length = c == '"'        ? string_length()
+                                 : begins_number ? number_length(text_.substr(at_))
+                                                 : 1;
+      if (c == '\0') {
+        return wrong("a NUL character");
+      }
+      if (length == 0) {
+        return wrong(c == '"' ? "a string with a control character or broken UTF-8" : "not a number");
+      }
+      depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+      if (depth > kJsonDepthLimit) {
+        return wrong("nested deeper than " + std::to_string(kJsonDepthLimit) + " levels");
+      }
+      at_ += length;
+    }
+    return {};
+  }
+
+ private:
+  // Up to and with the closing quote, or the end of the text: jsoncpp says what is missing there.
+  std::size_t string_length() const {
+    std::size_t i = at_ + 1;
+    while (i < text_.size() && text_[i] != '"') {
+      if (static_cast<unsigned char>(text_[i]) < 0x20) {
+        return 0;
+      }
+      const std::size_t character = text_[i] == '\\' ? 2 : utf8_length(text_.substr(i));
+      if (character == 0) {
+        return 0;
+      }
+      i += character;
+    }
+    return std::min(i + 1, text_.size()) - at_;
+  }
+
+  Error wrong(const std::string& what) const {
+    const std::string_view before = text_.substr(0, at_);
+    const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+    const std::size_t column = at_ - (before.rfind('\n') + 1) + 1;
+    return invalid(
+        "not valid JSON: Line " + std::to_string(line) + ", Column " + std::to_string(column) + " " + what,
+        std::string(text_.substr(at_, 40)));
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
 
 ::Json::CharReaderBuilder strict_reader() {
   ::Json::CharReaderBuilder builder;
@@ -54,8 +127,9 @@ std::string write_with(const Json& value, const char* indentation) {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text) {
-  if (nesting_of(text) > kJsonDepthLimit) {
-    return invalid("JSON is nested deeper than " + std::to_string(kJsonDepthLimit) + " levels");
+  Result<void> scanned = Scanner(text).scan();
+  if (!scanned) {
+    return scanned.error();
   }
   static thread_local const std::unique_ptr<::Json::CharReader> reader(strict_reader().newCharReader());
   Json value;

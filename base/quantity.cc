@@ -1,89 +1,203 @@
 #include "base/quantity.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 namespace plimsoll {
 namespace {
 
 constexpr double kLimit = 9223372036854775808.0;  // 2^63
+constexpr std::size_t kLongest = 128;             // characters; no honest quantity comes near
+constexpr int kFarthestExponent = 400;            // beyond the range of a double in both directions
 
-constexpr std::array<std::pair<std::string_view, double>, 16> kSuffixes = {{
-    {"", 1.0},
-    {"n", 1e-9},
-    {"u", 1e-6},
-    {"m", 1e-3},
-    {"k", 1e3},
-    {"M", 1e6},
-    {"G", 1e9},
-    {"T", 1e12},
-    {"P", 1e15},
-    {"E", 1e18},
-    {"Ki", 1024.0},
-    {"Mi", 1048576.0},
-    {"Gi", 1073741824.0},
-    {"Ti", 1099511627776.0},
-    {"Pi", 1125899906842624.0},
-    {"Ei", 1152921504606846976.0},
+// A power of 1000 (then ten_exponent is set) or of 1024.
+struct Suffix {
+  std::string_view name;
+  int ten_exponent;
+  int two_exponent;
+};
+
+constexpr std::array<Suffix, 16> kSuffixes = {{
+    {"", 0, 0},
+    {"n", -9, 0},
+    {"u", -6, 0},
+    {"m", -3, 0},
+    {"k", 3, 0},
+    {"M", 6, 0},
+    {"G", 9, 0},
+    {"T", 12, 0},
+    {"P", 15, 0},
+    {"E", 18, 0},
+    {"Ki", 0, 10},
+    {"Mi", 0, 20},
+    {"Gi", 0, 30},
+    {"Ti", 0, 40},
+    {"Pi", 0, 50},
+    {"Ei", 0, 60},
 }};
+
+// digits * 10^ten_exponent * 2^two_exponent, exactly.
+struct Amount {
+  bool negative = false;
+  std::string digits;  // at least one
+  int ten_exponent = 0;
+  int two_exponent = 0;
+};
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// "e3", "E-3", "e+3"; nothing for what is no exponent.
+std::optional<int> exponent_of(std::string_view text) {
+  if (text.size() < 2 || (text.front() != 'e' && text.front() != 'E')) {
+    return std::nullopt;
+  }
+  text.remove_prefix(1);
+  if (text.front() == '+') {
+    text.remove_prefix(1);
+    if (text.empty() || !is_digit(text.front())) {
+      return std::nullopt;
+    }
+  }
+  int exponent = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), exponent);
+  if (failure == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return std::nullopt;
+  }
+  if (failure == std::errc::result_out_of_range) {
+    return text.front() == '-' ? -kFarthestExponent : kFarthestExponent;
+  }
+  return std::clamp(exponent, -kFarthestExponent, kFarthestExponent);
+}
+
+std::optional<Amount> split(std::string_view text) {
+  if (text.size() > kLongest) {
+    return std::nullopt;
+  }
+  Amount amount;
+  if (!text.empty() && (text.front() == '+' || text.front() == '-')) {
+    amount.negative = text.front() == '-';
+    text.remove_prefix(1);
+  }
+  bool in_fraction = false;
+  while (!text.empty() && (is_digit(text.front()) || (text.front() == '.' && !in_fraction))) {
+    if (text.front() == '.') {
+      in_fraction = true;
+    } else {
+      amount.digits += text.front();
+      amount.ten_exponent -= in_fraction ? 1 : 0;
+    }
+    text.remove_prefix(1);
+  }
+  if (amount.digits.empty()) {
+    return std::nullopt;
+  }
+  // E alone is the exa suffix, E with digits an exponent.
+  if (const std::optional<int> exponent = exponent_of(text)) {
+    amount.ten_exponent += *exponent;
+    return amount;
+  }
+  const auto known = std::find_if(kSuffixes.begin(), kSuffixes.end(),
+                                  [&](const Suffix& suffix) { return suffix.name == text; });
+  if (known == kSuffixes.end()) {
+    return std::nullopt;
+  }
+  amount.ten_exponent += known->ten_exponent;
+  amount.two_exponent = known->two_exponent;
+  return amount;
+}
+
+// digits * 2, as decimal text.
+void double_digits(std::string& digits) {
+  int carry = 0;
+  for (std::size_t i = digits.size(); i-- > 0;) {
+    const int twice = (digits[i] - '0') * 2 + carry;
+    digits[i] = static_cast<char>('0' + twice % 10);
+    carry = twice / 10;
+  }
+  if (carry != 0) {
+    digits.insert(digits.begin(), static_cast<char>('0' + carry));
+  }
+}
+
+// The next whole number at or above the amount's magnitude; nothing when it exceeds 2^63 - 1.
+std::optional<std::int64_t> round_up(Amount amount) {
+  for (int i = 0; i < amount.two_exponent; ++i) {
+    double_digits(amount.digits);
+  }
+  std::string& digits = amount.digits;
+  if (digits.find_first_not_of('0') == std::string::npos) {
+    return 0;
+  }
+  bool fraction = false;
+  if (amount.ten_exponent >= 0) {
+    digits.append(static_cast<std::size_t>(amount.ten_exponent), '0');
+  } else {
+    const std::size_t cut = std::min(digits.size(), static_cast<std::size_t>(-amount.ten_exponent));
+    fraction = digits.find_first_not_of('0', digits.size() - cut) != std::string::npos;
+    digits.resize(digits.size() - cut);
+  }
+  std::int64_t whole = 0;
+  const char* end = digits.data() + digits.size();
+  if (!digits.empty() && std::from_chars(digits.data(), end, whole).ec != std::errc()) {
+    return std::nullopt;
+  }
+  if (fraction && __builtin_add_overflow(whole, 1, &whole)) {
+    return std::nullopt;
+  }
+  return whole;
+}
 
 Error not_a_quantity(std::string_view text) {
   return invalid("not a Kubernetes quantity; write a number with an optional suffix, like 80Gi, 500M or 0.5",
                  std::string(text.substr(0, 64)));
 }
 
+Error too_large(std::string_view text) {
+  return invalid("quantity is larger than 2^63", std::string(text.substr(0, 64)));
+}
+
 }  // namespace
 
 Result<double> parse_quantity(std::string_view text) {
-  std::string_view digits = text;
-  bool negative = false;
-  if (!digits.empty() && (digits.front() == '+' || digits.front() == '-')) {
-    negative = digits.front() == '-';
-    digits.remove_prefix(1);
-  }
-  if (digits.empty() || !(digits.front() == '.' || (digits.front() >= '0' && digits.front() <= '9'))) {
+  const std::optional<Amount> amount = split(text);
+  if (!amount) {
     return not_a_quantity(text);
   }
-  // A trailing E alone is the exa suffix and not an exponent: take the mantissa first, then decide.
+  // One conversion of all decimal parts rounds once; the binary suffix is exact.
+  const std::string decimal = amount->digits + "e" + std::to_string(amount->ten_exponent);
   double value = 0;
-  const char* end = digits.data() + digits.size();
-  auto [stop, failure] = std::from_chars(digits.data(), end, value, std::chars_format::fixed);
-  if (failure != std::errc()) {
-    return not_a_quantity(text);
+  const std::errc failure = std::from_chars(decimal.data(), decimal.data() + decimal.size(), value).ec;
+  if (failure == std::errc::result_out_of_range) {
+    // Either far too large, or so small that no double tells it from nothing.
+    const bool zero = amount->digits.find_first_not_of('0') == std::string::npos || amount->ten_exponent < 0;
+    value = zero ? 0 : kLimit;
   }
-  std::string_view suffix(stop, static_cast<std::size_t>(end - stop));
-  if (suffix.size() > 1 && (suffix.front() == 'e' || suffix.front() == 'E')) {
-    const bool plus = suffix[1] == '+';
-    int exponent = 0;
-    auto [rest, broken] = std::from_chars(suffix.data() + (plus ? 2 : 1), end, exponent);
-    if (broken == std::errc() && rest == end) {
-      value *= std::pow(10.0, exponent);
-      suffix = {};
-    }
+  value = std::ldexp(value, amount->two_exponent);
+  if (!(value < kLimit)) {
+    return too_large(text);
   }
-  for (const auto& [name, factor] : kSuffixes) {
-    if (suffix == name) {
-      value *= factor;
-      if (!(value < kLimit)) {
-        return invalid("quantity is larger than 2^63", std::string(text.substr(0, 64)));
-      }
-      return negative ? -value : value;
-    }
-  }
-  return not_a_quantity(text);
+  return amount->negative ? -value : value;
 }
 
 Result<Bytes> parse_bytes(std::string_view text) {
-  Result<double> value = parse_quantity(text);
-  if (!value) {
-    return value.error();
+  const std::optional<Amount> amount = split(text);
+  if (!amount) {
+    return not_a_quantity(text);
   }
-  if (*value < 0) {
+  const std::optional<std::int64_t> count = round_up(*amount);
+  if (!count) {
+    return too_large(text);
+  }
+  if (amount->negative && *count != 0) {
     return invalid("an amount of memory cannot be negative", std::string(text.substr(0, 64)));
   }
-  return Bytes::ceil(*value);
+  return Bytes{*count};
 }
 
 std::string format_bytes(Bytes bytes) {
@@ -101,8 +215,10 @@ Result<double> parse_percentage(std::string_view text) {
   if (text.empty() || text.back() != '%') {
     return invalid("not a percentage; write one like 5%", std::string(text.substr(0, 64)));
   }
-  Result<double> value = parse_quantity(text.substr(0, text.size() - 1));
-  if (!value || *value < 0 || *value > 100) {
+  const std::string_view number = text.substr(0, text.size() - 1);
+  const Result<double> value = parse_quantity(number);
+  const bool plain = number.find_first_not_of("0123456789.") == std::string_view::npos;
+  if (!value || !plain || *value > 100) {
     return invalid("not a percentage from 0% to 100%", std::string(text.substr(0, 64)));
   }
   return *value / 100;

@@ -1,14 +1,20 @@
 #include "base/yaml.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <exception>
+#include <limits>
+#include <map>
 #include <optional>
-#include <set>
+#include <sstream>
 #include <string>
+
+#include "base/base64.h"
+#include "base/utf8.h"
 
 namespace plimsoll {
 namespace {
@@ -34,7 +40,7 @@ std::optional<Json> resolve_integer(std::string_view text) {
   }
   int radix = 10;
   if (digits.size() > 1 && digits.front() == '0') {
-    const char kind = digits[1];
+    const char kind = static_cast<char>(digits[1] | 0x20);  // in lower case
     const bool named = kind == 'x' || kind == 'o' || kind == 'b';
     radix = kind == 'x' ? 16 : kind == 'b' ? 2 : 8;
     digits.remove_prefix(named ? 2 : 1);
@@ -74,9 +80,17 @@ std::optional<double> resolve_real(std::string_view text) {
   return failure == std::errc() ? value : std::numeric_limits<double>::infinity();
 }
 
-// A plain (unquoted) scalar.
-Result<Json> resolve(const YAML::Node& node) {
-  const std::string& text = node.Scalar();
+// A whole number is one however it is spelled (1e3), as far as doubles are exact.
+Json number_of(double real) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (std::abs(real) < kExact && std::trunc(real) == real) {
+    return Json(static_cast<::Json::Int64>(real));
+  }
+  return Json(real);
+}
+
+// A plain (unquoted) scalar. Errors: infinity and NaN.
+Result<Json> resolve(const std::string& text) {
   if (one_of(text, {"", "~", "null", "Null", "NULL"})) {
     return Json();
   }
@@ -87,83 +101,267 @@ Result<Json> resolve(const YAML::Node& node) {
     return Json(false);
   }
   std::string digits = text;
-  std::erase(digits, '_');
+  if (!text.starts_with('_')) {
+    std::erase(digits, '_');
+  }
   if (std::optional<Json> integer = resolve_integer(digits)) {
     return *std::move(integer);
   }
   if (std::optional<double> real = resolve_real(digits)) {
-    if (!std::isfinite(*real)) {
-      return yaml_error(node.Mark(), "the number is out of range", text);
-    }
-    return Json(*real);
+    // kubectl leaves a number beyond all doubles as text, which then has the wrong type for its field.
+    return std::isfinite(*real) ? number_of(*real) : Json(text);
   }
   if (one_of(text, {".inf", ".Inf", ".INF", "+.inf", "-.inf", "-.Inf", "-.INF", ".nan", ".NaN", ".NAN"})) {
-    return yaml_error(node.Mark(), "infinity and NaN have no place in a Kubernetes object", text);
+    return invalid("infinity and NaN have no place in a Kubernetes object", text);
   }
   return Json(text);
 }
 
-class Converter {
- public:
-  Result<Json> convert(const YAML::Node& node, int depth) {
-    if (depth > kYamlDepthLimit) {
-      return yaml_error(node.Mark(), "nested deeper than " + std::to_string(kYamlDepthLimit) +
-                                         " levels, or an alias that contains itself");
-    }
-    if (++nodes_ > kYamlNodeLimit) {
-      return yaml_error(node.Mark(),
-                        "more than " + std::to_string(kYamlNodeLimit) + " nodes once aliases are followed");
-    }
-    switch (node.Type()) {
-      case YAML::NodeType::Undefined:
-      case YAML::NodeType::Null: return Json();
-      case YAML::NodeType::Scalar: {
-        const std::string& tag = node.Tag();
-        if (tag == "!" || tag == "tag:yaml.org,2002:str") {
-          return Json(node.Scalar());
-        }
-        return resolve(node);
-      }
-      case YAML::NodeType::Sequence: return sequence(node, depth);
-      case YAML::NodeType::Map: return map(node, depth);
-    }
-    return yaml_error(node.Mark(), "unknown kind of node");
+// A scalar by its tag: plain ones are resolved, quoted ones and those of unknown tags are text.
+Result<Json> resolve(const std::string& tag, const std::string& text) {
+  constexpr std::string_view kCore = "tag:yaml.org,2002:";
+  if (tag == std::string(kCore) + "binary") {
+    const Result<std::string> bytes = base64_decode(text);
+    return bytes ? Result<Json>(Json(*bytes)) : bytes.error();
   }
+  const bool plain =
+      tag.empty() || tag == "?" || (tag.starts_with(kCore) && tag != std::string(kCore) + "str");
+  return plain ? resolve(text) : Json(text);
+}
+
+// Builds one document from the parser's events. After the first error the rest is ignored.
+class DocumentBuilder final : public YAML::EventHandler {
+ public:
+  // `limit`: how many nodes the document may have once its aliases are followed.
+  explicit DocumentBuilder(std::size_t limit) : limit_(limit) {}
+
+  bool started() const { return started_; }
+  const YAML::Mark& start() const { return start_; }
+  Result<Json> take() && {
+    if (failed_) {
+      return std::move(error_);
+    }
+    return std::move(document_);
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    started_ = true;
+    start_ = mark;
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add({mark, Json(), 1}, anchor); }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
+    if (text == "<<" && tag == "?" && expects_key()) {
+      frames_.back().key = text;
+      frames_.back().merging = true;
+      return;
+    }
+    Result<Json> value = resolve(tag, text);
+    if (!value) {
+      fail(mark, value.error().message, text);
+      return;
+    }
+    add({mark, *std::move(value), 1}, anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchored_.find(anchor);
+    if (found == anchored_.end()) {
+      fail(mark, "an alias that contains itself");
+    } else if (count(mark, found->second.nodes)) {
+      add({mark, found->second.value, found->second.nodes}, YAML::NullAnchor);
+    }
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    open(mark, ::Json::arrayValue, anchor);
+  }
+  void OnSequenceEnd() override { close(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& /*tag*/, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    open(mark, ::Json::objectValue, anchor);
+  }
+  void OnMapEnd() override { close(); }
 
  private:
-  Result<Json> sequence(const YAML::Node& node, int depth) {
-    Json array(::Json::arrayValue);
-    for (const YAML::Node& element : node) {
-      Result<Json> value = convert(element, depth + 1);
-      if (!value) {
-        return value.error();
-      }
-      array.append(*std::move(value));
-    }
-    return array;
+  struct Node {
+    YAML::Mark mark;
+    Json value;
+    std::size_t nodes = 0;  // in the value, itself included
+  };
+
+  // A list or map that is not yet complete.
+  struct Frame {
+    Node node;
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    std::optional<std::string> key;  // read, and its value not yet
+    bool merging = false;            // the key is <<
+    std::vector<Node> merged;
+  };
+
+  bool expects_key() const {
+    return !failed_ && !frames_.empty() && frames_.back().node.value.isObject() && !frames_.back().key;
   }
 
-  Result<Json> map(const YAML::Node& node, int depth) {
-    Json object(::Json::objectValue);
-    for (const auto& entry : node) {
-      if (!entry.first.IsScalar()) {
-        return yaml_error(entry.first.Mark(), "a key must be a plain string");
-      }
-      const std::string& key = entry.first.Scalar();
-      if (object.isMember(key)) {
-        return yaml_error(entry.first.Mark(), "key stands twice in one map", key);
-      }
-      Result<Json> value = convert(entry.second, depth + 1);
-      if (!value) {
-        return value.error();
-      }
-      object[key] = *std::move(value);
+  void fail(const YAML::Mark& mark, const std::string& message, const std::string& fragment = {}) {
+    if (!failed_) {
+      failed_ = true;
+      error_ = yaml_error(mark, message, fragment);
     }
-    return object;
   }
 
+  bool count(const YAML::Mark& mark, std::size_t nodes) {
+    nodes_ += nodes;
+    if (nodes_ > limit_) {
+      fail(mark, "more than " + std::to_string(limit_) + " nodes once aliases are followed");
+    }
+    return !failed_;
+  }
+
+  void open(const YAML::Mark& mark, ::Json::ValueType type, YAML::anchor_t anchor) {
+    if (failed_ || !count(mark, 1)) {
+      return;
+    }
+    if (expects_key()) {
+      fail(mark, "a key must be a plain string");
+    } else if (frames_.size() == kYamlDepthLimit) {
+      fail(mark, "nested deeper than " + std::to_string(kYamlDepthLimit) + " levels");
+    } else {
+      frames_.push_back({.node = {mark, Json(type), 1}, .anchor = anchor, .key = {}, .merged = {}});
+    }
+  }
+
+  void close() {
+    if (failed_) {
+      return;
+    }
+    Frame frame = std::move(frames_.back());
+    frames_.pop_back();
+    for (const Node& source : frame.merged) {
+      merge(source, frame.node.value);
+    }
+    add(std::move(frame.node), frame.anchor);
+  }
+
+  // A complete node: remembered for its aliases, and put where it belongs.
+  void add(Node node, YAML::anchor_t anchor) {
+    if (failed_ || (node.nodes == 1 && !count(node.mark, 1))) {
+      return;
+    }
+    if (anchor != YAML::NullAnchor && count(node.mark, node.nodes)) {
+      anchored_[anchor] = node;
+    }
+    if (frames_.empty()) {
+      document_ = std::move(node.value);
+    } else if (expects_key()) {
+      read_key(node);
+    } else {
+      put(frames_.back(), std::move(node));
+    }
+  }
+
+  // A key is text in JSON: `yes: 1` has the key "true" for kubectl, and so for us.
+  void read_key(const Node& node) {
+    if (node.value.isNull() || node.value.isArray() || node.value.isObject()) {
+      fail(node.mark, "a key must be a plain string");
+      return;
+    }
+    std::string key = node.value.isString() ? node.value.asString() : write_json(node.value);
+    if (frames_.back().node.value.isMember(key)) {
+      fail(node.mark, "key stands twice in one map", key);
+    }
+    frames_.back().key = std::move(key);
+    frames_.back().merging = false;
+  }
+
+  void put(Frame& frame, Node node) {
+    frame.node.nodes += node.nodes;
+    if (frame.node.value.isArray()) {
+      frame.node.value.append(std::move(node.value));
+      return;
+    }
+    if (frame.merging) {
+      frame.merged.push_back(std::move(node));
+    } else {
+      frame.node.value[*frame.key] = std::move(node.value);
+    }
+    frame.key.reset();
+  }
+
+  // YAML 1.1's merge key: members of the map, or of each map of the list, that the object does not have yet.
+  void merge(const Node& source, Json& object) {
+    if (source.value.isObject()) {
+      merge_members(source.value, object);
+      return;
+    }
+    if (!source.value.isArray()) {
+      fail(source.mark, "<< must name a map or a list of maps");
+      return;
+    }
+    for (const Json& element : source.value) {
+      if (!element.isObject()) {
+        fail(source.mark, "<< must name maps");
+        return;
+      }
+      merge_members(element, object);
+    }
+  }
+
+  static void merge_members(const Json& source, Json& object) {
+    for (auto member = source.begin(); member != source.end(); ++member) {
+      if (!object.isMember(member.name())) {
+        object[member.name()] = *member;
+      }
+    }
+  }
+
+  const std::size_t limit_;
   std::size_t nodes_ = 0;
+  bool started_ = false;
+  YAML::Mark start_;
+  bool failed_ = false;
+  Error error_;
+  Json document_;
+  std::vector<Frame> frames_;
+  std::map<YAML::anchor_t, Node> anchored_;
 };
+
+// Aliases may repeat what stands in the text, within reason: ten times the text's length in nodes is far
+// beyond any honest file, and keeps a bomb of a few lines from filling the memory.
+std::size_t node_limit(std::size_t text_size) {
+  return std::min(kYamlNodeLimit, 1000 + 10 * text_size);
+}
+
+// Whether a plain scalar would be read back as this very string.
+bool reads_back(const std::string& text) {
+  const Result<Json> read = resolve(text);
+  return read && read->isString();
+}
+
+// Whether a literal block (|) holds the text unchanged.
+bool fits_literal(const std::string& text) {
+  const bool one_end = text.ends_with('\n') && !text.ends_with("\n\n");
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) >= 0x20 ? c != 0x7F : c == '\n';
+  });
+  return one_end && plain && text.front() != ' ' && text.front() != '\n' &&
+         text.find(" \n") == std::string::npos;
+}
+
+void emit_text(YAML::Emitter& out, const std::string& text) {
+  if (fits_literal(text)) {
+    out << YAML::Literal << text.substr(0, text.size() - 1);  // | itself ends with a line break
+  } else if (text.find('\n') != std::string::npos || !reads_back(text)) {
+    out << YAML::DoubleQuoted << text;
+  } else {
+    out << text;
+  }
+}
 
 void emit(YAML::Emitter& out, const Json& value) {
   switch (value.type()) {
@@ -172,21 +370,7 @@ void emit(YAML::Emitter& out, const Json& value) {
     case ::Json::intValue: out << value.asInt64(); break;
     case ::Json::uintValue: out << value.asUInt64(); break;
     case ::Json::realValue: out << write_json(value); break;
-    case ::Json::stringValue: {
-      const std::string text = value.asString();
-      YAML::Node plain(text);
-      const Result<Json> read = resolve(plain);
-      // Quote what would read back as something else than this string.
-      const bool ambiguous = !read || !read->isString();
-      if (text.find('\n') != std::string::npos) {
-        out << YAML::Literal << text;
-      } else if (ambiguous) {
-        out << YAML::DoubleQuoted << text;
-      } else {
-        out << text;
-      }
-      break;
-    }
+    case ::Json::stringValue: emit_text(out, value.asString()); break;
     case ::Json::arrayValue:
       if (value.empty()) {
         out << YAML::Flow << YAML::BeginSeq << YAML::EndSeq;
@@ -205,11 +389,44 @@ void emit(YAML::Emitter& out, const Json& value) {
       }
       out << YAML::BeginMap;
       for (const std::string& key : value.getMemberNames()) {
-        out << YAML::Key << key << YAML::Value;
+        out << YAML::Key;
+        if (reads_back(key) && key != "<<" && key.find('\n') == std::string::npos) {
+          out << key;
+        } else {
+          out << YAML::DoubleQuoted << key;
+        }
+        out << YAML::Value;
         emit(out, value[key]);
       }
       out << YAML::EndMap;
       break;
+  }
+}
+
+// May throw what yaml-cpp throws.
+Result<std::vector<Json>> read_documents(std::string_view text) {
+  std::istringstream stream{std::string(text)};
+  YAML::Parser parser(stream);
+  std::vector<Json> documents;
+  for (bool first = true;; first = false) {
+    DocumentBuilder builder(node_limit(text.size()));
+    if (!parser.HandleNextDocument(builder) || !builder.started()) {
+      return documents;
+    }
+    // yaml-cpp takes stray text after a document for another one, and on some text it never gets further.
+    const std::string_view here =
+        text.substr(std::min(text.size(), static_cast<std::size_t>(builder.start().pos)));
+    if (!first && !here.starts_with("---")) {
+      return yaml_error(builder.start(), "text after the end of the document",
+                        std::string(here.substr(0, 64)));
+    }
+    Result<Json> document = std::move(builder).take();
+    if (!document) {
+      return document.error();
+    }
+    if (!document->isNull()) {
+      documents.push_back(*std::move(document));
+    }
   }
 }
 
@@ -231,21 +448,14 @@ Result<std::vector<Json>> parse_yaml_documents(std::string_view text) {
       return json.error();
     }
   }
-  if (text.find('\0') != std::string_view::npos) {
-    return invalid("not valid YAML: the text holds NUL bytes; is it a binary file?");
+  if (text.find('\0') != std::string_view::npos || !is_utf8(text)) {
+    return invalid("not valid YAML: the text is not UTF-8, or holds NUL bytes; is it a binary file?");
+  }
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    text.remove_prefix(3);  // the byte order mark that some editors write
   }
   try {
-    std::vector<Json> documents;
-    for (const YAML::Node& node : YAML::LoadAll(std::string(text))) {
-      Result<Json> document = Converter().convert(node, 0);
-      if (!document) {
-        return document.error();
-      }
-      if (!document->isNull()) {
-        documents.push_back(*std::move(document));
-      }
-    }
-    return documents;
+    return read_documents(text);
   } catch (const YAML::Exception& problem) {
     return yaml_error(problem.mark, problem.msg);
   } catch (const std::exception& problem) {

@@ -1,0 +1,15 @@
+// UTF-8 as RFC 3629 defines it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Pure functions;
+// any thread.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace plimsoll {
+
+// Bytes of the character that the text begins with; 0 when it begins with none. The text must not be empty.
+std::size_t utf8_length(std::string_view text);
+
+bool is_utf8(std::string_view text);
+
+}  // namespace plimsoll

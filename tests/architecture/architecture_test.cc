@@ -1,0 +1,199 @@
+// The rooms keep to their arrows (docs/design.md, section 2): what each may include is this table, the
+// build's CMakeLists.txt says the same, folders inside a room do not include each other in a circle, and each
+// room introduces itself.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+namespace fs = std::filesystem;
+
+using Names = std::set<std::string>;
+
+// room -> the rooms it may include besides itself
+const std::map<std::string, Names> kArrows = {
+    {"base", {}},
+    {"crds", {"base"}},
+    {"estimator", {"base", "crds"}},
+    {"kube", {"base"}},
+    {"webhook", {"base", "crds", "estimator", "kube"}},
+    {"controllers", {"base", "crds", "estimator", "kube"}},
+    {"cli", {"base", "crds", "estimator", "kube"}},
+    {"operator", {"base", "crds", "estimator", "kube", "webhook", "controllers", "cli"}},
+};
+
+// file, from the repository's root -> what it includes in quotes
+using Sources = std::map<std::string, std::vector<std::string>>;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> includes_of(const std::string& text) {
+  static const std::regex kInclude(R"re(^[ \t]*#[ \t]*include[ \t]*"([^"]+)")re", std::regex::multiline);
+  std::vector<std::string> includes;
+  for (std::sregex_iterator it(text.begin(), text.end(), kInclude), end; it != end; ++it) {
+    includes.push_back((*it)[1]);
+  }
+  return includes;
+}
+
+Sources read_sources() {
+  const fs::path root = PLIMSOLL_SOURCE_DIR;
+  Sources sources;
+  for (const auto& [room, allowed] : kArrows) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / room)) {
+      const std::string extension = entry.path().extension();
+      if (extension == ".h" || extension == ".cc") {
+        sources[fs::relative(entry.path(), root)] = includes_of(text_of(entry.path()));
+      }
+    }
+  }
+  return sources;
+}
+
+std::string room_of(const std::string& path) {
+  return path.substr(0, path.find('/'));
+}
+
+// "estimator/memory" for a file in that folder or below; empty for a file of the room's own.
+std::string folder_of(const std::string& path) {
+  const std::size_t first = path.find('/');
+  const std::size_t second = first == std::string::npos ? first : path.find('/', first + 1);
+  return second == std::string::npos ? "" : path.substr(0, second);
+}
+
+std::vector<std::string> forbidden_includes(const Sources& sources) {
+  std::vector<std::string> wrong;
+  for (const auto& [file, includes] : sources) {
+    const std::string room = room_of(file);
+    for (const std::string& include : includes) {
+      const std::string other = room_of(include);
+      if (!kArrows.contains(other)) {
+        wrong.push_back(file + ": \"" + include + "\" is no path from the root into a room");
+      } else if (other != room && !kArrows.at(room).contains(other)) {
+        wrong.push_back(file + ": " + room + " may not include " + other + " (" + include + ")");
+      }
+    }
+  }
+  return wrong;
+}
+
+// Each circle of folders inside a room, once: "estimator/a -> estimator/b -> estimator/a".
+std::vector<std::string> circles(const Sources& sources) {
+  std::map<std::string, Names> graph;
+  for (const auto& [file, includes] : sources) {
+    for (const std::string& include : includes) {
+      const std::string from = folder_of(file);
+      const std::string to = folder_of(include);
+      if (!from.empty() && !to.empty() && from != to) {
+        graph[from].insert(to);
+      }
+    }
+  }
+  std::vector<std::string> found;
+  Names finished;
+  std::vector<std::string> way;
+  const std::function<void(const std::string&)> visit = [&](const std::string& folder) {
+    const auto seen = std::find(way.begin(), way.end(), folder);
+    if (seen != way.end()) {
+      std::string circle;
+      for (auto step = seen; step != way.end(); ++step) {
+        circle += *step + " -> ";
+      }
+      found.push_back(circle + folder);
+      return;
+    }
+    if (finished.contains(folder)) {
+      return;
+    }
+    way.push_back(folder);
+    for (const std::string& next : graph[folder]) {
+      visit(next);
+    }
+    way.pop_back();
+    finished.insert(folder);
+  };
+  Names folders;
+  for (const auto& [folder, others] : graph) {
+    folders.insert(folder);
+  }
+  for (const std::string& folder : folders) {
+    visit(folder);
+  }
+  return found;
+}
+
+TEST(Architecture, RoomsIncludeOnlyWhatTheirArrowsAllow) {
+  const Sources sources = read_sources();
+  EXPECT_GT(sources.size(), 30U);
+  EXPECT_THAT(forbidden_includes(sources), IsEmpty());
+}
+
+TEST(Architecture, FoldersOfARoomDoNotIncludeEachOtherInACircle) {
+  EXPECT_THAT(circles(read_sources()), IsEmpty());
+}
+
+TEST(Architecture, EveryRoomIntroducesItself) {
+  for (const auto& [room, allowed] : kArrows) {
+    EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / room / "README.md").size(), 100U)
+        << room << "/README.md should say what the room is, name its front-door header, and how it is tested";
+  }
+}
+
+TEST(Architecture, TheBuildHasTheSameArrows) {
+  const std::string build = text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "CMakeLists.txt");
+  const std::regex room_line(R"(plimsoll_room\((\w+) USES([^)]*)\))");
+  std::map<std::string, Names> linked;
+  for (std::sregex_iterator it(build.begin(), build.end(), room_line), end; it != end; ++it) {
+    std::istringstream targets((*it)[2]);
+    Names& rooms = linked[(*it)[1]];
+    for (std::string target; targets >> target;) {
+      if (kArrows.contains(target)) {
+        rooms.insert(target);
+      }
+    }
+  }
+  for (const auto& [room, allowed] : kArrows) {
+    ASSERT_TRUE(linked.contains(room)) << room << " is no library of the build";
+    for (const std::string& other : linked[room]) {
+      EXPECT_TRUE(allowed.contains(other)) << "CMakeLists.txt links " << room << " with " << other;
+    }
+  }
+}
+
+// The checks themselves.
+TEST(Architecture, ChecksSeeWhatIsWrong) {
+  EXPECT_THAT(includes_of("#include <vector>\n #  include \"base/json.h\"\n// #include \"not/this.h\"\n"),
+              ElementsAre("base/json.h"));
+  EXPECT_THAT(forbidden_includes({{"crds/a.h", {"base/json.h", "crds/b.h"}}}), IsEmpty());
+  EXPECT_THAT(forbidden_includes({{"kube/client.h", {"crds/training_job.h"}}}),
+              ElementsAre("kube/client.h: kube may not include crds (crds/training_job.h)"));
+  EXPECT_THAT(forbidden_includes({{"base/json.cc", {"json.h"}}}),
+              ElementsAre("base/json.cc: \"json.h\" is no path from the root into a room"));
+  EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
+                       {"estimator/b/y.h", {"estimator/c/x.h", "estimator/b/x.h"}},
+                       {"estimator/c/z.h", {"estimator/top.h"}}}),
+              IsEmpty());
+  EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
+                       {"estimator/b/y.h", {"estimator/c/x.h"}},
+                       {"estimator/c/z.h", {"estimator/a/y.h"}}}),
+              ElementsAre("estimator/a -> estimator/b -> estimator/c -> estimator/a"));
+}
+
+}  // namespace

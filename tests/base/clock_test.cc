@@ -1,0 +1,22 @@
+#include "base/clock.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+TEST(Clock, WritesTimesAsKubernetesDoes) {
+  EXPECT_EQ(format_time(std::chrono::system_clock::from_time_t(0)), "1970-01-01T00:00:00Z");
+  EXPECT_EQ(
+      format_time(std::chrono::system_clock::from_time_t(1'795'249'800) + std::chrono::milliseconds(999)),
+      "2026-11-21T08:30:00Z");
+}
+
+TEST(Clock, SystemClockRuns) {
+  const auto before = system_clock().steady_now();
+  EXPECT_GE(system_clock().steady_now(), before);
+  EXPECT_GT(system_clock().wall_now(), std::chrono::system_clock::from_time_t(1'600'000'000));
+}
+
+}  // namespace
+}  // namespace plimsoll
