@@ -24,9 +24,9 @@ NodeLabel parse_product_label(const std::string& spelling);
 // What the inventory needs to know of a node, read from core/v1 Node.
 struct GpuNode {
   std::string name;
-  std::string product;    // label nvidia.com/gpu.product, or a cloud's as key=value when that is missing
-  std::int64_t gpus = 0;  // allocatable nvidia.com/gpu
-  Bytes memory_per_gpu;   // label nvidia.com/gpu.memory (MiB); 0 when absent
+  std::string product;     // label nvidia.com/gpu.product, or a cloud's as key=value when that is missing
+  std::int64_t gpus = 0;   // allocatable nvidia.com/gpu
+  Bytes memory_per_gpu{};  // label nvidia.com/gpu.memory (MiB); 0 when absent
   std::int64_t requested_gpus = 0;  // by pods bound to it
   bool schedulable = true;          // not cordoned, ready, no NoExecute/NoSchedule taint but nvidia.com/gpu
 };

@@ -21,8 +21,12 @@ struct TableSummary {
   double lookups_per_sample = 0;
 };
 
+bool possible(std::int64_t size) {
+  return size >= 1 && size <= kMaxModelDim;
+}
+
 Result<void> check_dim(std::int64_t size, const std::string& field) {
-  if (size < 1 || size > kMaxModelDim) {
+  if (!possible(size)) {
     return invalid(field + " must be from 1 to " + std::to_string(kMaxModelDim) + ", is " +
                    std::to_string(size));
   }
@@ -74,9 +78,8 @@ Result<void> check(const crds::DlrmModel& model) {
 Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups) {
   TableSummary summary;
   for (const crds::EmbeddingTable& group : groups) {
-    Result<void> width = check_dim(group.dim, "table " + group.name + ": dim");
-    if (!width) {
-      return width.error();
+    if (!possible(group.dim)) {
+      return check_dim(group.dim, "table " + group.name + ": dim").error();
     }
     if (group.count < 1 || group.count > crds::kMaxEmbeddingTables - summary.tables) {
       return invalid("table " + group.name + ": count must be at least 1, and all tables together at most " +
@@ -262,6 +265,7 @@ class DlrmLowering {
   Feature cross(const Feature& x0) {
     Feature x = x0;
     for (std::int64_t i = 0; i < model_.cross_layers; ++i) {
+      graph_.begin_block();
       const std::string name = "cross." + std::to_string(i);
       Feature inner = x;
       if (model_.cross_rank > 0) {

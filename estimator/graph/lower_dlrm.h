@@ -20,6 +20,9 @@
 // feed fp32 outputs to all but pure BF16 (torchrec's default output type). The tables themselves are the
 // sharder's.
 //
+// Blocks that activation checkpointing computes again as one: the bottom MLP, the interaction, each cross
+// layer, the top MLP.
+//
 // Pure; any thread.
 #pragma once
 

@@ -35,8 +35,8 @@ struct EstimateRequest {
   const GpuModel* gpu = nullptr;                 // null: no fixed costs of a card are counted (device kCpu)
   std::int64_t trainers = 1;                     // world size: communication grows with it (Findings 7, 12)
   std::int64_t per_node = 8;
-  Bytes embedding_bytes;        // of the most loaded trainer, once a plan is known (Finding 4)
-  crds::LearnedBounds learned;  // from the family's MemoryProfile
+  Bytes embedding_bytes{};        // of the most loaded trainer, once a plan is known (Finding 4)
+  crds::LearnedBounds learned{};  // from the family's MemoryProfile
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
 };
