@@ -7,11 +7,14 @@
 #include "base/yaml.h"
 #include "tests/fake_apiserver/discovery.h"
 #include "tests/fake_apiserver/metadata.h"
+#include "tests/fake_apiserver/protobuf.h"
 #include "tests/fake_apiserver/reads.h"
 #include "tests/fake_apiserver/writes.h"
 
 namespace plimsoll::testing::fake {
 namespace {
+
+constexpr const char* kApplyMediaType = "application/apply-patch+yaml";
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -80,6 +83,15 @@ std::string media_type_of(const std::string& content_type) {
 
 Outcome<Json> parse_body(const Request& request, const Target& target, bool is_apply) {
   const std::string media = media_type_of(request.content_type);
+  if (media == kProtobufMediaType) {
+    auto object = decode_protobuf(request.body);
+    if (object) {
+      return *std::move(object);
+    }
+    return object.error().code == ErrorCode::kUnsupported
+               ? unsupported_media_type("application/json, application/yaml")
+               : bad_request("the object provided is unrecognized: " + object.error().message);
+  }
   const bool yaml = media == "application/yaml" || is_apply;
   if (!yaml || (!request.body.empty() && request.body[0] == '{')) {
     if (auto json = parse_json(request.body)) {
@@ -104,6 +116,65 @@ std::string manager_of(const Request& request) {
   }
   const std::string agent = request.user_agent.substr(0, request.user_agent.find('/'));
   return agent.empty() ? "unknown" : agent;
+}
+
+// Which bodies a verb takes; what is wrong with this one.
+std::optional<Status> check_media_type(const std::string& verb, const std::string& media,
+                                       const ResourceType& type) {
+  std::vector<std::string> accepted;
+  if (verb == "patch") {
+    accepted = {"application/json-patch+json", "application/merge-patch+json", kApplyMediaType};
+    if (!type.custom) {
+      accepted.insert(accepted.begin() + 2, "application/strategic-merge-patch+json");
+    }
+  } else if (verb == "create" || verb == "update") {
+    accepted = {"application/json", "application/yaml", kProtobufMediaType};
+  } else {
+    return std::nullopt;
+  }
+  if (std::find(accepted.begin(), accepted.end(), media) != accepted.end() ||
+      (media.empty() && verb != "patch")) {
+    return std::nullopt;
+  }
+  std::string list;
+  for (const std::string& each : accepted) {
+    list += (list.empty() ? "" : ", ") + each;
+  }
+  return unsupported_media_type(list);
+}
+
+// DeleteOptions, from the body and from the query.
+Outcome<Json> delete_options_of(const Request& request, const Target& target) {
+  Json wish(::Json::objectValue);
+  // In protobuf they say nothing that matters here.
+  if (!request.body.empty() && media_type_of(request.content_type) != kProtobufMediaType) {
+    auto parsed = parse_body(request, target, false);
+    if (!parsed) {
+      return parsed.status();
+    }
+    if (parsed->isObject()) {
+      wish = std::move(*parsed);
+    }
+  }
+  if (const std::string policy = request.query_value("propagationPolicy"); !policy.empty()) {
+    wish["propagationPolicy"] = policy;
+  }
+  return wish;
+}
+
+Json success_of(const Target& target, const Json& removed) {
+  Json done(::Json::objectValue);
+  done["kind"] = "Status";
+  done["apiVersion"] = "v1";
+  done["metadata"] = Json(::Json::objectValue);
+  done["status"] = "Success";
+  done["details"]["name"] = target.name;
+  if (!target.type->group.empty()) {
+    done["details"]["group"] = target.type->group;
+  }
+  done["details"]["kind"] = target.type->plural;
+  done["details"]["uid"] = text_member(removed, {"metadata", "uid"});
+  return done;
 }
 
 // The answer to a review: this server lets everyone do everything.
@@ -224,7 +295,8 @@ std::optional<Reply> Api::meta(const Request& request, const std::vector<std::st
   if (first == "openapi" && parts.size() >= 2 && parts[1] == "v2") {
     if (request.accept.find("application/json") == std::string::npos &&
         request.accept.find("protobuf") != std::string::npos) {
-      return reply_text(openapi_v2_protobuf(), "application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
+      return reply_text(openapi_v2_protobuf(registry_),
+                        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
     }
     return reply_json(openapi_v2());
   }
@@ -363,117 +435,78 @@ Reply Api::write(const std::string& verb, const Request& request, const Target& 
   if (target.name.empty() && (verb == "update" || verb == "patch")) {
     return reply_status(bad_request("name must be provided"));
   }
-  if (target.type->namespaced && target.namespace_name.empty()) {
+  const bool posts_to_object = verb == "create" && !target.name.empty() && target.subresource != "eviction";
+  if (posts_to_object || (target.type->namespaced && target.namespace_name.empty())) {
     return reply_status(method_not_allowed());
+  }
+  const std::string media = media_type_of(request.content_type);
+  if (const auto problem = check_media_type(verb, media, *target.type)) {
+    return reply_status(*problem);
   }
   WriteOptions options;
   options.dry_run = request.query_value("dryRun") == "All";
   options.force = is_true(request.query_value("force"));
-  options.field_manager = manager_of(request);
   options.field_validation = request.query_value("fieldValidation");
-  const std::string media = media_type_of(request.content_type);
-  const bool applies = verb == "patch" && media == "application/apply-patch+yaml";
-  if (applies) {
-    options.field_manager = request.query_value("fieldManager");
+  const bool applies = media == kApplyMediaType;
+  options.field_manager = applies ? request.query_value("fieldManager") : manager_of(request);
+  if (verb == "delete" || verb == "deletecollection" || target.subresource == "eviction") {
+    return remove(verb, request, target, format, options);
+  }
+  auto body = parse_body(request, target, applies);
+  if (!body) {
+    return reply_status(body.status());
+  }
+  if (!body->isObject() && !(verb == "patch" && body->isArray())) {
+    return reply_status(bad_request("the object provided is unrecognized (must be of type " +
+                                    target.type->kind + "): it is no object"));
   }
   std::vector<std::string> warnings;
-  Json body;
-  if (verb == "patch") {
-    const std::string accepted = std::string("application/json-patch+json, application/merge-patch+json, ") +
-                                 (target.type->custom ? "" : "application/strategic-merge-patch+json, ") +
-                                 "application/apply-patch+yaml";
-    if (accepted.find(media) == std::string::npos || media.empty()) {
-      return reply_status(unsupported_media_type(accepted));
-    }
-  } else if (verb != "deletecollection" && verb != "delete" && !media.empty() &&
-             media != "application/json" && media != "application/yaml") {
-    return reply_status(unsupported_media_type("application/json, application/yaml"));
+  const Outcome<Written> done =
+      verb == "create"   ? writes_->create(target, std::move(*body), options, warnings)
+      : verb == "update" ? writes_->update(target, std::move(*body), options, warnings)
+                         : writes_->patch(target, media, *body, options, warnings);
+  Reply reply = done ? reply_object(*target.type, done->object, format, done->created ? 201 : 200)
+                     : reply_status(done.status());
+  reply.warnings = std::move(warnings);
+  return reply;
+}
+
+Reply Api::remove(const std::string& verb, const Request& request, const Target& target, const Format& format,
+                  WriteOptions options) {
+  auto wish = delete_options_of(request, target);
+  if (!wish) {
+    return reply_status(wish.status());
   }
-  const bool deletes = verb == "delete" || verb == "deletecollection";
-  if (!deletes || (!request.body.empty() && media != "application/vnd.kubernetes.protobuf")) {
-    auto parsed = parse_body(request, target, applies);
-    if (!parsed) {
-      return reply_status(parsed.status());
-    }
-    body = std::move(*parsed);
-    if (!body.isObject() && !(verb == "patch" && body.isArray())) {
-      return reply_status(bad_request("the object provided is unrecognized (must be of type " +
-                                      target.type->kind + "): it is no object"));
-    }
-  }
-  if (deletes) {
-    const std::string policy = request.query_value("propagationPolicy");
-    if (!policy.empty()) {
-      body["propagationPolicy"] = policy;
-    }
-    const Json& dry = member(body, {"dryRun"});
-    options.dry_run = options.dry_run || (dry.isArray() && !dry.empty());
-  }
-  const auto finish = [&](const Outcome<Written>& done) {
-    Reply reply = done ? reply_object(*target.type, done->object, format, done->created ? 201 : 200)
-                       : reply_status(done.status());
-    reply.warnings = warnings;
-    return reply;
-  };
-  if (verb == "create" && target.subresource == "eviction") {
-    Target pod = target;
-    pod.subresource.clear();
-    const auto evicted = writes_->remove(pod, Json(::Json::objectValue), options, warnings);
-    if (!evicted) {
-      return reply_status(evicted.status());
-    }
-    Json done(::Json::objectValue);
-    done["kind"] = "Status";
-    done["apiVersion"] = "v1";
-    done["metadata"] = Json(::Json::objectValue);
-    done["status"] = "Success";
-    done["code"] = 201;
-    Reply reply = reply_json(done);
-    reply.code = 201;
-    return reply;
-  }
-  if (verb == "create") {
-    if (!target.name.empty()) {
-      return reply_status(method_not_allowed());
-    }
-    return finish(writes_->create(target, std::move(body), options, warnings));
-  }
-  if (verb == "update") {
-    return finish(writes_->update(target, std::move(body), options, warnings));
-  }
-  if (verb == "patch") {
-    return finish(writes_->patch(target, media, body, options, warnings));
-  }
+  const Json& dry = member(*wish, {"dryRun"});
+  options.dry_run = options.dry_run || (dry.isArray() && !dry.empty());
+  std::vector<std::string> warnings;
   if (verb == "deletecollection") {
     Reply listed = reads_->list(request, target, Format{});
     const auto list = parse_json(listed.body);
     for (const Json& item : member(*list, {"items"})) {
       Target one = target;
       one.name = text_member(item, {"metadata", "name"});
-      static_cast<void>(writes_->remove(one, body, options, warnings));
+      // One that has gone meanwhile is as well.
+      static_cast<void>(writes_->remove(one, *wish, options, warnings));
     }
     return listed;
   }
-  const auto removed = writes_->remove(target, body, options, warnings);
-  const bool shows_object =
-      removed && (target.type->plural == "pods" || target.type->plural == "services" ||
-                  member(removed->object, {"metadata", "deletionTimestamp"}).isString());
-  if (!removed || shows_object) {
-    return finish(removed);
+  const bool evicts = target.subresource == "eviction";
+  const auto removed =
+      writes_->remove({target.type, target.namespace_name, target.name, ""}, *wish, options, warnings);
+  if (!removed) {
+    return reply_status(removed.status());
   }
-  Json done(::Json::objectValue);
-  done["kind"] = "Status";
-  done["apiVersion"] = "v1";
-  done["metadata"] = Json(::Json::objectValue);
-  done["status"] = "Success";
-  done["details"]["name"] = target.name;
-  if (!target.type->group.empty()) {
-    done["details"]["group"] = target.type->group;
+  const bool shows_object = target.type->plural == "pods" || target.type->plural == "services" ||
+                            member(removed->object, {"metadata", "deletionTimestamp"}).isString();
+  Reply reply;
+  if (evicts || !shows_object) {
+    reply = reply_json(success_of(target, removed->object));
+    reply.code = evicts ? 201 : 200;
+  } else {
+    reply = reply_object(*target.type, removed->object, format);
   }
-  done["details"]["kind"] = target.type->plural;
-  done["details"]["uid"] = text_member(removed->object, {"metadata", "uid"});
-  Reply reply = reply_json(done);
-  reply.warnings = warnings;
+  reply.warnings = std::move(warnings);
   return reply;
 }
 

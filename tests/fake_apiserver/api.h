@@ -95,6 +95,7 @@ struct ApiOptions {
 
 class Writes;
 class Reads;
+struct WriteOptions;
 
 class Api {
  public:
@@ -114,6 +115,8 @@ class Api {
   std::optional<Reply> meta(const Request& request, const std::vector<std::string>& parts);
   Answer run(const std::string& verb, const Request& request, const Target& target, const Format& format);
   Reply write(const std::string& verb, const Request& request, const Target& target, const Format& format);
+  Reply remove(const std::string& verb, const Request& request, const Target& target, const Format& format,
+               WriteOptions options);
 
   const ApiOptions options_;
   Registry registry_;

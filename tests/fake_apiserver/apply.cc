@@ -119,33 +119,42 @@ Json merge(const Json& live, const Json& applied, const FieldType& type) {
   return result;
 }
 
-// Removes the fields of the set; containers that this empties go too.
-void remove_fields(Json& value, const FieldSet& fields, const FieldType& type) {
+// Removes the fields of the set, but nothing that `kept` holds something of; containers that this empties go
+// too.
+void remove_fields(Json& value, const FieldSet& fields, const FieldSet& kept, const FieldType& type) {
+  static const FieldSet kNothing;
+  const auto kept_below = [&](const std::string& element) -> const FieldSet& {
+    const auto found = kept.children.find(element);
+    return found == kept.children.end() ? kNothing : found->second;
+  };
   if (value.isObject()) {
     for (const auto& [element, child] : fields.children) {
       const std::string name = element.substr(2);
       if (!value.isMember(name)) {
         continue;
       }
-      remove_fields(value[name], child, type.member_of(name));
+      const FieldSet& rest = kept_below(element);
+      remove_fields(value[name], child, rest, type.member_of(name));
       const bool emptied = !child.children.empty() && value[name].empty();
-      if ((child.self && child.children.empty()) || emptied) {
+      if (rest.empty() && ((child.self && child.children.empty()) || emptied)) {
         value.removeMember(name);
       }
     }
   } else if (value.isArray()) {
     const std::vector<std::string> keys = type.map_keys(value);
-    Json kept(::Json::arrayValue);
+    Json remaining(::Json::arrayValue);
     for (Json& item : value) {
-      const auto found = fields.children.find(type.is_set() ? value_element(item) : key_element(item, keys));
-      if (found == fields.children.end()) {
-        kept.append(std::move(item));
-      } else if (!found->second.self) {
-        remove_fields(item, found->second, type.item());
-        kept.append(std::move(item));
+      const std::string element = type.is_set() ? value_element(item) : key_element(item, keys);
+      const auto found = fields.children.find(element);
+      const FieldSet& rest = kept_below(element);
+      if (found != fields.children.end() && (!found->second.self || !rest.empty())) {
+        remove_fields(item, found->second, rest, type.item());
+      }
+      if (found == fields.children.end() || !found->second.self || !rest.empty()) {
+        remaining.append(std::move(item));
       }
     }
-    value = std::move(kept);
+    value = std::move(remaining);
   }
 }
 
@@ -202,7 +211,9 @@ void track_update(Json& object, const Json& before, const ResourceType& type, co
       metadata != difference.changed.children.end()) {
     metadata->second.self = false;
   }
-  std::vector<Entry> entries = creates ? std::vector<Entry>() : read_entries(before);
+  // A client may write managedFields itself (kubectl does when it moves an object to server-side apply).
+  const bool given = writer.subresource.empty() && !member(object, {"metadata", "managedFields"}).empty();
+  std::vector<Entry> entries = creates ? std::vector<Entry>() : read_entries(given ? object : before);
   const FieldSet touched = unite(difference.changed, difference.removed);
   Entry* mine = nullptr;
   for (Entry& entry : entries) {
@@ -265,7 +276,8 @@ Outcome<Json> server_side_apply(const Json& live, Json configuration, const Reso
     entries.push_back({writer.manager, "Apply", type.api_version(), writer.subresource, now_text(), {}});
     mine = &entries.back();
   }
-  remove_fields(merged, subtract(subtract(mine->fields, applied), of_others), fields);
+  const FieldSet kept = unite(of_others, applied);
+  remove_fields(merged, subtract(mine->fields, kept), kept, fields);
   if (mine->fields != applied || mine->api_version != type.api_version()) {
     mine->fields = applied;
     mine->api_version = type.api_version();

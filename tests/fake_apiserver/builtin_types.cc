@@ -238,6 +238,17 @@ std::vector<ResourceType> builtin_types() {
   budgets.has_status = true;
   add(make("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", {age()})).short_names = {"netpol"};
 
+  // Stored and served, no more.
+  add(make("", "v1", "resourcequotas", "ResourceQuota", {age()})).short_names = {"quota"};
+  add(make("", "v1", "limitranges", "LimitRange", {age()})).short_names = {"limits"};
+  add(make("apps", "v1", "replicasets", "ReplicaSet", {age()})).short_names = {"rs"};
+  add(make("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", {age()}));
+  ResourceType& priorities =
+      add_global(make("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
+                      {path("Value", ".value"), path("Global-Default", ".globalDefault"), age()}));
+  priorities.short_names = {"pc"};
+  priorities.singular = "priorityclass";
+
   const std::string rbac = "rbac.authorization.k8s.io";
   const Column role = computed("Role", [](const Json& binding) {
     return Json(text_member(binding, {"roleRef", "kind"}) + "/" + text_member(binding, {"roleRef", "name"}));

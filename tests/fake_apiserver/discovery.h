@@ -19,7 +19,7 @@ Json server_version();  // GET /version
 // Swagger 2.0 without definitions: clients then validate nothing themselves. The protobuf form is what
 // kubectl up to 1.24 insists on.
 Json openapi_v2();
-std::string openapi_v2_protobuf();
+std::string openapi_v2_protobuf(const Registry& registry);
 // OpenAPI 3.0: the index, and one group version's document with the schemas of its custom types.
 Json openapi_v3_index(const Registry& registry);
 Json openapi_v3(const Registry& registry, const std::string& group_name, const std::string& version);

@@ -9,9 +9,14 @@ namespace {
 constexpr const char* kTitle = "Kubernetes";
 constexpr const char* kVersion = "v1.36.0";
 
-// One length-delimited protobuf field (wire type 2); all texts here are shorter than 128 bytes.
-std::string protobuf_field(int number, const std::string& bytes) {
-  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+// One length-delimited protobuf field (wire type 2).
+std::string protobuf_field(unsigned number, const std::string& bytes) {
+  std::string field(1, static_cast<char>(number << 3 | 2));
+  std::size_t size = bytes.size();
+  for (; size > 0x7F; size >>= 7) {
+    field += static_cast<char>((size & 0x7F) | 0x80);
+  }
+  return field + static_cast<char>(size) + bytes;
 }
 
 std::string path_of_version(const std::string& group_name, const std::string& version) {
@@ -90,10 +95,27 @@ Json openapi_v2() {
   return document;
 }
 
-// gnostic's openapi.v2.Document: swagger = 1, info = 2 {title = 1, version = 2}, paths = 8.
-std::string openapi_v2_protobuf() {
+// Field numbers of gnostic's openapi.v2 messages. Of each operation it says only what kubectl looks for
+// before a server-side dry run: that PATCH of this kind has a query parameter dryRun.
+std::string openapi_v2_protobuf(const Registry& registry) {
+  const std::string query_parameter = protobuf_field(2, "query") + protobuf_field(4, "dryRun");
+  const std::string non_body_parameter = protobuf_field(3, query_parameter);
+  const std::string parameter = protobuf_field(2, non_body_parameter);
+  const std::string parameters_item = protobuf_field(1, parameter);
+  std::string paths;
+  for (const TypePtr& type : registry.all()) {
+    const std::string yaml =
+        "group: \"" + type->group + "\"\nkind: " + type->kind + "\nversion: " + type->version + "\n";
+    const std::string extension =
+        protobuf_field(1, "x-kubernetes-group-version-kind") + protobuf_field(2, protobuf_field(2, yaml));
+    const std::string operation = protobuf_field(8, parameters_item) + protobuf_field(13, extension);
+    const std::string path_item = protobuf_field(8, operation);
+    const std::string path =
+        "/" + path_of_version(type->group, type->version) + "/" + type->plural + "/{name}";
+    paths += protobuf_field(2, protobuf_field(1, path) + protobuf_field(2, path_item));
+  }
   const std::string info = protobuf_field(1, kTitle) + protobuf_field(2, kVersion);
-  return protobuf_field(1, "2.0") + protobuf_field(2, info) + protobuf_field(8, "");
+  return protobuf_field(1, "2.0") + protobuf_field(2, info) + protobuf_field(8, paths);
 }
 
 Json openapi_v3_index(const Registry& registry) {

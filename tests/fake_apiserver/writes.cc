@@ -104,6 +104,29 @@ std::optional<Status> settle_name(Json& object, const Target& target) {
   return std::nullopt;
 }
 
+// An applied configuration may name no field that the schema does not know.
+std::optional<Status> check_declared(Json configuration, const Target& target) {
+  const ResourceType& type = *target.type;
+  if (!type.custom) {
+    return std::nullopt;
+  }
+  std::string text;
+  for (const std::string& field : prune(configuration, type.schema)) {
+    text += (text.empty() ? "." : "\n  .") + field + ": field not declared in schema";
+  }
+  if (text.empty()) {
+    return std::nullopt;
+  }
+  if (text.find('\n') != std::string::npos) {
+    text = "errors:\n  " + text;
+  }
+  Status status;
+  const std::string prefix = target.namespace_name.empty() ? "/" : target.namespace_name + "/";
+  status.message = "failed to create typed patch object (" + prefix + target.name + "; " +
+                   type.api_version() + ", Kind=" + type.kind + "): " + text;
+  return status;
+}
+
 // The part of `wanted` that this endpoint may change, put onto the rest of `live`.
 Json isolate(const Json& wanted, const Json& live, const Target& target) {
   if (!target.type->has_status) {
@@ -247,9 +270,6 @@ Outcome<Written> Writes::update(const Target& target, Json object, const WriteOp
           return *problem;
         }
         wanted = isolate(wanted, live, target);
-        if (target.subresource.empty() && !member(wanted, {"metadata", "managedFields"}).isNull()) {
-          wanted["metadata"].removeMember("managedFields");
-        }
         track_update(wanted, live, *target.type, {options.field_manager, target.subresource});
         return wanted;
       },
@@ -279,6 +299,9 @@ Outcome<Written> Writes::patch(const Target& target, const std::string& media_ty
       if (auto problem = settle_name(configuration, target)) {
         return *problem;
       }
+    }
+    if (auto problem = check_declared(configuration, target)) {
+      return *problem;
     }
     if (store_.get(target.key()) == nullptr && target.subresource.empty()) {
       auto fresh =
