@@ -117,7 +117,7 @@ const std::vector<Truth>& truths() {
        Optimizer::kAdagrad,
        206718488},
       {"dcn",
-       4096,
+       1024,
        13,
        {512, 256, 128},
        {{128, 26}},
