@@ -7,7 +7,7 @@ namespace plimsoll::estimator {
 
 namespace {
 
-// torchrec planner/constants.py: measured on A100 by its authors.
+// torchrec planner/constants.py.
 constexpr double kIndexBytes = 8;
 constexpr double kBatchedCopyFactor = 2.455;
 constexpr double kElementwiseFactor = 9.22;  // optimizer kernels of a data-parallel table

@@ -20,7 +20,7 @@ constexpr double kMemoryLevel = 1.01;
 // By how much the memory limit is relaxed while time does not level, and how fast that grows.
 constexpr double kFirstAllowance = 0.03;
 constexpr double kMoreAllowance = 1.5;
-constexpr std::int64_t kStepsARank = 24;  // levelling took fewer than 6 on the models of docs/sharding.md
+constexpr std::int64_t kStepsARank = 24;  // levelling takes fewer than 3 on the models of docs/sharding.md
 
 constexpr double kFinest = 0.2;                       // of the mean: smaller shards level no better
 constexpr int kPatience = 2;                          // selections in a row that bring nothing
