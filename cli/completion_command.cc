@@ -52,7 +52,8 @@ std::string command_names() {
 
 std::string option_names(const CommandOptions& command) {
   std::string names;
-  for (const auto& option : command.options().options()) {
+  const po::options_description description = command.options();
+  for (const auto& option : description.options()) {
     if (!option->long_name().empty()) {
       names += (names.empty() ? "--" : " --") + option->long_name();
     }
@@ -104,7 +105,8 @@ std::string fish_script() {
     if (std::string(command.name) == "completion") {
       script += when + " -f -a \"bash zsh fish\"\n";
     }
-    for (const auto& option : command.options().options()) {
+    const po::options_description description = command.options();
+    for (const auto& option : description.options()) {
       std::string line = when + " -l " + option->long_name();
       for (const Values& values : kValues) {
         if (option->long_name() == values.option) {

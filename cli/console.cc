@@ -4,8 +4,6 @@
 #include <iostream>
 #include <string_view>
 
-#include "cli/command.h"
-
 namespace plimsoll::cli {
 namespace {
 
@@ -32,19 +30,9 @@ int complain(Console& console, int exit_code, const std::string& message) {
   return exit_code;
 }
 
-int exit_code_of(const Error& error) {
-  switch (error.code) {
-    case ErrorCode::kUnfittable:
-    case ErrorCode::kUnsupported:
-    case ErrorCode::kForbidden:
-    case ErrorCode::kConflict: return kExitRefused;
-    default: return kExitUsage;
-  }
-}
-
-int complain(Console& console, const Error& error) {
+int complain(Console& console, int exit_code, const Error& error) {
   return complain(
-      console, exit_code_of(error),
+      console, exit_code,
       error.fragment.empty() ? error.message : error.message + " (near `" + error.fragment + "`)");
 }
 

@@ -28,8 +28,7 @@ Console process_console();
 // "plimsoll: <message>" on standard error, and the exit code given.
 int complain(Console& console, int exit_code, const std::string& message);
 
-// The same for an error: what cannot be read is wrong usage, what cannot be met is a refusal.
-int complain(Console& console, const Error& error);
-int exit_code_of(const Error& error);
+// The same with an error's message and the fragment at fault.
+int complain(Console& console, int exit_code, const Error& error);
 
 }  // namespace plimsoll::cli

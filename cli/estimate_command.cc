@@ -170,7 +170,7 @@ int refuse_graph(OutputFormat format, Console& console) {
     json["reason"] = error.message;
     print_answers(console, format, {json});
   }
-  return complain(console, error);
+  return complain(console, kExitRefused, error);
 }
 
 Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& state,
@@ -234,7 +234,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
   }
   const Result<OutputFormat> format = output_format(values);
   if (!format) {
-    return complain(console, format.error());
+    return complain(console, kExitUsage, format.error());
   }
   const std::string method = values["method"].as<std::string>();
   if (method != "plimsoll" && method != "amp") {
@@ -255,11 +255,11 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
   const Result<std::vector<Document>> documents =
       read_documents(values["filename"].as<std::vector<std::string>>(), console);
   if (!documents) {
-    return complain(console, kExitUsage, to_string(documents.error()));
+    return complain(console, kExitUsage, documents.error());
   }
   const Result<ClusterState> state = cluster_from_documents(*documents);
   if (!state) {
-    return complain(console, kExitRefused, state.error().message);
+    return complain(console, kExitRefused, state.error());
   }
   const std::vector<JobOrError> jobs = read_jobs(
       *documents, kDefaultNamespace,
@@ -278,7 +278,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
     }
     Result<Question> question = question_for(*job.job, *state, values);
     if (!question) {
-      return complain(console, question.error());
+      return complain(console, kExitUsage, question.error());
     }
     question->method = method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
     const Result<Answer> answer = answer_for(*job.job, *question);

@@ -162,7 +162,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
   }
   const Result<OutputFormat> format = output_format(values);
   if (!format) {
-    return complain(console, format.error());
+    return complain(console, kExitUsage, format.error());
   }
   const std::string method = values["method"].as<std::string>();
   if (method != "plimsoll" && method != "amp") {
@@ -174,11 +174,11 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
   const Result<std::vector<Document>> documents =
       read_documents(values["filename"].as<std::vector<std::string>>(), console);
   if (!documents) {
-    return complain(console, kExitUsage, to_string(documents.error()));
+    return complain(console, kExitUsage, documents.error());
   }
   const Result<World> world = world_of(values, *documents, console);
   if (!world) {
-    return complain(console, kExitUsage, to_string(world.error()));
+    return complain(console, kExitUsage, world.error());
   }
   for (const std::string& note : world->state.notes) {
     console.err << "plimsoll: " << note << '\n';
@@ -214,7 +214,9 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
       print_table(console, job.name, provision, answer["requested"], elapsed.count());
     }
     for (const std::string& warning : provision.warnings) {
-      console.err << "warning: " << job.name << ": " << warning << '\n';
+      if (!warning.starts_with(provision.reason)) {  // the reason is told on its own
+        console.err << "warning: " << job.name << ": " << warning << '\n';
+      }
     }
     if (!provision.decided() && provision.event_reason != "Disabled") {
       code = std::max(code, complain(console, kExitRefused, job.name + ": " + provision.reason));

@@ -134,7 +134,7 @@ Result<estimator::Plan> answer_for(Question& question, estimator::Infeasibility&
 int refuse(Console& console, OutputFormat format, const Error& error, const estimator::Infeasibility& why,
            double seconds) {
   if (error.code != ErrorCode::kUnfittable) {
-    return complain(console, error);
+    return complain(console, kExitUsage, error);
   }
   if (format != OutputFormat::kTable) {
     Json json(::Json::objectValue);
@@ -212,20 +212,20 @@ int run_shard(const std::vector<std::string>& arguments, Console& console) {
   }
   const Result<OutputFormat> format = output_format(values);
   if (!format) {
-    return complain(console, format.error());
+    return complain(console, kExitUsage, format.error());
   }
   Result<Question> question = question_of(values);
   if (!question) {
-    return complain(console, question.error());
+    return complain(console, kExitUsage, question.error());
   }
   const std::string path = values["tables"].as<std::string>();
   const Result<std::string> content = read_input(path, console);
   if (!content) {
-    return complain(console, kExitUsage, to_string(content.error()));
+    return complain(console, kExitUsage, content.error());
   }
   const Result<std::vector<crds::EmbeddingTable>> tables = crds::parse_embedding_tables_csv(*content);
   if (!tables) {
-    return complain(console, kExitUsage, to_string(tables.error().within(path)));
+    return complain(console, kExitUsage, tables.error().within(path));
   }
   if (tables->empty()) {
     return complain(console, kExitUsage, path + " holds no table");

@@ -26,7 +26,7 @@ int run_version(const std::vector<std::string>& arguments, Console& console) {
   }
   const Result<OutputFormat> format = output_format(values);
   if (!format) {
-    return complain(console, format.error());
+    return complain(console, kExitUsage, format.error());
   }
   if (*format == OutputFormat::kTable) {
     console.out << "plimsoll " << PLIMSOLL_VERSION << " (plimsoll.dev/v1alpha1)\n";

@@ -117,13 +117,13 @@ Asked asked_of(const crds::TrainingJob& job) {
   asked.trainers = job.spec.trainers;
   asked.node_selector = selector_of(member(job.raw, {"spec", "template", "spec", "nodeSelector"}));
   const std::vector<std::string> written = written_products(job);
-  if (const Json record = annotation(job, crds::kRequestedAnnotation);
-      member(record, {"replicas"}).isInt64()) {
+  const Json record = annotation(job, crds::kRequestedAnnotation);
+  if (const Json& per_node = member(record, {"perNode"}); per_node.isInt64() && per_node.asInt64() > 0) {
     asked.recorded = true;
-    asked.trainers.replicas = record["replicas"].asInt64();
-    if (member(record, {"perNode"}).isInt64()) {
-      asked.trainers.per_node = record["perNode"].asInt64();
-    }
+    const Json& replicas = member(record, {"replicas"});
+    asked.trainers.asked = replicas.isInt64();
+    asked.trainers.replicas = replicas.isInt64() ? replicas.asInt64() : job.spec.provisioning.min_trainers;
+    asked.trainers.per_node = per_node.asInt64();
     asked.trainers.gpu_model = text_member(record, {"gpuModel"});
     // Ours is what we wrote and the user had not asked for; any other value is the user's later word.
     const std::map<std::string, std::string> theirs = selector_of(member(record, {"nodeSelector"}));

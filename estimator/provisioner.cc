@@ -71,9 +71,9 @@ struct Contender {
   }
 };
 
-Topology topology_of(const Contender& contender) {
+Topology topology_of(const Contender& contender, std::int64_t trainers) {
   const GpuModel& gpu = contender.gpu->model;
-  return {.trainers = contender.bound,
+  return {.trainers = trainers,
           .per_node = contender.per_node,
           .intra_node_bandwidth = gpu.intra_node_bandwidth,
           .inter_node_bandwidth = gpu.inter_node_bandwidth,
@@ -98,9 +98,9 @@ struct Found {
   Plan plan;
 };
 
-class Search {
+class ModelSearch {
  public:
-  explicit Search(const ProvisionRequest& request)
+  explicit ModelSearch(const ProvisionRequest& request)
       : request_(request), spec_(request.job->spec), asked_(asked_of(*request.job)) {
     if (spec_.model.dlrm) {
       sharding_.tables = expand_tables(spec_.model.dlrm->tables);
@@ -139,12 +139,13 @@ class Search {
 };
 
 // What the card offers once the headroom is kept free.
-Bytes Search::usable(const Contender& contender) const {
+Bytes ModelSearch::usable(const Contender& contender) const {
   const Bytes memory = contender.gpu->model.memory;
   return memory - Bytes::ceil(static_cast<double>(memory.count) * spec_.provisioning.headroom);
 }
 
-Result<Estimate> Search::estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings) const {
+Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t trainers,
+                                       Bytes embeddings) const {
   EstimateRequest request;
   request.model = &spec_.model;
   request.training = &spec_.training;
@@ -160,7 +161,7 @@ Result<Estimate> Search::estimate(const Contender& contender, std::int64_t train
 }
 
 // What is left for embeddings on each of `trainers` trainers; negative when the dense part alone is too big.
-Result<Bytes> Search::budget(const Contender& contender, std::int64_t trainers) {
+Result<Bytes> ModelSearch::budget(const Contender& contender, std::int64_t trainers) {
   const auto known = budgets_.find({contender.name(), trainers});
   if (known != budgets_.end()) {
     return known->second;
@@ -176,7 +177,7 @@ Result<Bytes> Search::budget(const Contender& contender, std::int64_t trainers) 
 
 // Fills contenders_ with the models that are present and allowed; false, with the answer's reason, when there
 // are none.
-bool Search::gather_contenders() {
+bool ModelSearch::gather_contenders() {
   const std::vector<std::string>& allowed = spec_.provisioning.gpu_models;
   std::string present;
   std::set<std::string> cloud_values;
@@ -233,7 +234,7 @@ bool Search::gather_contenders() {
 
 // The smallest count that memory alone cannot exclude. Reserved memory grows with the count, so a bound found
 // with the reserve of fewer trainers holds, and is tightened with the reserve of its own until it stands.
-void Search::bound(Contender& contender) {
+void ModelSearch::bound(Contender& contender) {
   if (contender.least > contender.most) {
     contender.impossible = "provisioning.maxTrainers " + std::to_string(spec_.provisioning.max_trainers) +
                            " leaves no count from minTrainers " +
@@ -256,7 +257,7 @@ void Search::bound(Contender& contender) {
     if (sharding_.tables.empty()) {
       break;
     }
-    sharding_.topology = topology_of(contender);
+    sharding_.topology = topology_of(contender, count);
     sharding_.budget = *left;
     const Result<std::int64_t> fewest = fewest_trainers_bound(sharding_, contender.most);
     if (!fewest) {
@@ -278,12 +279,13 @@ void Search::bound(Contender& contender) {
 }
 
 // The smallest count from the bound up to `most` whose plan fits, with the estimate of its fullest trainer.
-std::optional<Found> Search::search(const Contender& contender, std::int64_t most, std::string& why_not) {
+std::optional<Found> ModelSearch::search(const Contender& contender, std::int64_t most,
+                                         std::string& why_not) {
   Found found{.contender = &contender, .trainers = contender.bound, .estimate = {}, .plan = {}};
   Bytes withheld;  // what the estimate adds for embeddings beyond their own bytes
   while (true) {
     if (!sharding_.tables.empty()) {
-      sharding_.topology = topology_of(contender);
+      sharding_.topology = topology_of(contender, found.trainers);
       Result<SmallestPlan> smallest =
           shard_smallest(sharding_, found.trainers, most, [&](std::int64_t trainers) -> Result<Bytes> {
             if (late()) {
@@ -319,7 +321,7 @@ std::optional<Found> Search::search(const Contender& contender, std::int64_t mos
 }
 
 // The largest count of this model that would still be chosen over the best found.
-std::int64_t Search::most_that_beats(const Found& best, const Contender& contender) const {
+std::int64_t ModelSearch::most_that_beats(const Found& best, const Contender& contender) const {
   const Rank to_beat = rank_of(spec_.provisioning.objective, *best.contender, best.trainers);
   std::int64_t most = 0;
   const std::int64_t limit = std::min(contender.most, contender.capacity);
@@ -331,7 +333,7 @@ std::int64_t Search::most_that_beats(const Found& best, const Contender& contend
   return most;
 }
 
-std::string Search::sentence(const Found& found) const {
+std::string ModelSearch::sentence(const Found& found) const {
   const crds::Trainers& asked = asked_.trainers;
   const Contender& contender = *found.contender;
   std::string text = gpus_text(found.trainers, contender.name());
@@ -360,7 +362,7 @@ std::string Search::sentence(const Found& found) const {
          to_string(contender.gpu->model.memory) + " a GPU";
 }
 
-void Search::describe(const Found& found) {
+void ModelSearch::describe(const Found& found) {
   const Contender& contender = *found.contender;
   const crds::Trainers& now = spec_.trainers;
   const bool already = now.replicas == found.trainers && now.per_node == contender.per_node &&
@@ -390,7 +392,7 @@ void Search::describe(const Found& found) {
   }
 }
 
-Provision Search::refuse(const char* event_reason, const std::string& reason) {
+Provision ModelSearch::refuse(const char* event_reason, const std::string& reason) {
   answer_.event_reason = event_reason;
   answer_.reason = reason;
   warn(reason + "; the job keeps its " + std::to_string(spec_.trainers.replicas) + " trainers");
@@ -398,7 +400,7 @@ Provision Search::refuse(const char* event_reason, const std::string& reason) {
 }
 
 // Searches one model for what beats the best so far, and tells what came of it.
-Candidate Search::consider(const Contender& contender, std::optional<Found>& best) {
+Candidate ModelSearch::consider(const Contender& contender, std::optional<Found>& best) {
   Candidate candidate{.gpu_model = contender.name(),
                       .trainers = contender.bound,
                       .per_node = contender.per_node,
@@ -438,7 +440,7 @@ Candidate Search::consider(const Contender& contender, std::optional<Found>& bes
 }
 
 // The most promising model first: the sooner a good answer is known, the fewer models need a search.
-std::optional<Found> Search::race() {
+std::optional<Found> ModelSearch::race() {
   const auto promise = [&](const Contender& contender) {
     return std::pair(!contender.impossible.empty(),
                      rank_of(spec_.provisioning.objective, contender, contender.bound));
@@ -461,7 +463,7 @@ std::optional<Found> Search::race() {
   return best;
 }
 
-Provision Search::run() {
+Provision ModelSearch::run() {
   if (text_member(request_.job->raw, {"metadata", "annotations", crds::kProvisioningAnnotation}) ==
       "disabled") {
     answer_.event_reason = "Disabled";
@@ -502,7 +504,7 @@ Provision Search::run() {
 
 Provision provision(const ProvisionRequest& request) {
   assert(request.job != nullptr && request.gpus != nullptr);
-  return Search(request).run();
+  return ModelSearch(request).run();
 }
 
 }  // namespace plimsoll::estimator

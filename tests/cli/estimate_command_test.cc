@@ -1,0 +1,135 @@
+#include <gmock/gmock.h>
+
+#include "base/yaml.h"
+#include "tests/cli/run_command.h"
+#include "tests/cli/temporary_file.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using plimsoll::testing::kJob;
+using plimsoll::testing::Outcome;
+using plimsoll::testing::run;
+using plimsoll::testing::source_file;
+using ::testing::HasSubstr;
+
+Outcome estimate(std::vector<std::string> arguments, const std::string& input = kJob) {
+  arguments.insert(arguments.begin(), {"-f", "-"});
+  return run(run_estimate, arguments, input);
+}
+
+TEST(EstimateCommand, KeepsTheJsonContract) {
+  const Outcome outcome = estimate({"-o", "json"});
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_EQ(json["job"].asString(), "team/ads");
+  EXPECT_EQ(json["gpuModel"].asString(), "A100-80GB");
+  EXPECT_EQ(json["trainers"].asInt64(), 64);
+  EXPECT_GT(json["elapsedSeconds"].asDouble(), 0);
+  EXPECT_TRUE(json["fits"].asBool());
+  EXPECT_TRUE(json["peakPhase"].isString());
+  EXPECT_EQ(json["breakdown"].size(), 12U);
+  std::int64_t sum = 0;
+  for (const char* part :
+       {"parameters", "gradients", "optimizerState", "inputs", "activations", "temporaries", "ddpBuckets",
+        "embeddings", "allocatorSlack", "workspace", "communication", "cudaContext"}) {
+    ASSERT_TRUE(json["breakdown"][part].isInt64()) << part;
+    sum += json["breakdown"][part].asInt64();
+  }
+  EXPECT_EQ(sum, json["peak"]["upperBoundBytes"].asInt64());
+  EXPECT_LE(json["peak"]["allocatedBytes"].asInt64(), json["peak"]["reservedBytes"].asInt64());
+  EXPECT_LE(json["peak"]["reservedBytes"].asInt64(), json["peak"]["upperBoundBytes"].asInt64());
+}
+
+TEST(EstimateCommand, YamlSaysTheSameAsJson) {
+  const Json yaml = parse_yaml_documents(estimate({"-o", "yaml"}).out)->front();
+  Json json = estimate({"-o", "json"}).json();
+  for (const char* key : {"peak", "breakdown", "gpuModel", "trainers", "fits"}) {
+    EXPECT_EQ(write_json(yaml[key]), write_json(json[key])) << key;
+  }
+}
+
+TEST(EstimateCommand, PeopleGetBars) {
+  const Outcome outcome = estimate({});
+  EXPECT_EQ(outcome.code, kExitDone);
+  EXPECT_THAT(outcome.out, HasSubstr("team/ads on 64 x A100-80GB"));
+  EXPECT_THAT(outcome.out, HasSubstr("embeddings"));
+  EXPECT_THAT(outcome.out, HasSubstr("####"));
+}
+
+TEST(EstimateCommand, WhatDoesNotFitIsExitOneWithTheReason) {
+  const Outcome outcome = estimate({"--trainers", "4", "-o", "json"});
+  EXPECT_EQ(outcome.code, kExitRefused);
+  const Json json = outcome.json();
+  EXPECT_FALSE(json["fits"].asBool());
+  EXPECT_GT(json["missingBytes"].asInt64(), 0);
+  EXPECT_THAT(json["reason"].asString(), HasSubstr("4 x A100-80GB"));
+  EXPECT_THAT(outcome.err, HasSubstr("does not fit"));
+  EXPECT_GT(json["peak"]["upperBoundBytes"].asInt64(), json["capacityBytes"].asInt64());
+}
+
+TEST(EstimateCommand, TheGpuMayBeNamedInSeveralWays) {
+  EXPECT_EQ(estimate({"--gpu", "h100-80gb", "-o", "json"}).json()["gpuModel"].asString(), "H100-80GB");
+  EXPECT_EQ(estimate({"--gpu", "NVIDIA-H100-80GB-HBM3", "-o", "json"}).json()["gpuModel"].asString(),
+            "H100-80GB");
+  const Outcome unknown = estimate({"--gpu", "Voodoo2"});
+  EXPECT_EQ(unknown.code, kExitUsage);
+  EXPECT_THAT(unknown.err, HasSubstr("Voodoo2"));
+  EXPECT_THAT(unknown.err, HasSubstr("A100-80GB"));
+}
+
+TEST(EstimateCommand, ThePublishedFormulaIsAnotherMethod) {
+  const Json amp = estimate({"--method", "amp", "-o", "json"}).json();
+  EXPECT_EQ(amp["method"].asString(), "amp");
+  EXPECT_NE(amp["peak"]["upperBoundBytes"], estimate({"-o", "json"}).json()["peak"]["upperBoundBytes"]);
+  EXPECT_EQ(estimate({"--method", "guess"}).code, kExitUsage);
+}
+
+TEST(EstimateCommand, EachDocumentIsAnsweredAndTheWorstDecidesTheExitCode) {
+  const std::string broken =
+      "---\napiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: bad}\n";
+  const Outcome outcome = estimate({"-o", "json"}, std::string(kJob) + broken + "---\n" + kJob);
+  EXPECT_EQ(outcome.code, kExitRefused);
+  const Json json = outcome.json();
+  ASSERT_EQ(json.size(), 3U);
+  EXPECT_TRUE(json[0]["fits"].asBool());
+  EXPECT_EQ(json[1]["job"].asString(), "default/bad");
+  EXPECT_EQ(json[1]["code"].asString(), "Invalid");
+  EXPECT_THAT(json[1]["reason"].asString(), HasSubstr("spec"));
+  EXPECT_TRUE(json[2]["fits"].asBool());
+}
+
+TEST(EstimateCommand, TablesMayComeFromAConfigMapBesideTheJob) {
+  const Json json = run(run_estimate, {"-f", source_file("examples/model-c.yaml"), "-o", "json"}).json();
+  EXPECT_GT(json["breakdown"]["embeddings"].asInt64(), 20LL << 30);
+}
+
+TEST(EstimateCommand, ModelsOfOtherKindsAreRefusedWithAReason) {
+  std::string transformer = kJob;
+  const std::size_t model = transformer.find("    dlrm:");
+  transformer.replace(
+      model, transformer.find("  training:") - model,
+      "    transformer: {layers: 2, hidden: 64, heads: 4, ffn: 256, vocab: 1000, seqLen: 128}\n");
+  const Outcome outcome = estimate({"-o", "json"}, transformer);
+  EXPECT_EQ(outcome.code, kExitRefused);
+  EXPECT_EQ(outcome.json()["code"].asString(), "Unsupported");
+}
+
+TEST(EstimateCommand, ExportedGraphsAreNotInThisVersion) {
+  const Outcome outcome = run(run_estimate, {"--graph", "g.json", "--batch-size", "8", "-o", "json"});
+  EXPECT_EQ(outcome.code, kExitRefused);
+  EXPECT_THAT(outcome.err, HasSubstr("not supported yet"));
+  EXPECT_EQ(outcome.json()["code"].asString(), "Unsupported");
+}
+
+TEST(EstimateCommand, WrongUsageIsExitTwo) {
+  EXPECT_EQ(run(run_estimate, {}).code, kExitUsage);
+  EXPECT_EQ(estimate({"--batch-size", "8"}).code, kExitUsage);
+  EXPECT_EQ(run(run_estimate, {"-f", "/no/such/file"}).code, kExitUsage);
+  for (const char* count : {"0", "-8", "1.5", "x", "", "99999999999999999999", "13"}) {
+    EXPECT_EQ(estimate({"--trainers", count}).code, kExitUsage) << count;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

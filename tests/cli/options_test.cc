@@ -1,0 +1,59 @@
+#include "cli/options.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/run_command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using plimsoll::testing::run;
+using ::testing::HasSubstr;
+
+TEST(Closest, FindsMisspellingsAndNothingElse) {
+  const std::vector<std::string> known = {"--trainers", "--tables", "--topology"};
+  EXPECT_EQ(closest("--trainer", known), "--trainers");
+  EXPECT_EQ(closest("--tabels", known), "--tables");
+  EXPECT_EQ(closest("--something-else", known), "");
+  EXPECT_EQ(closest(std::string(100'000, '-'), known), "");
+  EXPECT_EQ(closest("--x", {}), "");
+}
+
+TEST(Options, MistakesAreExitTwoWithAHint) {
+  for (const auto command : {run_estimate, run_provision, run_shard, run_version}) {
+    const auto unknown = run(command, {"--outptu", "json"});
+    EXPECT_EQ(unknown.code, kExitUsage);
+    EXPECT_THAT(unknown.err, HasSubstr("did you mean --output?"));
+    EXPECT_EQ(run(command, {"stray"}).code, kExitUsage);
+    EXPECT_EQ(run(command, {"-o"}).code, kExitUsage);
+    EXPECT_EQ(run(command, {"-o", "xml"}).code, kExitUsage);
+    EXPECT_EQ(run(command, {"-o", "json", "-o", "yaml"}).code, kExitUsage);
+    EXPECT_EQ(run(command, {""}).code, kExitUsage);
+    EXPECT_EQ(run(command, {"--"}).out, run(command, {"--"}).out);
+  }
+}
+
+TEST(Options, NamesAreNotGuessed) {
+  EXPECT_EQ(run(run_version, {"--outp", "json"}).code, kExitUsage);
+}
+
+TEST(Options, HelpShowsUsageOptionsAndExamples) {
+  for (const auto command : {run_estimate, run_provision, run_shard, run_version, run_completion}) {
+    const auto help = run(command, {"--help"});
+    EXPECT_EQ(help.code, kExitDone);
+    EXPECT_THAT(help.out, HasSubstr("Usage: plimsoll "));
+    EXPECT_THAT(help.out, HasSubstr("Options:"));
+    EXPECT_THAT(help.out, HasSubstr("Examples:\n  "));
+    EXPECT_EQ(help.err, "");
+    EXPECT_EQ(run(command, {"-h"}).out, help.out);
+  }
+}
+
+TEST(Version, IsPrintedInEachFormat) {
+  EXPECT_THAT(run(run_version, {}).out, HasSubstr(PLIMSOLL_VERSION));
+  EXPECT_EQ(run(run_version, {"-o", "json"}).json()["version"].asString(), PLIMSOLL_VERSION);
+  EXPECT_THAT(run(run_version, {"-o", "yaml"}).out, HasSubstr("apiVersion: plimsoll.dev/v1alpha1"));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

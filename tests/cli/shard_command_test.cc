@@ -1,0 +1,139 @@
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "base/gzip.h"
+#include "tests/cli/run_command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using plimsoll::testing::Outcome;
+using plimsoll::testing::run;
+using ::testing::HasSubstr;
+
+// 16 tables of a GiB each.
+std::string tables() {
+  std::string csv = "# a comment\nname,rows,dim,pooling_factor\n";
+  for (int i = 0; i < 16; ++i) {
+    csv += "t" + std::to_string(i) + ",2097152,128," + std::to_string(i + 1) + "\n";
+  }
+  return csv;
+}
+
+Outcome shard(std::vector<std::string> arguments, const std::string& csv = tables()) {
+  arguments.insert(arguments.begin(), {"--tables", "-", "--batch-size", "512"});
+  return run(run_shard, arguments, csv);
+}
+
+TEST(ShardCommand, KeepsTheJsonContract) {
+  const Outcome outcome = shard({"--trainers", "8", "--hbm", "8Gi", "--verify", "-o", "json"});
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_TRUE(json["feasible"].asBool());
+  for (const char* key : {"maxMs", "meanMs", "lowerBoundMs"}) {
+    EXPECT_GT(json["perf"][key].asDouble(), 0) << key;
+  }
+  for (const char* key : {"maxBytes", "meanBytes", "nodeMaxBytes", "nodeMeanBytes"}) {
+    EXPECT_GT(json["memory"][key].asInt64(), 0) << key;
+  }
+  EXPECT_GT(json["elapsedSeconds"].asDouble(), 0);
+  EXPECT_TRUE(json["verified"].asBool());
+  ASSERT_EQ(json["plan"].size(), 16U);
+  std::set<std::string> names;
+  for (const Json& entry : json["plan"]) {
+    names.insert(entry["table"].asString());
+    EXPECT_TRUE(entry["shardingType"].isString());
+    ASSERT_GT(entry["shards"].size(), 0U);
+    for (const char* key : {"rank", "rowBegin", "rowEnd", "columnBegin", "columnEnd"}) {
+      EXPECT_TRUE(entry["shards"][0][key].isInt64()) << key;
+    }
+  }
+  EXPECT_EQ(names.size(), 16U);
+}
+
+TEST(ShardCommand, WhatDoesNotFitIsExitOneWithTheConstraint) {
+  const Outcome outcome = shard({"--trainers", "2", "--hbm", "4Gi", "-o", "json"});
+  EXPECT_EQ(outcome.code, kExitRefused);
+  const Json json = outcome.json();
+  EXPECT_FALSE(json["feasible"].asBool());
+  EXPECT_EQ(json["constraint"].asString(), "TotalMemory");
+  EXPECT_GT(json["missingBytes"].asInt64(), 7LL << 30);
+  EXPECT_FALSE(json["reason"].asString().empty());
+  EXPECT_THAT(outcome.err, HasSubstr("plimsoll: "));
+}
+
+TEST(ShardCommand, AutoTakesTheFewestThatFit) {
+  const Outcome outcome = shard({"--trainers", "auto", "--hbm", "5Gi", "--reserve", "1Gi", "-o", "json"});
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+  const std::int64_t trainers = outcome.json()["trainers"].asInt64();
+  EXPECT_GT(trainers, 3);
+  EXPECT_LE(trainers, 8);
+  EXPECT_EQ(shard({"--trainers", std::to_string(trainers), "--hbm", "4Gi"}).code, kExitDone);
+  EXPECT_EQ(shard({"--trainers", std::to_string(trainers - 1), "--hbm", "4Gi"}).code, kExitRefused);
+}
+
+TEST(ShardCommand, PeopleGetASummary) {
+  const Outcome outcome = shard({"--trainers", "16", "--hbm", "8Gi", "--verify"});
+  EXPECT_EQ(outcome.code, kExitDone);
+  EXPECT_THAT(outcome.out, HasSubstr("16 tables on 16 trainers, 8 a node"));
+  EXPECT_THAT(outcome.out, HasSubstr("times the lower bound"));
+  EXPECT_THAT(outcome.out, HasSubstr("verified"));
+}
+
+TEST(ShardCommand, SlowerLinksCostMore) {
+  const auto milliseconds = [](const std::string& topology) {
+    return shard({"--trainers", "16", "--hbm", "8Gi", "--topology", topology, "-o", "json"})
+        .json()["perf"]["maxMs"]
+        .asDouble();
+  };
+  EXPECT_GT(milliseconds("intra=60Gi,inter=1.25Gi,hbm=89Gi"),
+            2 * milliseconds("intra=600Gi,inter=12.5Gi,hbm=897Gi"));
+}
+
+TEST(ShardCommand, TheOptimizersStateCounts) {
+  EXPECT_EQ(shard({"--trainers", "8", "--hbm", "5Gi", "--optimizer", "SGD"}).code, kExitDone);
+  EXPECT_EQ(shard({"--trainers", "8", "--hbm", "5Gi", "--optimizer", "Adam"}).code, kExitRefused);
+}
+
+TEST(ShardCommand, GzipIsUnderstood) {
+  EXPECT_EQ(shard({"--trainers", "8", "--hbm", "8Gi"}, gzip(tables())).code, kExitDone);
+}
+
+TEST(ShardCommand, WrongUsageIsExitTwo) {
+  const std::vector<std::string> good = {"--trainers", "8", "--hbm", "8Gi"};
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"--trainers", "12", "--hbm", "8Gi"},
+           {"--trainers", "0", "--hbm", "8Gi"},
+           {"--trainers", "-1", "--hbm", "8Gi"},
+           {"--trainers", "many", "--hbm", "8Gi"},
+           {"--trainers", "8"},
+           {"--trainers", "8", "--hbm", "8Qi"},
+           {"--trainers", "8", "--hbm", "-8Gi"},
+           {"--trainers", "8", "--hbm", "8Gi", "--reserve", "8Gi"},
+           {"--trainers", "8", "--hbm", "8Gi", "--reserve", "x"},
+           {"--trainers", "8", "--hbm", "8Gi", "--per-node", "0"},
+           {"--trainers", "8", "--hbm", "8Gi", "--optimizer", "Adamant"},
+           {"--trainers", "8", "--hbm", "8Gi", "--topology", "intra"},
+           {"--trainers", "8", "--hbm", "8Gi", "--topology", "intra=0"},
+           {"--trainers", "8", "--hbm", "8Gi", "--topology", "intra=1Gi,intra=2Gi"},
+           {"--trainers", "8", "--hbm", "8Gi", "--topology", "warp=1Gi"},
+           {"--trainers", "8", "--hbm", "8Gi", "--verify=maybe"},
+       }) {
+    const Outcome outcome = shard(wrong);
+    EXPECT_EQ(outcome.code, kExitUsage) << ::testing::PrintToString(wrong);
+    EXPECT_FALSE(outcome.err.empty());
+  }
+  for (const char* csv : {"", "# only comments\n", "name,rows,dim,pooling_factor\n", "t0,1\n", "t0,x,8,1\n",
+                          "t0,-1,8,1\n", "t0,10,8,1,2\n", "t0,99999999999999999999999,8,1\n"}) {
+    EXPECT_EQ(shard(good, csv).code, kExitUsage) << csv;
+  }
+  EXPECT_EQ(run(run_shard, {}).code, kExitUsage);
+  EXPECT_EQ(
+      run(run_shard, {"--tables", "/no/such/file", "--trainers", "8", "--hbm", "8Gi", "--batch-size", "1"})
+          .code,
+      kExitUsage);
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

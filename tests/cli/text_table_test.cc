@@ -1,0 +1,52 @@
+#include "cli/text_table.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+namespace plimsoll::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(TextTable, LinesUpTextAndNumbers) {
+  TextTable table({"name", "count"});
+  table.add({"a", "5"});
+  table.add({"longer", "100"});
+  EXPECT_EQ(table.to_string(" "),
+            " name    count\n"
+            " a           5\n"
+            " longer    100\n");
+  EXPECT_EQ(TextTable({"only"}).to_string(""), "only\n");
+}
+
+TEST(Bar, ShowsTheShareAndStaysWithinItsWidth) {
+  EXPECT_EQ(bar(0.5, 4, false), "##..");
+  EXPECT_EQ(bar(7, 3, false), "###");
+  EXPECT_EQ(bar(-1, 3, false), "...");
+  EXPECT_EQ(bar(std::numeric_limits<double>::quiet_NaN(), 2, false), "..");
+  EXPECT_EQ(bar(1, 2, true), "\u2588\u2588");
+}
+
+TEST(BreakdownBars, LeaveOutWhatIsZeroAndEndWithTheSum) {
+  estimator::Breakdown breakdown;
+  breakdown.embeddings = 60_GiB;
+  breakdown.activations = 20_GiB;
+  const std::string text = breakdown_bars(breakdown, 160_GiB, false);
+  EXPECT_THAT(text, HasSubstr("embeddings        60.0 GiB  ###############"));
+  EXPECT_LT(text.find("embeddings"), text.find("activations"));
+  EXPECT_THAT(text, Not(HasSubstr("workspace")));
+  EXPECT_THAT(text,
+              HasSubstr("upper bound       80.0 GiB  ####################....................  50.0%\n"));
+}
+
+TEST(Texts, PickTheirUnit) {
+  EXPECT_EQ(milliseconds_text(12.34), "12.3 ms");
+  EXPECT_EQ(milliseconds_text(999.6), "1 s");
+  EXPECT_EQ(milliseconds_text(12'340), "12.3 s");
+  EXPECT_EQ(percent_text(0.375), "37.5%");
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
