@@ -228,7 +228,9 @@ Result<void> GpuInventoryController::write(const std::vector<estimator::Availabl
     if (object) {
       object = client_.update(kGpuModels, "", *object, "status", call);
     }
-    if (!object && outcome) {
+    if (!object && object.error().code == ErrorCode::kInvalid) {
+      warn_once(to_string(object.error().within("GPUModel " + write.name)));  // repeating it would not help
+    } else if (!object && outcome) {
       outcome = object.error().within("write the GPUModel " + write.name);
     }
   }

@@ -29,6 +29,18 @@ bool is_label_value(std::string_view text) {
          all(text, [](char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
 }
 
+// A label's value, after the label's key and '=' where that is not nvidia.com/gpu.product.
+bool is_node_label(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    return is_label_value(text);
+  }
+  const std::string_view key = text.substr(0, equals);
+  return is_label_value(text.substr(equals + 1)) && !key.empty() && is_alphanumeric(key.front()) &&
+         is_alphanumeric(key.back()) &&
+         all(key, [](char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '-' || c == '/'; });
+}
+
 bool is_optional_label_value(std::string_view text) {
   return text.empty() || is_label_value(text);
 }
@@ -148,6 +160,11 @@ constexpr TextRule kRequiredFamilyName = {
 constexpr TextRule kGpuModelName = kFamilyName;
 constexpr TextRule kRequiredGpuModelName = kRequiredFamilyName;
 constexpr TextRule kProductLabel = kRequiredFamilyName;
+constexpr TextRule kNodeLabel = {
+    "^([A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?=)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+    {1, 381},
+    is_node_label,
+    "a value of nvidia.com/gpu.product, or another label as key=value"};
 constexpr TextRule kConfigMapName = {"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
                                      {1, 253},
                                      is_object_name,

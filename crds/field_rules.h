@@ -53,6 +53,7 @@ extern const TextRule kRequiredFamilyName;
 extern const TextRule kGpuModelName;  // may be empty
 extern const TextRule kRequiredGpuModelName;
 extern const TextRule kProductLabel;
+extern const TextRule kNodeLabel;
 extern const TextRule kConfigMapName;
 extern const TextRule kConfigMapKey;
 extern const TextRule kContainerName;

@@ -34,7 +34,7 @@ void describe(Visitor& visit, Of<GpuModelStatus> auto& status) {
   visit.integer("totalGPUs", status.total_gpus, Presence::kOptional, kCounts);
   visit.integer("freeGPUs", status.free_gpus, Presence::kOptional, kCounts);
   visit.objects("nodeShapes", status.nodes, Presence::kOptional, kMaxModels);
-  visit.texts("productLabels", status.product_labels, kMaxModels, kProductLabel);
+  visit.texts("productLabels", status.product_labels, kMaxModels, kNodeLabel);
   visit.optional_bytes("memory", status.memory, kPositiveBytes);
 }
 

@@ -2,10 +2,12 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "kube/transport.h"
 #include "operator/operator_command.h"
 #include "operator/webhook_command.h"
 
 int main(int argc, char** argv) {
+  plimsoll::kube::initialise_transport();
   std::vector<plimsoll::cli::Command> commands(plimsoll::cli::commands().begin(),
                                                plimsoll::cli::commands().end());
   commands.push_back({"webhook", "Serve the admission webhook (runs in the cluster)",

@@ -3,7 +3,9 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <boost/program_options/errors.hpp>
 #include <boost/program_options/value_semantic.hpp>
+#include <limits>
 
 #include "base/log.h"
 #include "kube/file.h"
@@ -56,8 +58,18 @@ po::options_description describe(ServerOptions& options) {
        "how to reach the cluster; default: $KUBECONFIG, ~/.kube/config, then the pod's service account")  //
       ("ops-address", po::value(&options.ops_address)->default_value(options.ops_address)->value_name("IP"),
        "where health and metrics are served")  //
-      ("ops-port", po::value(&options.ops_port)->default_value(options.ops_port)->value_name("PORT"),
+      ("ops-port",
+       po::value<int>()->default_value(options.ops_port)->value_name("PORT")->notifier([&options](int port) {
+         // Boost reads -1 into an unsigned as a large number.
+         if (port < 0 || port > std::numeric_limits<std::uint16_t>::max()) {
+           throw po::validation_error(po::validation_error::invalid_option_value, "ops-port",
+                                      std::to_string(port));
+         }
+         options.ops_port = static_cast<std::uint16_t>(port);
+       }),
        "port of /healthz, /readyz and /metrics; 0 takes a free one")  //
+      ("ops-port-file", po::value(&options.ops_port_file)->value_name("FILE"),
+       "where to write the port that was taken for health and metrics")  //
       ("gpu-catalog", po::value(&options.gpu_catalog)->value_name("FILE"),
        "GPUModel objects that extend or override the built-in catalogue")  //
       ("log-format", po::value(&options.log_format)->default_value(options.log_format)->value_name("FORMAT"),

@@ -22,7 +22,8 @@ struct ServerOptions {
   std::string kubeconfig;               // empty: as kubectl finds it, at last the pod's service account
   std::string ops_address = "0.0.0.0";  // the kubelet and Prometheus come from outside the pod
   std::uint16_t ops_port = 8081;
-  std::string gpu_catalog;  // a file that extends the built-in catalogue
+  std::string ops_port_file;  // where to write the port that was taken; empty: nowhere
+  std::string gpu_catalog;    // a file that extends the built-in catalogue
   std::string log_format = "text";
   std::string log_level = "info";
 };

@@ -1,0 +1,9 @@
+#include "tests/kube/client_conformance.h"
+
+namespace plimsoll::kube {
+
+testing::ApiServerKind conformance_kind() {
+  return testing::ApiServerKind::kFake;
+}
+
+}  // namespace plimsoll::kube
