@@ -1,0 +1,65 @@
+#include "webhook/cluster_view.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/webhook/samples.h"
+
+namespace plimsoll::webhook {
+namespace {
+
+Json profile(const std::string& name, const std::string& namespace_name, const std::string& family) {
+  Json object;
+  object["apiVersion"] = "plimsoll.dev/v1alpha1";
+  object["kind"] = "MemoryProfile";
+  object["metadata"]["name"] = name;
+  object["metadata"]["namespace"] = namespace_name;
+  object["spec"]["family"] = family;
+  return object;
+}
+
+std::shared_ptr<const ClusterView> view_of(const std::vector<Json>& gpus, const std::vector<Json>& profiles) {
+  return make_cluster_view(estimator::GpuCatalog::built_in(), gpus, profiles);
+}
+
+TEST(ClusterView, HoldsTheGpusThatAreThere) {
+  const auto view = view_of(testing::sample_gpu_models(), {});
+  ASSERT_EQ(view->gpus.size(), 4U);
+  EXPECT_EQ(view->gpus[0].model.name, "A100-40GB");
+  EXPECT_EQ(view->gpus[0].total_gpus, 512);
+  EXPECT_EQ(view->gpus[0].gpus_per_node, 8);
+}
+
+TEST(ClusterView, AnObjectThatCannotBeReadLeavesTheOthers) {
+  std::vector<Json> gpus = testing::sample_gpu_models();
+  gpus[1]["status"]["totalGPUs"] = "many";
+  gpus.push_back("no object at all");
+  Json unknown = gpus[0];  // memory is needed for a model that the catalogue does not know
+  unknown["metadata"]["name"] = "future-gpu";
+  gpus.push_back(unknown);
+  const auto view = view_of(gpus, {profile("p", "ads", "f"), Json(12)});
+  EXPECT_EQ(view->gpus.size(), 3U);
+  EXPECT_EQ(view->profiles.size(), 1U);
+}
+
+TEST(ClusterView, FindsTheProfileOfAFamilyInItsNamespace) {
+  const auto view =
+      view_of({}, {profile("late", "ads", "f"), profile("early", "ads", "f"), profile("x", "other", "f")});
+  ASSERT_NE(view->profile_of("ads", "f"), nullptr);
+  EXPECT_EQ(view->profile_of("ads", "f")->name, "early");
+  EXPECT_EQ(view->profile_of("other", "f")->name, "x");
+  EXPECT_EQ(view->profile_of("ads", "g"), nullptr);
+  EXPECT_EQ(view->profile_of("ads", ""), nullptr);
+}
+
+TEST(ClusterViewStore, HandsOutWhatWasSetLast) {
+  ClusterViewStore store;
+  ASSERT_NE(store.get(), nullptr);
+  EXPECT_TRUE(store.get()->gpus.empty());
+  const auto held = store.get();
+  store.set(testing::sample_view());
+  EXPECT_EQ(store.get()->gpus.size(), 4U);
+  EXPECT_TRUE(held->gpus.empty());
+}
+
+}  // namespace
+}  // namespace plimsoll::webhook

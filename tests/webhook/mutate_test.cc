@@ -1,0 +1,242 @@
+#include "webhook/mutate.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/webhook/samples.h"
+
+namespace plimsoll::webhook {
+namespace {
+
+using testing::patched;
+using testing::sample_job;
+using testing::sample_review;
+using testing::sample_view;
+using testing::update_review;
+
+AdmissionRequest request_of(const Json& review) {
+  Decoded decoded = decode_review(write_json(review));
+  EXPECT_FALSE(decoded.error.has_value()) << decoded.error->message;
+  return std::move(decoded.request);
+}
+
+Mutation mutated(const Json& review, TableSource* tables = nullptr) {
+  const auto view = sample_view();
+  return mutate(request_of(review), {.cluster = view.get(), .tables = tables});
+}
+
+// The job as the API server stores it after its creation.
+Json admitted(const Json& job) {
+  return patched(job, mutated(sample_review(job)).answer.patch);
+}
+
+void expect_untouched(const Mutation& mutation, const char* reason) {
+  EXPECT_TRUE(mutation.answer.allowed);
+  EXPECT_FALSE(mutation.applied);
+  EXPECT_TRUE(mutation.answer.patch.isNull() || mutation.answer.patch.empty());
+  EXPECT_EQ(mutation.reason, reason);
+  EXPECT_EQ(mutation.gpus_saved, 0);
+}
+
+TEST(Mutate, GivesANewJobItsTrainers) {
+  const Json job = sample_job();
+  const Mutation mutation = mutated(sample_review(job));
+  EXPECT_TRUE(mutation.applied);
+  EXPECT_EQ(mutation.reason, "Provisioned");
+  EXPECT_FALSE(mutation.answer.warnings.empty());
+  EXPECT_GT(mutation.gpus_saved, 0);
+  const Json after = patched(job, mutation.answer.patch);
+  EXPECT_EQ(after["spec"]["trainers"]["replicas"].asInt64(), 128 - mutation.gpus_saved);
+  EXPECT_FALSE(text_member(after, {"metadata", "annotations", crds::kDecisionAnnotation}).empty());
+  EXPECT_FALSE(text_member(after, {"metadata", "annotations", crds::kReasonAnnotation}).empty());
+  EXPECT_EQ(text_member(after, {"metadata", "labels", "team"}), "ranking");
+}
+
+TEST(Mutate, ItsOwnResultNeedsNoPatch) {
+  const Json after = admitted(sample_job());
+  const Mutation again = mutated(sample_review(after));  // reinvoked, or created from a copy
+  EXPECT_FALSE(again.applied) << write_json(again.answer.patch);
+  EXPECT_EQ(again.gpus_saved, 0);
+  EXPECT_TRUE(again.answer.warnings.empty());
+  expect_untouched(mutated(update_review(after, after)), "Unchanged");
+}
+
+TEST(Mutate, ADryRunIsAnsweredAlikeAndCountsNothing) {
+  Json review = sample_review(sample_job());
+  const Mutation real = mutated(review);
+  review["request"]["dryRun"] = true;
+  const Mutation dry = mutated(review);
+  EXPECT_EQ(dry.answer.patch, real.answer.patch);
+  EXPECT_EQ(dry.answer.warnings, real.answer.warnings);
+  EXPECT_EQ(dry.gpus_saved, 0);
+}
+
+TEST(Mutate, AppliesAgainWhenTheManifestIsAppliedAgain) {
+  const Json before = admitted(sample_job());
+  Json now = before;
+  now["spec"]["trainers"] = sample_job()["spec"]["trainers"];  // what `kubectl apply` makes of the manifest
+  const Mutation mutation = mutated(update_review(before, now));
+  EXPECT_TRUE(mutation.applied);
+  EXPECT_EQ(patched(now, mutation.answer.patch)["spec"]["trainers"], before["spec"]["trainers"]);
+}
+
+TEST(Mutate, DecidesAnewWhenAnInputChanged) {
+  const Json before = admitted(sample_job());
+  Json larger = before;
+  larger["spec"]["model"]["dlrm"]["tables"][0]["rows"] = 400000000;
+  const Mutation mutation = mutated(update_review(before, larger));
+  EXPECT_TRUE(mutation.applied);
+  EXPECT_GT(patched(larger, mutation.answer.patch)["spec"]["trainers"]["replicas"].asInt64(),
+            before["spec"]["trainers"]["replicas"].asInt64());
+
+  Json batch = before;
+  batch["spec"]["training"]["batchSizePerTrainer"] = 65536;
+  EXPECT_NE(mutated(update_review(before, batch)).reason, "Unchanged");
+  Json provisioning = before;
+  provisioning["spec"]["provisioning"]["minTrainers"] = 64;
+  EXPECT_TRUE(mutated(update_review(before, provisioning)).applied);
+}
+
+TEST(Mutate, LeavesAloneWhatHasNothingToDoWithIt) {
+  const Json before = admitted(sample_job());
+  Json labelled = before;
+  labelled["metadata"]["labels"]["team"] = "growth";
+  labelled["spec"]["suspend"] = true;
+  labelled["spec"]["template"]["spec"]["nodeSelector"]["zone"] = "b";
+  expect_untouched(mutated(update_review(before, labelled)), "Unchanged");
+
+  Json deleted = before;
+  deleted["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z";
+  deleted["spec"]["trainers"]["replicas"] = 1;
+  expect_untouched(mutated(update_review(before, deleted)), "NothingToDecide");
+}
+
+// The controller gives more trainers after an out-of-memory, and says so in the annotation.
+TEST(Mutate, DoesNotTakeBackAnExpansion) {
+  const Json before = admitted(sample_job());
+  Json expanded = before;
+  expanded["spec"]["trainers"]["replicas"] = 96;
+  expanded["metadata"]["annotations"][crds::kDecisionAnnotation] = R"({"trainers":96})";
+  expect_untouched(mutated(update_review(before, expanded)), "Unchanged");
+}
+
+TEST(Mutate, RestoresADecisionThatWasDropped) {
+  const Json before = admitted(sample_job());
+  const Json replaced = sample_job();  // `kubectl replace` with the original manifest
+  EXPECT_TRUE(mutated(update_review(before, replaced)).applied);
+}
+
+TEST(Mutate, OptsOutByAnnotation) {
+  Json job = sample_job();
+  job["metadata"]["annotations"][crds::kProvisioningAnnotation] = "disabled";
+  expect_untouched(mutated(sample_review(job)), "Disabled");
+  EXPECT_TRUE(mutated(sample_review(job)).answer.warnings.empty());
+}
+
+TEST(Mutate, OnlyRecommendsInModeOff) {
+  Json job = sample_job();
+  job["spec"]["provisioning"]["mode"] = "Off";
+  const Mutation mutation = mutated(sample_review(job));
+  EXPECT_EQ(patched(job, mutation.answer.patch)["spec"], job["spec"]);
+  EXPECT_EQ(mutation.gpus_saved, 0);
+}
+
+TEST(Mutate, AllowsWhatIsNotItsOwn) {
+  Json pod = sample_review(sample_job());
+  pod["request"]["kind"]["kind"] = "Pod";
+  expect_untouched(mutated(pod), "NotATrainingJob");
+  Json group = sample_review(sample_job());
+  group["request"]["kind"]["group"] = "kubeflow.org";
+  expect_untouched(mutated(group), "NotATrainingJob");
+  Json status = sample_review(sample_job(), "UPDATE");
+  status["request"]["subResource"] = "status";
+  expect_untouched(mutated(status), "NotATrainingJob");
+  expect_untouched(mutated(sample_review(Json(), "DELETE")), "NothingToDecide");
+  expect_untouched(mutated(sample_review(sample_job(), "CONNECT")), "NothingToDecide");
+}
+
+TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenThereIsNoGpu) {
+  const ClusterView empty;
+  const Mutation mutation =
+      mutate(request_of(sample_review(sample_job())), {.cluster = &empty, .tables = nullptr});
+  expect_untouched(mutation, "NoGPUInCluster");
+  EXPECT_FALSE(mutation.answer.warnings.empty());
+}
+
+TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenNothingFits) {
+  Json job = sample_job();
+  job["spec"]["model"]["dlrm"]["tables"][0]["rows"] = 1000000000000;
+  const Mutation mutation = mutated(sample_review(job));
+  expect_untouched(mutation, "NoFittingGPU");
+  EXPECT_FALSE(mutation.answer.warnings.empty());
+}
+
+TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenTheModelIsUnknown) {
+  Json job = sample_job();
+  job["spec"]["model"].removeMember("dlrm");
+  Json& transformer = job["spec"]["model"]["transformer"];
+  for (const char* size : {"layers", "hidden", "heads", "ffn", "vocab", "seqLen"}) {
+    transformer[size] = 16;
+  }
+  const Mutation mutation = mutated(sample_review(job));
+  expect_untouched(mutation, "ModelUnknown");
+  EXPECT_FALSE(mutation.answer.warnings.empty());
+}
+
+TEST(Mutate, KeepsTheUsersValuesWhenTheTimeIsOver) {
+  const auto view = sample_view();
+  const Mutation mutation =
+      mutate(request_of(sample_review(sample_job())),
+             {.cluster = view.get(), .tables = nullptr, .deadline = std::chrono::steady_clock::now()});
+  expect_untouched(mutation, "DeadlineExceeded");
+  EXPECT_FALSE(mutation.answer.warnings.empty());
+}
+
+// Gives the tables it holds, or the error.
+class FixedTables : public TableSource {
+ public:
+  explicit FixedTables(Result<SharedTables> answer) : answer_(std::move(answer)) {}
+  Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
+                              std::chrono::steady_clock::time_point) override {
+    asked = namespace_name + "/" + from.config_map_name + "/" + from.key;
+    return answer_;
+  }
+  std::string asked;
+
+ private:
+  Result<SharedTables> answer_;
+};
+
+Json job_with_tables_from() {
+  Json job = sample_job();
+  Json& dlrm = job["spec"]["model"]["dlrm"];
+  dlrm.removeMember("tables");
+  dlrm["tablesFrom"]["configMapKeyRef"]["name"] = "ads-tables";
+  dlrm["tablesFrom"]["configMapKeyRef"]["key"] = "tables.csv";
+  return job;
+}
+
+TEST(Mutate, ReadsTheTablesFromAConfigMap) {
+  std::vector<crds::EmbeddingTable> tables(2);
+  tables[0] = {.name = "big", .count = 20, .rows = 200000000, .dim = 128, .pooling_factor = 10};
+  tables[1] = {.name = "small", .count = 20, .rows = 1000000, .dim = 128, .pooling_factor = 1.5};
+  FixedTables source(SharedTables(std::make_shared<const std::vector<crds::EmbeddingTable>>(tables)));
+  const Json job = job_with_tables_from();
+  const Mutation mutation = mutated(sample_review(job), &source);
+  EXPECT_EQ(source.asked, "ads/ads-tables/tables.csv");
+  EXPECT_TRUE(mutation.applied);
+  // As if the tables stood in the job.
+  EXPECT_EQ(patched(job, mutation.answer.patch)["spec"]["trainers"],
+            admitted(sample_job())["spec"]["trainers"]);
+}
+
+TEST(Mutate, KeepsTheUsersValuesAndWarnsWithoutTheTables) {
+  FixedTables source(Error(ErrorCode::kNotFound, "there is no ConfigMap ads/ads-tables"));
+  const Mutation mutation = mutated(sample_review(job_with_tables_from()), &source);
+  expect_untouched(mutation, "TablesUnavailable");
+  ASSERT_EQ(mutation.answer.warnings.size(), 1U);
+  EXPECT_NE(mutation.answer.warnings[0].find("ads/ads-tables"), std::string::npos);
+  expect_untouched(mutated(sample_review(job_with_tables_from())), "TablesUnavailable");
+}
+
+}  // namespace
+}  // namespace plimsoll::webhook

@@ -1,0 +1,164 @@
+#include "webhook/table_source.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/base64.h"
+#include "base/gzip.h"
+
+namespace plimsoll::webhook {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kCsv = "name,rows,dim,pooling_factor\nuser,1000,64,2.5\nitem,2000,128,1\n";
+
+// ConfigMaps by namespace/name; everything but `get` is refused.
+class ConfigMaps : public kube::Client {
+ public:
+  Result<Json> get(const kube::Resource& resource, const std::string& namespace_name, const std::string& name,
+                   const kube::CallOptions& options) override {
+    ++gets;
+    timeout = options.timeout;
+    EXPECT_EQ(kube::path_of(resource, "ns", "x"), "/api/v1/namespaces/ns/configmaps/x");
+    const auto found = objects.find(namespace_name + "/" + name);
+    if (found == objects.end()) {
+      return Error(ErrorCode::kNotFound, "configmaps \"" + name + "\" not found");
+    }
+    return found->second;
+  }
+  Result<Json> list(const kube::Resource&, const std::string&, const kube::ListOptions&,
+                    const kube::CallOptions&) override {
+    return refused();
+  }
+  Result<Json> create(const kube::Resource&, const std::string&, const Json&,
+                      const kube::CallOptions&) override {
+    return refused();
+  }
+  Result<Json> update(const kube::Resource&, const std::string&, const Json&, const std::string&,
+                      const kube::CallOptions&) override {
+    return refused();
+  }
+  Result<Json> patch(const kube::Resource&, const std::string&, const std::string&, kube::PatchType,
+                     const Json&, const std::string&, const kube::CallOptions&) override {
+    return refused();
+  }
+  Result<void> remove(const kube::Resource&, const std::string&, const std::string&,
+                      const kube::CallOptions&) override {
+    return refused();
+  }
+  Result<void> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&,
+                     const std::function<void(const kube::WatchEvent&)>&, std::stop_token) override {
+    return refused();
+  }
+  Result<std::string> get_raw(const std::string&, const kube::CallOptions&) override { return refused(); }
+
+  // A ConfigMap ads/tables whose key tables.csv holds the text.
+  void put(const std::string& text, const std::string& version, const std::string& name = "tables") {
+    Json& object = objects["ads/" + name];
+    object = Json();
+    object["metadata"]["resourceVersion"] = version;
+    object["data"]["tables.csv"] = text;
+  }
+
+  std::map<std::string, Json> objects;
+  int gets = 0;
+  std::chrono::milliseconds timeout{};
+
+ private:
+  static Error refused() { return Error(ErrorCode::kInternal, "not in this test"); }
+};
+
+Result<SharedTables> read(ConfigMapTableSource& source, const std::string& name = "tables",
+                          const std::string& key = "tables.csv") {
+  return source.tables("ads", {.config_map_name = name, .key = key}, std::chrono::steady_clock::now() + 5s);
+}
+
+TEST(ConfigMapTableSource, ParsesOnceAVersion) {
+  ConfigMaps api;
+  api.put(kCsv, "1");
+  ConfigMapTableSource source(api, {});
+  const Result<SharedTables> first = read(source);
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  ASSERT_EQ((*first)->size(), 2U);
+  EXPECT_EQ((**first)[0].name, "user");
+  EXPECT_EQ((**first)[1].rows, 2000);
+  EXPECT_EQ(read(source)->get(), first->get());
+  EXPECT_EQ(api.gets, 2);  // asked each time, parsed once
+
+  api.put("only,5,4,1\n", "2");
+  const Result<SharedTables> second = read(source);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ((*second)->size(), 1U);
+}
+
+TEST(ConfigMapTableSource, ReadsGzipAndBinaryData) {
+  ConfigMaps api;
+  Json& object = api.objects["ads/tables"];
+  object["metadata"]["resourceVersion"] = "1";
+  object["binaryData"]["tables.csv"] = base64_encode(gzip(kCsv));
+  object["binaryData"]["plain.csv"] = base64_encode(kCsv);
+  object["binaryData"]["broken.csv"] = base64_encode(gzip(kCsv).substr(0, 30));
+  object["binaryData"]["nonsense"] = "%%%";
+  ConfigMapTableSource source(api, {});
+  ASSERT_TRUE(read(source).ok());
+  EXPECT_EQ((*read(source))->size(), 2U);
+  EXPECT_TRUE(read(source, "tables", "plain.csv").ok());
+  EXPECT_FALSE(read(source, "tables", "broken.csv").ok());
+  EXPECT_FALSE(read(source, "tables", "nonsense").ok());
+}
+
+TEST(ConfigMapTableSource, SaysWhatIsWrongAndWhere) {
+  ConfigMaps api;
+  api.put("user,many,64,1\n", "1");
+  ConfigMapTableSource source(api, {});
+  const auto message = [&](const std::string& name, const std::string& key) {
+    const Result<SharedTables> tables = read(source, name, key);
+    EXPECT_FALSE(tables.ok());
+    return tables ? "" : tables.error().message;
+  };
+  EXPECT_NE(message("tables", "tables.csv").find("ConfigMap ads/tables, key tables.csv"), std::string::npos);
+  EXPECT_NE(message("tables", "other").find("no key other"), std::string::npos);
+  EXPECT_NE(message("missing", "tables.csv").find("ads/missing"), std::string::npos);
+}
+
+TEST(ConfigMapTableSource, KeepsToTheDeadline) {
+  ConfigMaps api;
+  api.put(kCsv, "1");
+  ConfigMapTableSource source(api, {});
+  ASSERT_TRUE(source.tables("ads", {"tables", "tables.csv"}, std::chrono::steady_clock::now() + 700ms).ok());
+  EXPECT_LE(api.timeout, 700ms);
+  const Result<SharedTables> late =
+      source.tables("ads", {"tables", "tables.csv"}, std::chrono::steady_clock::now());
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kTimeout);
+  EXPECT_EQ(api.gets, 1);
+}
+
+TEST(ConfigMapTableSource, TheLeastRecentlyUsedGoesFirst) {
+  ConfigMaps api;
+  ConfigMapTableSource probe(api, {});
+  api.put(kCsv, "1", "a");
+  ASSERT_TRUE(read(probe, "a").ok());
+  const Bytes one = probe.cached();
+  ASSERT_GT(one.count, 0);
+
+  ConfigMapTableSource source(api, {.cache_limit = one * 2});
+  api.put(kCsv, "1", "b");
+  api.put(kCsv, "1", "c");
+  const SharedTables a = *read(source, "a");
+  const SharedTables b = *read(source, "b");
+  EXPECT_EQ(*read(source, "a"), a);  // used again: b is now the older
+  ASSERT_TRUE(read(source, "c").ok());
+  EXPECT_LE(source.cached(), one * 2);
+  EXPECT_EQ(*read(source, "a"), a);
+  EXPECT_NE(*read(source, "b"), b);
+
+  ConfigMapTableSource tiny(api, {.cache_limit = Bytes{1}});
+  EXPECT_TRUE(read(tiny, "a").ok());  // too large to keep is not too large to use
+  EXPECT_EQ(tiny.cached(), Bytes{});
+}
+
+}  // namespace
+}  // namespace plimsoll::webhook

@@ -1,0 +1,86 @@
+#include "webhook/validate.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/webhook/samples.h"
+
+namespace plimsoll::webhook {
+namespace {
+
+using testing::sample_job;
+using testing::sample_review;
+using testing::update_review;
+
+Validation validated(const Json& review) {
+  const Decoded decoded = decode_review(write_json(review));
+  EXPECT_FALSE(decoded.error.has_value()) << decoded.error->message;
+  return validate(decoded.request);
+}
+
+TEST(Validate, AllowsAGoodJob) {
+  const Validation validation = validated(sample_review(sample_job()));
+  EXPECT_TRUE(validation.answer.allowed) << validation.answer.message;
+  EXPECT_EQ(validation.reason, "Valid");
+}
+
+TEST(Validate, NamesEveryFieldThatIsWrong) {
+  Json job = sample_job();
+  job["spec"]["provisioning"]["minTrainers"] = 100;
+  job["spec"]["provisioning"]["maxTrainers"] = 10;
+  job["spec"]["model"]["dlrm"]["topMLP"][4] = 7;
+  const Validation validation = validated(sample_review(job));
+  EXPECT_FALSE(validation.answer.allowed);
+  EXPECT_EQ(validation.answer.code, 422);
+  EXPECT_EQ(validation.answer.reason, "Invalid");
+  EXPECT_NE(validation.answer.message.find("minTrainers"), std::string::npos) << validation.answer.message;
+  EXPECT_NE(validation.answer.message.find("topMLP"), std::string::npos) << validation.answer.message;
+  EXPECT_EQ(validation.answer.causes.size(), 2U);
+}
+
+TEST(Validate, RefusesAChangeOfTheModel) {
+  Json now = sample_job();
+  now["spec"]["model"]["dlrm"]["tables"][0]["rows"] = 5;
+  const Validation validation = validated(update_review(sample_job(), now));
+  EXPECT_FALSE(validation.answer.allowed);
+  EXPECT_NE(validation.answer.message.find("spec.model"), std::string::npos) << validation.answer.message;
+}
+
+TEST(Validate, LocksNobodyOutOfWhatExists) {
+  Json stored = sample_job();
+  stored["spec"]["provisioning"]["minTrainers"] = 100;  // invalid by today's rules
+  stored["spec"]["provisioning"]["maxTrainers"] = 10;
+  Json labelled = stored;
+  labelled["metadata"]["labels"]["team"] = "growth";
+  EXPECT_TRUE(validated(update_review(stored, labelled)).answer.allowed);
+
+  Json released = stored;
+  released["metadata"]["deletionTimestamp"] = "2026-11-21T08:00:00Z";
+  released["spec"]["suspend"] = true;
+  EXPECT_TRUE(validated(update_review(stored, released)).answer.allowed);
+
+  Json repaired = sample_job();
+  EXPECT_TRUE(validated(update_review(stored, repaired)).answer.allowed);
+  Json unreadable = stored;
+  unreadable["spec"] = "broken";
+  EXPECT_TRUE(validated(update_review(unreadable, repaired)).answer.allowed);
+}
+
+TEST(Validate, AllowsWhatIsNotItsOwn) {
+  Json pod = sample_review(Json(::Json::objectValue));
+  pod["request"]["kind"]["kind"] = "Pod";
+  EXPECT_TRUE(validated(pod).answer.allowed);
+  Json status = update_review(sample_job(), Json(::Json::objectValue));
+  status["request"]["subResource"] = "status";
+  EXPECT_TRUE(validated(status).answer.allowed);
+  EXPECT_TRUE(validated(sample_review(Json(), "DELETE")).answer.allowed);
+}
+
+TEST(Validate, NeverSendsAPatch) {
+  Json job = sample_job();
+  job["spec"]["training"]["batchSizePerTrainer"] = 0;
+  EXPECT_TRUE(validated(sample_review(job)).answer.patch.isNull());
+  EXPECT_TRUE(validated(sample_review(sample_job())).answer.patch.isNull());
+}
+
+}  // namespace
+}  // namespace plimsoll::webhook

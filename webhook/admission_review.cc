@@ -1,0 +1,278 @@
+#include "webhook/admission_review.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include "base/base64.h"
+#include "webhook/text.h"
+
+namespace plimsoll::webhook {
+namespace {
+
+constexpr const char* kReviewApiVersion = "admission.k8s.io/v1";
+constexpr const char* kReviewKind = "AdmissionReview";
+// The API server's are 36 characters long.
+constexpr std::size_t kUidLimit = 256;
+
+constexpr std::array kOperations = {
+    std::pair{"CREATE", Operation::kCreate},
+    std::pair{"UPDATE", Operation::kUpdate},
+    std::pair{"DELETE", Operation::kDelete},
+    std::pair{"CONNECT", Operation::kConnect},
+};
+
+// The uid of a review that is no JSON (cut off, say): the first string after "request" and "uid". Only what
+// looks like a uid is given back.
+std::string salvaged_uid(std::string_view body) {
+  const auto skip = [&](std::size_t at, std::string_view characters) {
+    return std::min(body.find_first_not_of(characters, at), body.size());
+  };
+  const std::size_t request = body.find("\"request\"");
+  const std::size_t key = request == body.npos ? body.npos : body.find("\"uid\"", request);
+  if (key == body.npos) {
+    return "";
+  }
+  std::size_t at = skip(key + 5, " \t\r\n");
+  if (at >= body.size() || body[at] != ':') {
+    return "";
+  }
+  at = skip(at + 1, " \t\r\n");
+  if (at >= body.size() || body[at] != '"') {
+    return "";
+  }
+  const std::size_t end = skip(at + 1, "0123456789abcdefABCDEF-");
+  const std::string_view uid = body.substr(at + 1, end - at - 1);
+  return end < body.size() && body[end] == '"' && uid.size() <= kUidLimit ? std::string(uid) : "";
+}
+
+ReviewError bad_request(std::string message) {
+  return {.http_status = 400, .uid = "", .reason = "BadRequest", .message = std::move(message)};
+}
+
+// Reads members of the request, remembering the first that has the wrong type.
+class RequestReader {
+ public:
+  explicit RequestReader(const Json& request) : request_(request) {}
+
+  std::string text(std::initializer_list<std::string_view> path) {
+    const Json& value = member(request_, path);
+    if (value.isString()) {
+      return value.asString();
+    }
+    if (!value.isNull()) {
+      complain(path, "a string");
+    }
+    return "";
+  }
+
+  bool flag(std::string_view name) {
+    const Json& value = member(request_, {name});
+    if (!value.isBool() && !value.isNull()) {
+      complain({name}, "a boolean");
+    }
+    return value.isBool() && value.asBool();
+  }
+
+  void demand_object(std::string_view name) {
+    if (!member(request_, {name}).isObject()) {
+      complain({name}, "an object");
+    }
+  }
+
+  const std::string& problem() const { return problem_; }
+
+ private:
+  void complain(std::initializer_list<std::string_view> path, const char* wanted) {
+    if (!problem_.empty()) {
+      return;
+    }
+    problem_ = "request";
+    for (const std::string_view key : path) {
+      problem_ += "." + std::string(key);
+    }
+    problem_ += std::string(" must be ") + wanted;
+  }
+
+  const Json& request_;
+  std::string problem_;
+};
+
+// Reads everything but the objects. The message of what is wrong, or nothing.
+std::string read_request(const Json& json, AdmissionRequest& request) {
+  RequestReader reader(json);
+  reader.demand_object("kind");
+  request.group = reader.text({"kind", "group"});
+  request.version = reader.text({"kind", "version"});
+  request.kind = reader.text({"kind", "kind"});
+  request.sub_resource = reader.text({"subResource"});
+  request.namespace_name = reader.text({"namespace"});
+  request.name = reader.text({"name"});
+  request.dry_run = reader.flag("dryRun");
+  const std::string operation = reader.text({"operation"});
+  if (!reader.problem().empty()) {
+    return reader.problem();
+  }
+  const auto* known = std::find_if(kOperations.begin(), kOperations.end(),
+                                   [&](const auto& entry) { return operation == entry.first; });
+  if (known == kOperations.end()) {
+    return "request.operation must be CREATE, UPDATE, DELETE or CONNECT, is \"" + one_line(operation, 40) +
+           "\"";
+  }
+  request.operation = known->second;
+  return "";
+}
+
+// What is wrong with the review around the request; http_status 0: nothing.
+ReviewError check_envelope(const Json& review) {
+  if (!review.isObject()) {
+    return bad_request("the body must be a JSON object of kind AdmissionReview");
+  }
+  const std::string version = text_member(review, {"apiVersion"});
+  if (version == "admission.k8s.io/v1beta1") {
+    return bad_request(
+        "admission.k8s.io/v1beta1 is not served; set admissionReviewVersions: [v1] in the webhook "
+        "configuration");
+  }
+  if (version != kReviewApiVersion || text_member(review, {"kind"}) != kReviewKind) {
+    return bad_request(std::string("the body must be of apiVersion ") + kReviewApiVersion + " and kind " +
+                       kReviewKind);
+  }
+  if (!member(review, {"request"}).isObject()) {
+    return bad_request("the AdmissionReview has no request");
+  }
+  return {.http_status = 0, .uid = "", .reason = "", .message = ""};
+}
+
+Json status_of(int code, const std::string& reason, const std::string& message) {
+  Json status(::Json::objectValue);
+  status["status"] = "Failure";
+  status["code"] = code;
+  status["reason"] = reason;
+  status["message"] = one_line(message, kMessageLimit);
+  return status;
+}
+
+Json causes_of(const std::vector<crds::FieldError>& errors) {
+  Json causes(::Json::arrayValue);
+  for (std::size_t i = 0; i < std::min(errors.size(), kCauseLimit); ++i) {
+    Json cause(::Json::objectValue);
+    cause["reason"] = "FieldValueInvalid";
+    cause["field"] = one_line(errors[i].field, kWarningLimit);
+    cause["message"] = one_line(errors[i].message, kWarningLimit);
+    causes.append(std::move(cause));
+  }
+  return causes;
+}
+
+Json warnings_of(const std::vector<std::string>& texts) {
+  Json warnings(::Json::arrayValue);
+  std::size_t left = kAllWarningsLimit;
+  for (const std::string& text : texts) {
+    const std::string line = one_line(text, std::min(kWarningLimit, left));
+    if (line.empty()) {
+      continue;
+    }
+    left -= line.size();
+    warnings.append(line);
+  }
+  return warnings;
+}
+
+std::string encode(Json response) {
+  Json review(::Json::objectValue);
+  review["apiVersion"] = kReviewApiVersion;
+  review["kind"] = kReviewKind;
+  review["response"] = std::move(response);
+  return write_json(review);
+}
+
+}  // namespace
+
+Decoded decode_review(std::string_view body) {
+  Decoded decoded;
+  const auto refuse = [&](ReviewError error) {
+    error.uid = decoded.request.uid;
+    decoded.error = std::move(error);
+    return std::move(decoded);
+  };
+  if (body.size() > kReviewLimit) {
+    decoded.request.uid = salvaged_uid(body.substr(0, 4096));
+    return refuse(
+        {.http_status = 413,
+         .uid = "",
+         .reason = "RequestEntityTooLarge",
+         .message = "the AdmissionReview is larger than " + std::to_string(kReviewLimit) + " bytes"});
+  }
+  if (!is_utf8_json(body)) {
+    decoded.request.uid = salvaged_uid(body);
+    return refuse(bad_request("the body is not UTF-8"));
+  }
+  Result<Json> review = parse_json(body);
+  if (!review) {
+    decoded.request.uid = salvaged_uid(body);
+    return refuse(bad_request("the body is " + review.error().message));
+  }
+  if (const Json& uid = member(*review, {"request", "uid"}); uid.isString()) {
+    const std::string text = uid.asString();
+    decoded.request.uid = text.size() <= kUidLimit ? text : "";
+  }
+  if (ReviewError wrong = check_envelope(*review); wrong.http_status != 0) {
+    return refuse(std::move(wrong));
+  }
+  if (decoded.request.uid.empty()) {
+    return refuse(
+        bad_request("request.uid must be a string of 1 to " + std::to_string(kUidLimit) + " bytes"));
+  }
+  Json& request = (*review)["request"];
+  if (const std::string problem = read_request(request, decoded.request); !problem.empty()) {
+    return refuse(bad_request(problem));
+  }
+  // Swapped out, not copied: the objects are nearly all of the body.
+  if (request.isMember("object")) {
+    decoded.request.object.swap(request["object"]);
+  }
+  if (request.isMember("oldObject")) {
+    decoded.request.old_object.swap(request["oldObject"]);
+  }
+  return decoded;
+}
+
+std::string encode_answer(const std::string& uid, const AdmissionAnswer& answer) {
+  Json response(::Json::objectValue);
+  response["uid"] = uid;
+  response["allowed"] = answer.allowed;
+  if (!answer.allowed) {
+    response["status"] = status_of(answer.code, answer.reason, answer.message);
+    if (!answer.causes.empty()) {
+      response["status"]["details"]["causes"] = causes_of(answer.causes);
+    }
+  } else if (answer.patch.isArray() && !answer.patch.empty()) {
+    response["patchType"] = "JSONPatch";
+    response["patch"] = base64_encode(write_json(answer.patch));
+  }
+  if (Json warnings = warnings_of(answer.warnings); !warnings.empty()) {
+    response["warnings"] = std::move(warnings);
+  }
+  return encode(std::move(response));
+}
+
+std::string encode_error(const ReviewError& error) {
+  Json response(::Json::objectValue);
+  response["uid"] = error.uid;
+  response["allowed"] = false;
+  response["status"] = status_of(error.http_status, error.reason, error.message);
+  return encode(std::move(response));
+}
+
+const char* name_of(Operation operation) {
+  for (const auto& [name, value] : kOperations) {
+    if (value == operation) {
+      return name;
+    }
+  }
+  return "";
+}
+
+}  // namespace plimsoll::webhook

@@ -1,0 +1,13 @@
+// Durations as Go and Kubernetes write them: "10s", "1m30s", "1.5s", "250ms", "0s". Pure; any thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace plimsoll::webhook {
+
+// Nothing for what is no duration of the units h, m, s and ms, is negative, or exceeds a day.
+std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
+
+}  // namespace plimsoll::webhook

@@ -1,0 +1,141 @@
+#include "webhook/mutate.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "estimator/provisioner.h"
+
+namespace plimsoll::webhook {
+namespace {
+
+// Of the time for an admission, the share that reading a ConfigMap may take; the rest is for deciding.
+constexpr int kShareForTables = 2;
+
+Mutation leave_as_is(const char* reason) {
+  Mutation mutation;
+  mutation.reason = reason;
+  return mutation;
+}
+
+Mutation fall_back(const char* reason, const std::string& why) {
+  Mutation mutation = leave_as_is(reason);
+  mutation.message = why;
+  mutation.answer.warnings.push_back("the job keeps its trainers: " + why);
+  return mutation;
+}
+
+bool changed(const AdmissionRequest& request, std::initializer_list<std::string_view> path) {
+  return member(request.object, path) != member(request.old_object, path);
+}
+
+bool annotation_changed(const AdmissionRequest& request, const char* name) {
+  return changed(request, {"metadata", "annotations", name});
+}
+
+// Whether an update leaves nothing to decide.
+bool is_settled(const AdmissionRequest& request) {
+  const std::array<std::string_view, 3> inputs = {"model", "training", "provisioning"};
+  const bool inputs_changed = std::any_of(inputs.begin(), inputs.end(),
+                                          [&](std::string_view input) {
+                                            return changed(request, {"spec", input});
+                                          }) ||
+                              annotation_changed(request, crds::kProvisioningAnnotation);
+  if (inputs_changed) {
+    return false;
+  }
+  const bool decision_changed = annotation_changed(request, crds::kDecisionAnnotation);
+  if (changed(request, {"spec", "trainers"})) {
+    // `kubectl apply` of the original manifest brings the asked count back and leaves our annotation.
+    return decision_changed &&
+           !member(request.object, {"metadata", "annotations", crds::kDecisionAnnotation}).isNull();
+  }
+  // An object that never had a decision is not given one by an edit of its labels; one that lost it is.
+  return !decision_changed;
+}
+
+// Appends the tables of the job's ConfigMap to its own.
+Result<void> resolve_tables(crds::TrainingJob& job, const MutateInputs& inputs) {
+  if (!job.spec.model.dlrm || !job.spec.model.dlrm->tables_from) {
+    return {};
+  }
+  if (inputs.tables == nullptr) {
+    return Error(ErrorCode::kUnavailable, "this webhook has no access to ConfigMaps");
+  }
+  crds::DlrmModel& model = *job.spec.model.dlrm;
+  const auto now = std::chrono::steady_clock::now();
+  const auto deadline = inputs.deadline == std::chrono::steady_clock::time_point::max()
+                            ? inputs.deadline
+                            : now + (inputs.deadline - now) / kShareForTables;
+  const Result<SharedTables> tables = inputs.tables->tables(job.namespace_name, *model.tables_from, deadline);
+  if (!tables) {
+    return tables.error();
+  }
+  model.tables.insert(model.tables.end(), (*tables)->begin(), (*tables)->end());
+  return {};
+}
+
+Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const MutateInputs& inputs) {
+  const estimator::ProvisionRequest question{
+      .job = &job,
+      .gpus = &inputs.cluster->gpus,
+      .profile = inputs.cluster->profile_of(job.namespace_name, job.spec.model.family),
+      .method = estimator::Method::kPlimsoll,
+      .deadline = inputs.deadline};
+  const estimator::Provision provision = estimator::provision(question);
+
+  Mutation mutation;
+  mutation.answer.patch = estimator::patch_for(job, provision);
+  mutation.answer.warnings = provision.warnings;
+  mutation.applied = !mutation.answer.patch.empty();
+  mutation.reason = provision.event_reason;
+  mutation.message = provision.reason;
+  if (!mutation.applied && provision.decided()) {
+    // Said when it was decided; an object that is admitted again is not news.
+    mutation.answer.warnings.clear();
+  }
+  if (mutation.applied && !request.dry_run && job.spec.provisioning.mode != crds::ProvisioningMode::kOff) {
+    mutation.gpus_saved =
+        std::max<std::int64_t>(0, job.spec.trainers.replicas - provision.decision->trainers);
+  }
+  return mutation;
+}
+
+}  // namespace
+
+bool is_training_job(const AdmissionRequest& request) {
+  return request.group == crds::kGroup && request.version == crds::kVersion &&
+         request.kind == "TrainingJob" && request.sub_resource.empty();
+}
+
+Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs) {
+  if (!is_training_job(request)) {
+    return leave_as_is("NotATrainingJob");
+  }
+  const bool being_deleted = !member(request.object, {"metadata", "deletionTimestamp"}).isNull();
+  if ((request.operation != Operation::kCreate && request.operation != Operation::kUpdate) || being_deleted) {
+    return leave_as_is("NothingToDecide");
+  }
+  if (text_member(request.object, {"metadata", "annotations", crds::kProvisioningAnnotation}) == "disabled") {
+    return leave_as_is("Disabled");
+  }
+  if (request.operation == Operation::kUpdate && is_settled(request)) {
+    return leave_as_is("Unchanged");
+  }
+  Result<crds::TrainingJob> job = crds::decode_training_job(request.object);
+  if (!job) {
+    return fall_back("Malformed", job.error().message);
+  }
+  if (const std::vector<crds::FieldError> wrong = crds::validate(*job); !wrong.empty()) {
+    return fall_back("Malformed", crds::to_string(wrong));
+  }
+  if (job->namespace_name.empty()) {
+    job->namespace_name = request.namespace_name;  // a create request may leave it to the URL
+  }
+  if (const Result<void> resolved = resolve_tables(*job, inputs); !resolved) {
+    return fall_back("TablesUnavailable", resolved.error().message);
+  }
+  return decide(request, *job, inputs);
+}
+
+}  // namespace plimsoll::webhook

@@ -1,0 +1,72 @@
+// TableSource: the embedding tables that a job names by a ConfigMap key (spec.model.dlrm.tablesFrom).
+//
+//   ConfigMapTableSource source(client, {});
+//   Result<SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, deadline);
+//
+// ConfigMapTableSource asks the API server for the ConfigMap each time, so that it never decides on an old
+// one, and parses it once a resourceVersion: what was parsed is kept, the least recently used first to go, up
+// to `cache_limit`. The content may be CSV or gzip of it, in `data` or `binaryData`. Thread-safe; calls block
+// until the deadline at most.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "crds/training_job.h"
+#include "kube/client.h"
+
+namespace plimsoll::webhook {
+
+using SharedTables = std::shared_ptr<const std::vector<crds::EmbeddingTable>>;
+
+class TableSource {
+ public:
+  virtual ~TableSource() = default;
+  // Errors: the API's own, kNotFound for a missing key, kInvalid for content that is no CSV of tables.
+  virtual Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
+                                      std::chrono::steady_clock::time_point deadline) = 0;
+};
+
+struct TableSourceOptions {
+  Bytes cache_limit = 64_MiB;  // of parsed tables; Model-A has some 300 KiB
+};
+
+class ConfigMapTableSource : public TableSource {
+ public:
+  // The client must outlive the source.
+  ConfigMapTableSource(kube::Client& client, TableSourceOptions options);
+
+  Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
+                              std::chrono::steady_clock::time_point deadline) override;
+
+  Bytes cached() const;
+
+ private:
+  using Key =
+      std::tuple<std::string, std::string, std::string, std::string>;  // namespace, name, key, version
+  struct Entry {
+    Key key;
+    SharedTables tables;
+    Bytes size;
+  };
+
+  SharedTables find(const Key& key);
+  void keep(const Key& key, const SharedTables& tables);
+
+  kube::Client& client_;
+  const TableSourceOptions options_;
+  mutable std::mutex mutex_;
+  std::list<Entry> entries_;  // most recently used first
+  std::map<Key, std::list<Entry>::iterator> by_key_;
+  Bytes cached_;
+};
+
+}  // namespace plimsoll::webhook
