@@ -1,0 +1,87 @@
+#include "operator/ops_server.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+namespace plimsoll::process {
+namespace {
+
+constexpr const char* kPlainText = "text/plain; charset=utf-8";
+
+webhook::HttpServerOptions server_options(const OpsServerOptions& options) {
+  webhook::HttpServerOptions server;
+  server.bind_address = options.address;
+  server.port = options.port;
+  server.body_limit = 4096;  // probes and scrapes send none
+  server.max_connections = 128;
+  server.max_in_flight = 16;
+  return server;
+}
+
+webhook::HttpResponse text(int status, std::string body) {
+  return {status, kPlainText, std::move(body)};
+}
+
+}  // namespace
+
+OpsServer::OpsServer(OpsServerOptions options)
+    : options_(std::move(options)),
+      server_(server_options(options_),
+              [this](const webhook::HttpRequest& request) { return handle(request); }) {}
+
+webhook::HttpResponse OpsServer::handle(const webhook::HttpRequest& request) const {
+  const bool known = request.path == "/healthz" || request.path == "/readyz" || request.path == "/metrics";
+  if (!known) {
+    return text(404, "there are /healthz, /readyz and /metrics\n");
+  }
+  if (request.method != "GET" && request.method != "HEAD") {
+    return text(405, "only GET and HEAD\n");
+  }
+  if (request.path == "/healthz") {
+    return text(200, "ok\n");
+  }
+  return request.path == "/readyz" ? ready() : metrics();
+}
+
+webhook::HttpResponse OpsServer::ready() const {
+  std::string report;
+  bool all = true;
+  for (const ReadyCheck& check : options_.checks) {
+    const Result<void> passed = check.check();
+    all = all && passed.ok();
+    report +=
+        passed ? "[+]" + check.name + " ok\n" : "[-]" + check.name + ": " + passed.error().message + "\n";
+  }
+  return text(all ? 200 : 503, report + (all ? "ready\n" : "not ready\n"));
+}
+
+webhook::HttpResponse OpsServer::metrics() const {
+  std::vector<prometheus::MetricFamily> families;
+  for (const auto& collectable : options_.metrics) {
+    std::vector<prometheus::MetricFamily> some = collectable->Collect();
+    std::move(some.begin(), some.end(), std::back_inserter(families));
+  }
+  const prometheus::TextSerializer serializer;
+  return {200, "text/plain; version=0.0.4; charset=utf-8", serializer.Serialize(families)};
+}
+
+Result<void> write_port_file(const std::string& path, std::uint16_t port) {
+  if (path.empty()) {
+    return {};
+  }
+  const std::string draft = path + ".new";
+  std::ofstream file(draft);
+  file << port << '\n';
+  file.close();
+  if (!file || std::rename(draft.c_str(), path.c_str()) != 0) {
+    return Error(ErrorCode::kUnavailable, "cannot write " + path + ": " + std::strerror(errno));
+  }
+  return {};
+}
+
+}  // namespace plimsoll::process

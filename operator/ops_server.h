@@ -1,0 +1,63 @@
+// OpsServer: health, readiness and metrics of a server process, plain HTTP on a port of their own.
+//
+//   OpsServer ops({.address = "0.0.0.0", .port = 8081, .checks = {{"caches", synced}}, .metrics =
+//   {registry}}); if (auto started = ops.start(); !started) return started.error();
+//   ...
+//   ops.stop();   // last, so that a process that goes away says so until the end
+//
+// GET /healthz  200 as long as the process answers at all
+// GET /readyz   200 when every check passes, else 503; a line for each, "[+]caches ok" or "[-]caches: why
+// not" GET /metrics  all collectables in Prometheus' text format
+//
+// Checks run on the server's worker threads, at every probe, several at once; they must return within a
+// second or two. Thread-safe but for start and stop.
+#pragma once
+
+#include <prometheus/collectable.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "webhook/http_server.h"
+
+namespace plimsoll::process {
+
+struct ReadyCheck {
+  std::string name;
+  std::function<Result<void>()> check;
+};
+
+struct OpsServerOptions {
+  std::string address = "0.0.0.0";
+  std::uint16_t port = 8081;  // 0: any free one, see port()
+  std::vector<ReadyCheck> checks;
+  std::vector<std::shared_ptr<const prometheus::Collectable>> metrics;
+};
+
+class OpsServer {
+ public:
+  explicit OpsServer(OpsServerOptions options);
+
+  // Errors: those of webhook::HttpServer::start.
+  Result<void> start() { return server_.start(); }
+  std::uint16_t port() const { return server_.port(); }
+  void stop() { server_.stop(std::chrono::milliseconds(0)); }
+
+ private:
+  webhook::HttpResponse handle(const webhook::HttpRequest& request) const;
+  webhook::HttpResponse ready() const;
+  webhook::HttpResponse metrics() const;
+
+  const OpsServerOptions options_;
+  webhook::HttpServer server_;
+};
+
+// Writes a port's number into a file, at once and whole, for whoever started the process with port 0. Nothing
+// is done for an empty path. Errors: kUnavailable.
+Result<void> write_port_file(const std::string& path, std::uint16_t port);
+
+}  // namespace plimsoll::process

@@ -1,0 +1,256 @@
+#include "operator/webhook_command.h"
+
+#include <prometheus/registry.h>
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/log.h"
+#include "kube/http_client.h"
+#include "kube/kubeconfig.h"
+#include "operator/ops_server.h"
+#include "operator/process.h"
+#include "webhook/admission_handler.h"
+#include "webhook/certificate_source.h"
+#include "webhook/cluster_view_keeper.h"
+#include "webhook/duration.h"
+#include "webhook/http_server.h"
+#include "webhook/metrics.h"
+#include "webhook/table_source.h"
+#include "webhook/tls_dial.h"
+
+namespace plimsoll::process {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr int kExitDone = 0;
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+// Of the dial that readiness makes to our own port; the kubelet waits a second by default.
+constexpr std::chrono::milliseconds kDialTimeout{900};
+
+constexpr const char* kIntroduction =
+    "usage: plimsoll webhook --certificate-directory DIR [options]\n"
+    "\n"
+    "Serves the admission webhooks of TrainingJobs over TLS until SIGTERM: sets the GPU model and the number "
+    "of\n"
+    "trainers of each job, and refuses jobs that cannot be run. It reads GPUModels, MemoryProfiles and the\n"
+    "ConfigMaps that jobs name, and writes nothing. A second signal ends it at once.\n";
+
+constexpr const char* kExamples =
+    "\n"
+    "Examples:\n"
+    "  plimsoll webhook --certificate-directory /etc/plimsoll/tls\n"
+    "  plimsoll webhook --certificate-directory tls --bind-address 127.0.0.1 --port 0 --port-file port \\\n"
+    "      --kubeconfig ~/.kube/config\n";
+
+struct WebhookOptions {
+  ServerOptions server;
+  std::string bind_address = "0.0.0.0";
+  int port = 9443;  // wider than a port: Boost reads -1 into an unsigned as a large number
+  std::string port_file;
+  std::string certificate_directory;
+  int workers = 0;
+  std::string lame_duck = "5s";
+};
+
+po::options_description describe(WebhookOptions& options) {
+  po::options_description own("Options");
+  own.add_options()             //
+      ("help,h", "print this")  //
+      ("certificate-directory", po::value(&options.certificate_directory)->value_name("DIR"),
+       "holds tls.crt, tls.key and, optionally, ca.crt; watched, and read again when they change")  //
+      ("bind-address",
+       po::value(&options.bind_address)->default_value(options.bind_address)->value_name("IP"),
+       "where the webhooks are served")  //
+      ("port", po::value(&options.port)->default_value(options.port)->value_name("PORT"),
+       "port of the webhooks; 0 takes a free one")  //
+      ("port-file", po::value(&options.port_file)->value_name("FILE"),
+       "where to write the port that was taken")  //
+      ("workers", po::value(&options.workers)->default_value(options.workers)->value_name("N"),
+       "admissions decided at the same time; 0: one a processor, at least 2")  //
+      ("lame-duck", po::value(&options.lame_duck)->default_value(options.lame_duck)->value_name("DURATION"),
+       "how long new connections are still taken after SIGTERM, while the cluster learns of it");
+  own.add(describe(options.server));
+  return own;
+}
+
+// The processors this process may use, and never 1: a job whose ConfigMap is slow to come must not stop all.
+int workers_of(const WebhookOptions& options) {
+  return options.workers > 0 ? options.workers
+                             : std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// The parts of the process, in the order they are started; stopped the other way round.
+class WebhookProcess {
+ public:
+  WebhookProcess(const WebhookOptions& options, std::chrono::milliseconds lame_duck,
+                 std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
+      : options_(options),
+        lame_duck_(lame_duck),
+        client_(std::move(client)),
+        keeper_(*client_, std::move(catalog), view_),
+        tables_(*client_, {}),
+        certificates_(std::make_shared<webhook::FileCertificateSource>(
+            webhook::FileCertificateOptions{.directory = options.certificate_directory})),
+        server_(
+            {.bind_address = options.bind_address,
+             .port = static_cast<std::uint16_t>(options.port),
+             .workers = workers_of(options)},
+            [this](const webhook::HttpRequest& request) { return handler_.handle(request); }, certificates_),
+        ops_({.address = options.server.ops_address,
+              .port = options.server.ops_port,
+              .checks = {{"caches", [this] { return caches_ready(); }},
+                         {"certificate", [this] { return certificate_ready(); }},
+                         {"webhook", [this] { return webhook_ready(); }}},
+              .metrics = {registry_, std::make_shared<webhook::ServerMetrics>(server_, *certificates_)}}) {}
+
+  Result<void> start();
+  void stop();
+
+ private:
+  Result<void> caches_ready() const;
+  Result<void> certificate_ready() const;
+  Result<void> webhook_ready() const;
+
+  const WebhookOptions& options_;
+  const std::chrono::milliseconds lame_duck_;
+  const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  webhook::AdmissionMetrics metrics_{*registry_};
+  const std::unique_ptr<kube::Client> client_;
+  webhook::ClusterViewStore view_;
+  webhook::ClusterViewKeeper keeper_;
+  webhook::ConfigMapTableSource tables_;
+  const std::shared_ptr<webhook::FileCertificateSource> certificates_;
+  webhook::AdmissionHandler handler_{{.cluster = &view_, .tables = &tables_, .metrics = &metrics_}};
+  webhook::HttpServer server_;
+  OpsServer ops_;
+};
+
+Result<void> WebhookProcess::start() {
+  // Health first: whoever waits for this process sees why it is not ready yet.
+  if (Result<void> started = ops_.start(); !started) {
+    return started;
+  }
+  if (Result<void> started = certificates_->start(); !started) {
+    return started;
+  }
+  if (Result<void> started = server_.start(); !started) {
+    return started;
+  }
+  keeper_.start();
+  if (Result<void> written = write_port_file(options_.port_file, server_.port()); !written) {
+    return written;
+  }
+  if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
+    return written;
+  }
+  log_info("Started the webhook", {{"port", std::to_string(server_.port())},
+                                   {"opsPort", std::to_string(ops_.port())},
+                                   {"workers", std::to_string(workers_of(options_))},
+                                   {"version", PLIMSOLL_VERSION}});
+  return {};
+}
+
+void WebhookProcess::stop() {
+  server_.stop(lame_duck_);
+  keeper_.stop();
+  certificates_->stop();
+  ops_.stop();
+  log_info("Stopped the webhook", {{"requests", std::to_string(server_.stats().requests)}});
+}
+
+Result<void> WebhookProcess::caches_ready() const {
+  if (keeper_.has_synced()) {
+    return {};
+  }
+  return Error(ErrorCode::kUnavailable, "GPUModels and MemoryProfiles are not listed yet");
+}
+
+Result<void> WebhookProcess::certificate_ready() const {
+  if (certificates_->current() != nullptr) {
+    return {};
+  }
+  return Error(ErrorCode::kUnavailable, certificates_->problem());
+}
+
+Result<void> WebhookProcess::webhook_ready() const {
+  if (server_.draining()) {
+    return Error(ErrorCode::kUnavailable, "stopping");
+  }
+  return webhook::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
+}
+
+int run(const WebhookOptions& options, std::chrono::milliseconds lame_duck) {
+  const auto fail = [](const std::string& what, const Error& error) {
+    log_error(what, {{"problem", to_string(error)}});
+    return error.code == ErrorCode::kInvalid || error.code == ErrorCode::kNotFound ? kExitUsage : kExitFailed;
+  };
+  Result<estimator::GpuCatalog> catalog = load_gpu_catalog(options.server.gpu_catalog);
+  if (!catalog) {
+    return fail("Could not read the GPU catalogue", catalog.error());
+  }
+  const Result<kube::ClientConfig> config =
+      kube::load_client_config(kube::sources_from_environment(options.server.kubeconfig));
+  if (!config) {
+    return fail("Found no cluster", config.error());
+  }
+  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
+  if (!client) {
+    return fail("Could not use the kubeconfig", client.error());
+  }
+  WebhookProcess process(options, lame_duck, *std::move(client), *std::move(catalog));
+  if (const Result<void> started = process.start(); !started) {
+    return fail("Could not start", started.error());
+  }
+  wait_for_stop_signal();
+  process.stop();
+  return kExitDone;
+}
+
+}  // namespace
+
+int run_webhook_command(const std::vector<std::string>& arguments) {
+  WebhookOptions options;
+  const po::options_description description = describe(options);
+  const auto wrong_usage = [](const std::string& problem) {
+    std::cerr << "plimsoll webhook: " << problem << "\nRun `plimsoll webhook --help` for its options.\n";
+    return kExitUsage;
+  };
+  po::variables_map values;
+  try {
+    po::store(po::command_line_parser(arguments).options(description).positional({}).run(), values);
+    po::notify(values);
+  } catch (const po::error& problem) {
+    return wrong_usage(problem.what());
+  }
+  if (values.count("help") > 0) {
+    std::cout << kIntroduction << "\n" << description << kExamples;
+    return kExitDone;
+  }
+  if (options.certificate_directory.empty()) {
+    return wrong_usage("--certificate-directory is needed: the folder of tls.crt and tls.key");
+  }
+  const std::optional<std::chrono::milliseconds> lame_duck = webhook::parse_duration(options.lame_duck);
+  if (!lame_duck) {
+    return wrong_usage("--lame-duck must be a duration such as 5s, is " + options.lame_duck);
+  }
+  if (options.port < 0 || options.port > 65535) {
+    return wrong_usage("--port must lie between 0 and 65535");
+  }
+  if (options.workers < 0 || options.workers > 256) {
+    return wrong_usage("--workers must lie between 0 and 256");
+  }
+  if (const Result<void> prepared = prepare_server(options.server); !prepared) {
+    return wrong_usage(prepared.error().message);
+  }
+  return run(options, *lame_duck);
+}
+
+}  // namespace plimsoll::process
