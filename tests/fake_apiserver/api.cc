@@ -63,7 +63,7 @@ bool is_true(const std::string& text) {
 std::string verb_of(const Request& request, const Target& target) {
   const bool one = !target.name.empty();
   if (request.method == "GET") {
-    return is_true(request.query_value("watch")) ? "watch" : one ? "get" : "list";
+    return one ? "get" : is_true(request.query_value("watch")) ? "watch" : "list";
   }
   if (request.method == "DELETE") {
     return one ? "delete" : "deletecollection";
@@ -96,6 +96,8 @@ Outcome<Json> parse_body(const Request& request, const Target& target, bool is_a
   if (!yaml || (!request.body.empty() && request.body[0] == '{')) {
     if (auto json = parse_json(request.body)) {
       return std::move(*json);
+    } else if (!yaml && request.method == "PATCH") {
+      return bad_request("error decoding patch: " + json.error().message);
     } else if (!yaml) {
       return bad_request("the object provided is unrecognized (must be of type " + target.type->kind +
                          "): couldn't get version/kind; json parse error: " + json.error().message);
@@ -365,7 +367,8 @@ Answer Api::resource(const Request& request, const std::vector<std::string>& par
   const auto format = negotiate(request.accept);
   if (!format) {
     Status status =
-        bad_request("only the following media types are accepted: application/json, application/yaml");
+        bad_request("only the following media types are accepted: application/json, application/yaml, " +
+                    std::string(kProtobufMediaType));
     status.code = 406;
     status.reason = "NotAcceptable";
     return reply_status(status);
@@ -436,8 +439,11 @@ Reply Api::write(const std::string& verb, const Request& request, const Target& 
     return reply_status(bad_request("name must be provided"));
   }
   const bool posts_to_object = verb == "create" && !target.name.empty() && target.subresource != "eviction";
-  if (posts_to_object || (target.type->namespaced && target.namespace_name.empty())) {
+  if (posts_to_object) {
     return reply_status(method_not_allowed());
+  }
+  if (target.type->namespaced && target.namespace_name.empty()) {
+    return no_page();
   }
   const std::string media = media_type_of(request.content_type);
   if (const auto problem = check_media_type(verb, media, *target.type)) {

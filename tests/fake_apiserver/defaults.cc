@@ -72,8 +72,7 @@ void default_pod_spec(Json& spec) {
 
 void default_job(Json& job) {
   Json& spec = job["spec"];
-  const bool indexed = text_member(spec, {"completionMode"}) == "Indexed";
-  if (!indexed && !spec.isMember("completions") && !spec.isMember("parallelism")) {
+  if (!spec.isMember("completions") && !spec.isMember("parallelism")) {
     spec["completions"] = 1;
   }
   set_if_unset(spec, "parallelism", 1);
@@ -173,6 +172,20 @@ void default_secret(Json& secret) {
   }
 }
 
+void default_event(Json& event) {
+  set_if_unset(event, "eventTime", Json());
+  if (text_member(event, {"apiVersion"}) == "v1") {
+    set_if_unset(event, "reportingComponent", "");
+    set_if_unset(event, "reportingInstance", "");
+  }
+}
+
+void default_node(Json& node) {
+  if (member(node, {"status", "capacity"}).isObject()) {
+    set_if_unset(node["status"], "allocatable", node["status"]["capacity"]);
+  }
+}
+
 void default_definition(Json& definition) {
   Json& names = definition["spec"]["names"];
   const std::string kind = text_member(names, {"kind"});
@@ -219,8 +232,7 @@ Json without_scheduling(Json pod_template) {
 void check_job(const Json& job, const Json& before, std::vector<Cause>& causes) {
   const std::string policy = text_member(job, {"spec", "template", "spec", "restartPolicy"});
   if (policy != "Never" && policy != "OnFailure") {
-    causes.push_back({"FieldValueNotSupported",
-                      "Unsupported value: \"" + policy + "\": supported values: \"OnFailure\", \"Never\"",
+    causes.push_back({"FieldValueRequired", "Required value: valid values: \"OnFailure\", \"Never\"",
                       "spec.template.spec.restartPolicy"});
   }
   require(job, {"spec", "template", "spec", "containers"}, "spec.template.spec.containers", causes);
@@ -234,7 +246,8 @@ void check_job(const Json& job, const Json& before, std::vector<Cause>& causes) 
   keep(job, before, {"spec", "selector"}, "spec.selector", causes);
   keep(job, before, {"spec", "completionMode"}, "spec.completionMode", causes);
   keep(job, before, {"spec", "podFailurePolicy"}, "spec.podFailurePolicy", causes);
-  if (!indexed) {
+  // An Indexed job may be resized, all of it at once.
+  if (!indexed || member(job, {"spec", "completions"}) != member(job, {"spec", "parallelism"})) {
     keep(job, before, {"spec", "completions"}, "spec.completions", causes);
   }
   const Json& suspended = member(before, {"spec", "suspend"});
@@ -248,6 +261,48 @@ void check_job(const Json& job, const Json& before, std::vector<Cause>& causes) 
     causes.push_back({"FieldValueInvalid",
                       "Invalid value: " + write_json(now_template) + ": field is immutable",
                       "spec.template"});
+  }
+}
+
+// Of a pod's spec only images, tolerations, a deadline and gates may change; a node is given by a binding.
+Json without_mutable(Json spec) {
+  for (const char* list : {"containers", "initContainers"}) {
+    if (spec.isMember(list)) {
+      for (Json& container : spec[list]) {
+        container.removeMember("image");
+      }
+    }
+  }
+  for (const char* field : {"tolerations", "activeDeadlineSeconds", "schedulingGates"}) {
+    spec.removeMember(field);
+  }
+  return spec;
+}
+
+void check_pod(const Json& pod, const Json& before, std::vector<Cause>& causes) {
+  require(pod, {"spec", "containers"}, "spec.containers", causes);
+  if (!before.isNull() && without_mutable(pod["spec"]) != without_mutable(before["spec"])) {
+    causes.push_back(
+        {"FieldValueForbidden",
+         "Forbidden: pod updates may not change fields other than "
+         "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+         "`spec.tolerations` (only additions to existing tolerations)",
+         "spec"});
+  }
+}
+
+// A ConfigMap or Secret holds at most 1 MiB.
+void check_data_size(const Json& object, std::vector<Cause>& causes) {
+  constexpr std::size_t kLimit = std::size_t{1} << 20;
+  std::size_t total = 0;
+  for (const char* field : {"data", "binaryData"}) {
+    for (const Json& value : member(object, {field})) {
+      total += value.isString() ? value.asString().size() : 0;
+    }
+  }
+  if (total > kLimit) {
+    causes.push_back(
+        {"FieldValueTooLong", "Too long: may not be more than " + std::to_string(kLimit) + " bytes", "[]"});
   }
 }
 
@@ -322,6 +377,8 @@ void begin_status(Json& object, const ResourceType& type) {
   } else if (what == "pods") {
     object["status"]["phase"] = "Pending";
     object["status"]["qosClass"] = "BestEffort";
+  } else if (what == "services") {
+    object["status"]["loadBalancer"] = Json(::Json::objectValue);
   } else if (!type.custom) {
     object["status"] = Json(::Json::objectValue);
   }
@@ -340,6 +397,10 @@ void default_builtin(Json& object, const ResourceType& type) {
     default_service(object);
   } else if (what == "secrets") {
     default_secret(object);
+  } else if (what == "nodes") {
+    default_node(object);
+  } else if (type.kind == "Event") {
+    default_event(object);
   } else if (what == "namespaces") {
     object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"];
   } else if (type.group == "admissionregistration.k8s.io") {
@@ -355,10 +416,11 @@ std::vector<Cause> check_builtin(const Json& object, const Json& before, const R
   if (what == "jobs.batch") {
     check_job(object, before, causes);
   } else if (what == "pods") {
-    require(object, {"spec", "containers"}, "spec.containers", causes);
+    check_pod(object, before, causes);
   } else if (what == "services" && !before.isNull()) {
     keep(object, before, {"spec", "clusterIP"}, "spec.clusterIP", causes);
   } else if (what == "configmaps" || what == "secrets") {
+    check_data_size(object, causes);
     const Json& fixed = member(before, {"immutable"});
     if (fixed.isBool() && fixed.asBool()) {
       keep(object, before, {"data"}, "data", causes);

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
+#include <shared_mutex>
 #include <thread>
 
 #include "base/log.h"
@@ -193,6 +194,8 @@ class CpprestServer final : public HttpServer {
     } catch (const std::exception& problem) {
       log_warning("Could not close the listener", {{"problem", problem.what()}});
     }
+    const std::unique_lock lock(life_->mutex);
+    life_->over = true;
   }
 
  private:
@@ -202,31 +205,39 @@ class CpprestServer final : public HttpServer {
       reply(message, reply_status(too_large(api_.body_limit())));
       return;
     }
-    message.extract_vector().then([this, message](pplx::task<std::vector<unsigned char>> reading) {
-      std::string body;
-      try {
-        const std::vector<unsigned char> bytes = reading.get();
-        body.assign(bytes.begin(), bytes.end());
-      } catch (const std::exception& problem) {
-        reply(message, reply_status(bad_request(std::string("cannot read the body: ") + problem.what())));
-        return;
-      }
-      if (!authorized(message)) {
-        Status status;
-        status.code = 401;
-        status.reason = "Unauthorized";
-        status.message = "Unauthorized";
-        reply(message, reply_status(status));
-        return;
-      }
-      WorkerPool& pool = message.method() == web::http::methods::GET ? readers_ : writers_;
-      const bool taken = pool.submit([this, message, body = std::move(body)]() mutable {
-        answer(message, request_of(message, std::move(body)));
-      });
-      if (!taken) {
-        reply(message, reply_status(too_many_requests(1)));
-      }
+    message.extract_vector().then(
+        [this, life = life_, message](const pplx::task<std::vector<unsigned char>>& reading) {
+          const std::shared_lock lock(life->mutex);
+          if (!life->over) {
+            receive(message, reading);
+          }
+        });
+  }
+
+  void receive(const http_request& message, const pplx::task<std::vector<unsigned char>>& reading) {
+    std::string body;
+    try {
+      const std::vector<unsigned char> bytes = reading.get();
+      body.assign(bytes.begin(), bytes.end());
+    } catch (const std::exception& problem) {
+      reply(message, reply_status(bad_request(std::string("cannot read the body: ") + problem.what())));
+      return;
+    }
+    if (!authorized(message)) {
+      Status status;
+      status.code = 401;
+      status.reason = "Unauthorized";
+      status.message = "Unauthorized";
+      reply(message, reply_status(status));
+      return;
+    }
+    WorkerPool& pool = message.method() == web::http::methods::GET ? readers_ : writers_;
+    const bool taken = pool.submit([this, message, body = std::move(body)]() mutable {
+      answer(message, request_of(message, std::move(body)));
     });
+    if (!taken) {
+      reply(message, reply_status(too_many_requests(1)));
+    }
   }
 
   bool authorized(const http_request& message) const {
@@ -292,9 +303,12 @@ class CpprestServer final : public HttpServer {
     response.set_body(buffer.create_istream(), "application/json");
     const auto gone = std::make_shared<std::atomic<bool>>(false);
     Store& store = api_.store();
-    pplx::task<void> sent = send(message, std::move(response)).then([this, gone] {
+    send(message, std::move(response)).then([this, life = life_, gone] {
       *gone = true;
-      api_.store().wake();
+      const std::shared_lock lock(life->mutex);
+      if (!life->over) {
+        api_.store().wake();
+      }
     });
     const int generation = generation_;
     const auto stopped = [&] { return stopping_ || *gone || generation != generation_; };
@@ -335,6 +349,12 @@ class CpprestServer final : public HttpServer {
     }
   }
 
+  // Continuations of cpprestsdk may run after the listener has closed; they look here first.
+  struct Life {
+    std::shared_mutex mutex;
+    bool over = false;
+  };
+
   struct Watcher {
     std::thread thread;
     bool done = false;
@@ -342,6 +362,7 @@ class CpprestServer final : public HttpServer {
 
   Api& api_;
   const HttpServerOptions options_;
+  const std::shared_ptr<Life> life_ = std::make_shared<Life>();
   int port_ = 0;
   std::atomic<bool> open_{false};
   std::atomic<bool> stopping_{false};

@@ -15,7 +15,9 @@ bool flag(const Json& schema, const char* name) {
 }
 
 bool is_whole(const Json& value) {
-  return value.isIntegral() || (value.isDouble() && std::floor(value.asDouble()) == value.asDouble());
+  // Beyond 64 bits it counts as a real number.
+  return value.isIntegral() || (value.isDouble() && std::floor(value.asDouble()) == value.asDouble() &&
+                                std::abs(value.asDouble()) < 9.2e18);
 }
 
 std::string type_name(const Json& value) {
@@ -70,10 +72,11 @@ class Validator {
     if (value.isNull() && flag(schema, "nullable")) {
       return;
     }
-    if (!check_type(value, schema, path)) {
+    const bool fits = check_type(value, schema, path);
+    check_enum(value, schema, path);
+    if (!fits) {
       return;
     }
-    check_enum(value, schema, path);
     if (value.isNumeric()) {
       check_number(value, schema, path);
     } else if (value.isString()) {
@@ -162,14 +165,17 @@ class Validator {
     }
   }
 
+  // Says only the first thing that is wrong, as kube-apiserver does.
   void check_string(const std::string& text, const Json& schema, const std::string& path) {
     const Json& longest = member(schema, {"maxLength"});
     if (longest.isUInt64() && code_points(text) > longest.asUInt64()) {
       add("FieldValueTooLong", "Too long: may not be more than " + longest.asString() + " bytes", path);
+      return;
     }
     const Json& shortest = member(schema, {"minLength"});
     if (shortest.isUInt64() && code_points(text) < shortest.asUInt64()) {
       add_invalid(quoted(text), path, "should be at least " + shortest.asString() + " chars long");
+      return;
     }
     const std::string pattern = text_member(schema, {"pattern"});
     if (!pattern.empty()) {
@@ -258,7 +264,7 @@ class Validator {
     }
   }
 
-  static bool fits(const Json& value, const Json& schema, const std::string& path) {
+  static bool accepts(const Json& value, const Json& schema, const std::string& path) {
     Validator alternative;
     alternative.run(value, schema, path);
     return alternative.causes.empty();
@@ -271,7 +277,7 @@ class Validator {
     const auto count = [&](const char* combination) {
       std::size_t fitting = 0;
       for (const Json& each : member(schema, {combination})) {
-        fitting += fits(value, each, path) ? 1 : 0;
+        fitting += accepts(value, each, path) ? 1 : 0;
       }
       return fitting;
     };
@@ -291,7 +297,7 @@ class Validator {
       }
     }
     const Json& excluded = member(schema, {"not"});
-    if (excluded.isObject() && fits(value, excluded, path)) {
+    if (excluded.isObject() && accepts(value, excluded, path)) {
       complain("must not validate the schema (not)");
     }
   }

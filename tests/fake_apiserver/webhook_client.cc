@@ -10,6 +10,7 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <cctype>
 #include <optional>
 #include <regex>
 
@@ -87,6 +88,7 @@ class WebhookConnection {
       beast::get_lowest_layer(*stream_).async_connect(
           endpoints, [done](beast::error_code result, const auto&) { done(result); });
     });
+    connected = !error;
     if (error) {
       return error;
     }
@@ -122,6 +124,7 @@ class WebhookConnection {
   }
 
   http::response<http::string_body> answer;
+  bool connected = false;
 
  private:
   template <class Start>
@@ -168,6 +171,12 @@ Result<std::string> WebhookClient::post(const std::string& url, const std::strin
   }
   if (error == beast::error::timeout) {
     return Error(ErrorCode::kTimeout, what + "context deadline exceeded");
+  }
+  if (error && !connection->connected) {
+    std::string reason = error.message();  // as Go says it, in lower case
+    reason[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(reason[0])));
+    return Error(ErrorCode::kUnavailable,
+                 what + "dial tcp " + address->host + ":" + address->port + ": connect: " + reason);
   }
   if (error) {
     return Error(ErrorCode::kUnavailable, what + error.message());

@@ -171,6 +171,27 @@ std::vector<Cause> check_training_job(const Json& object, const Json& before) {
   return causes;
 }
 
+// An object that is going away takes no more finalizers.
+void check_finalizers(const Json& object, const Json& before, std::vector<Cause>& causes) {
+  if (!member(before, {"metadata", "deletionTimestamp"}).isString()) {
+    return;
+  }
+  const Json& old = member(before, {"metadata", "finalizers"});
+  std::string added;
+  for (const Json& each : member(object, {"metadata", "finalizers"})) {
+    if (std::find(old.begin(), old.end(), each) == old.end()) {
+      added += (added.empty() ? "" : ", ") + write_json(each);
+    }
+  }
+  if (!added.empty()) {
+    causes.push_back({"FieldValueForbidden",
+                      "Forbidden: no new finalizers can be added if the object is being deleted, found new "
+                      "finalizers []string{" +
+                          added + "}",
+                      "metadata.finalizers"});
+  }
+}
+
 // kube-apiserver evaluates CEL rules only on objects that are well-formed otherwise, and says when it did
 // not.
 bool blocks_rules(const std::vector<Cause>& causes) {
@@ -254,9 +275,10 @@ Outcome<Written> Writes::update(const Target& target, Json object, const WriteOp
       [&](const Json& live) -> Outcome<Json> {
         const std::string uid = text_member(object, {"metadata", "uid"});
         if (!uid.empty() && uid != text_member(live, {"metadata", "uid"})) {
-          return conflict(target.subject(),
-                          "Precondition failed: UID in precondition: " + uid +
-                              ", UID in object meta: " + text_member(live, {"metadata", "uid"}));
+          Subject subject = target.subject();
+          subject.kind = subject.plural;
+          return conflict(subject, "Precondition failed: UID in precondition: " + uid +
+                                       ", UID in object meta: " + text_member(live, {"metadata", "uid"}));
         }
         if (text_member(object, {"metadata", "resourceVersion"}).empty() && needs_version(*target.type)) {
           Subject subject = target.subject();
@@ -368,6 +390,9 @@ Outcome<Written> Writes::change(const Target& target, const WriteOptions& option
     if (insists) {
       return modified(target.subject());
     }
+    if (auto problem = settle_name(*wanted, target)) {
+      return *problem;
+    }
     if (type.group_resource() == kDefinitions && target.subresource.empty()) {
       (*wanted)["status"] = live["status"];
       establish(*wanted);
@@ -389,6 +414,7 @@ Outcome<Written> Writes::change(const Target& target, const WriteOptions& option
     }
     const bool finished = member(*admitted, {"metadata", "deletionTimestamp"}).isString() &&
                           member(*admitted, {"metadata", "finalizers"}).empty();
+    const Json last = finished ? *admitted : Json();
     const Store::Written stored =
         finished ? store_.remove(target.key(), current->version)
                  : store_.replace(
@@ -400,9 +426,9 @@ Outcome<Written> Writes::change(const Target& target, const WriteOptions& option
     if (stored.result == Store::Write::kDone) {
       if (finished) {
         after_removal(target, stored.object->json, false);
-      } else {
-        after_write(target, stored.object->json);
+        return Written{last, false};
       }
+      after_write(target, stored.object->json);
       return Written{stored.object->json, false};
     }
   }
@@ -444,6 +470,7 @@ std::optional<Status> Writes::complete(Json& object, const Target& target, const
 std::optional<Status> Writes::validate(const Json& object, const Json& before, const Target& target) const {
   const ResourceType& type = *target.type;
   std::vector<Cause> causes = check_metadata(object, type);
+  check_finalizers(object, before, causes);
   const auto add = [&](std::vector<Cause> more) { causes.insert(causes.end(), more.begin(), more.end()); };
   if (!type.custom) {
     add(check_builtin(object, before, type));
