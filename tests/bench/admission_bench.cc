@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -108,6 +109,12 @@ std::string review_of(Json job, int number) {
   return write_json(testing::sample_review(job, "CREATE", "uid-" + std::to_string(number)));
 }
 
+Seconds cpu_time_of_thread() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return Seconds(static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec));
+}
+
 // Durations of many threads.
 class Times {
  public:
@@ -184,6 +191,7 @@ int run(const Settings& settings) {
   cluster.set(testing::sample_view());
   const webhook::AdmissionHandler handler({.cluster = &cluster, .tables = nullptr, .metrics = nullptr});
   Times server_times;
+  Times cpu_times;
   Times client_times;
   webhook::HttpServerOptions options = testing::test_options();
   options.workers = settings.workers;
@@ -191,7 +199,9 @@ int run(const Settings& settings) {
       options,
       [&](const webhook::HttpRequest& request) {
         const auto begin = std::chrono::steady_clock::now();
+        const Seconds cpu_begin = cpu_time_of_thread();
         webhook::HttpResponse response = handler.handle(request);
+        cpu_times.add(cpu_time_of_thread() - cpu_begin);
         server_times.add(std::chrono::steady_clock::now() - begin);
         return response;
       },
@@ -232,6 +242,7 @@ int run(const Settings& settings) {
                 settings.requests / elapsed.count(), provisioned.load());
   }
   report(settings, "server", server_times, 100);
+  report(settings, "cpu", cpu_times, std::nullopt);
   report(settings, "client", client_times, std::nullopt);
   report_decoding(settings, bodies);
   if (provisioned != settings.requests) {
