@@ -139,7 +139,7 @@ void GpuInventoryController::run(const std::stop_token& stop) {
       return;
     }
     std::chrono::milliseconds pause = options_.burst;
-    const Result<void> passed = pass();
+    const Result<void> passed = pass(stop);
     if (metrics_) {
       metrics_->passes.Add({{"result", passed ? "ok" : "error"}}).Increment();
     }
@@ -191,7 +191,7 @@ estimator::GpuCatalog GpuInventoryController::catalog_with(const std::vector<crd
   return catalog;
 }
 
-Result<void> GpuInventoryController::pass() {
+Result<void> GpuInventoryController::pass(const std::stop_token& stop) {
   const std::vector<crds::GpuModel> existing = known_resources();
   const estimator::GpuCatalog catalog = catalog_with(existing);
   std::vector<std::string> unknown;
@@ -205,14 +205,16 @@ Result<void> GpuInventoryController::pass() {
   if (metrics_) {
     metrics_->set(present);
   }
-  return write(present, existing);
+  return write(present, existing, stop);
 }
 
 // Tries every write, and returns the first error.
 Result<void> GpuInventoryController::write(const std::vector<estimator::AvailableGpu>& present,
-                                           const std::vector<crds::GpuModel>& existing) {
+                                           const std::vector<crds::GpuModel>& existing,
+                                           const std::stop_token& stop) {
   kube::CallOptions call;
   call.field_manager = kFieldManager;
+  call.stop = stop;
   Result<void> outcome;
   for (InventoryWrite& write : plan_inventory(present, existing)) {
     Result<Json> object = std::move(write.object);

@@ -58,11 +58,11 @@ class GpuInventoryController {
   kube::Reflector::Options reflect(kube::Resource resource);
   void run(const std::stop_token& stop);
   bool synced() const;
-  Result<void> pass();
+  Result<void> pass(const std::stop_token& stop);
   estimator::GpuCatalog catalog_with(const std::vector<crds::GpuModel>& resources);
   std::vector<crds::GpuModel> known_resources();
   Result<void> write(const std::vector<estimator::AvailableGpu>& present,
-                     const std::vector<crds::GpuModel>& existing);
+                     const std::vector<crds::GpuModel>& existing, const std::stop_token& stop);
   void warn_once(const std::string& problem);
 
   kube::Client& client_;

@@ -4,8 +4,8 @@
 //   Result<Json> job = client.get(kTrainingJobs, "default", "ads");
 //
 // Thread-safety: every method may be called from any thread at once. Calls block their own thread, at most
-// until `CallOptions::timeout`; `watch` blocks until its stream ends or the stop token fires. Errors carry
-// the API's reason as ErrorCode, its message, and Retry-After.
+// until `CallOptions::timeout` or its stop token fires; `watch` blocks until its stream ends or the stop
+// token fires. Errors carry the API's reason as ErrorCode, its message, and Retry-After.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,7 @@ struct CallOptions {
   std::chrono::milliseconds timeout{10'000};  // whole call, retries included
   std::string field_manager = "plimsoll";
   bool dry_run = false;
+  std::stop_token stop = {};  // ends the call early, with kCancelled
 };
 
 struct ListOptions {

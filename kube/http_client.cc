@@ -1,7 +1,6 @@
 #include "kube/http_client.h"
 
 #include <random>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "kube/backoff.h"
 #include "kube/credentials.h"
 #include "kube/http_exchange.h"
+#include "kube/sleeper.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -65,6 +65,16 @@ std::string write_query(const CallOptions& options, bool force = false) {
   return query.text();
 }
 
+// When a call must end, come what may.
+struct Limits {
+  steady_clock::time_point deadline;
+  std::stop_token stop;
+
+  milliseconds left() const {
+    return std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
+  }
+};
+
 // One call: what to send, and whether sending it twice does no harm.
 struct Call {
   HttpRequest request;
@@ -105,18 +115,18 @@ class HttpClient final : public Client {
     if (name.empty()) {
       return invalid("get needs a name; list reads a whole collection");
     }
-    return json_call({{"GET", path_of(resource, namespace_name, name), "", "", ""}}, deadline_of(options));
+    return json_call({{"GET", path_of(resource, namespace_name, name), "", "", ""}}, limits_of(options));
   }
 
   Result<Json> list(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
                     const CallOptions& options) override {
-    const steady_clock::time_point deadline = deadline_of(options);
-    Result<Json> all = list_pages(resource, namespace_name, what, deadline);
+    const Limits limits = limits_of(options);
+    Result<Json> all = list_pages(resource, namespace_name, what, limits);
     if (!all && all.error().code == ErrorCode::kExpired && what.limit > 0) {
       // The continue token grew older than the server's history between two pages: take all at once.
       ListOptions whole = what;
       whole.limit = 0;
-      return list_pages(resource, namespace_name, whole, deadline);
+      return list_pages(resource, namespace_name, whole, limits);
     }
     return all;
   }
@@ -131,7 +141,7 @@ class HttpClient final : public Client {
     Call call{{"POST", path_of(resource, namespace_name) + write_query(options), "", "application/json",
                write_json(object)}};
     call.repeatable = false;
-    return json_call(std::move(call), deadline_of(options));
+    return json_call(std::move(call), limits_of(options));
   }
 
   Result<Json> update(const Resource& resource, const std::string& namespace_name, const Json& object,
@@ -142,7 +152,7 @@ class HttpClient final : public Client {
     }
     return json_call({{"PUT", path_of(resource, namespace_name, name, subresource) + write_query(options), "",
                        "application/json", write_json(object)}},
-                     deadline_of(options));
+                     limits_of(options));
   }
 
   Result<Json> patch(const Resource& resource, const std::string& namespace_name, const std::string& name,
@@ -155,7 +165,7 @@ class HttpClient final : public Client {
     Call call{{"PATCH", path_of(resource, namespace_name, name, subresource) + write_query(options, apply),
                "", content_type_of(type), write_json(patch)}};
     call.repeatable = type != PatchType::kJson;
-    return json_call(std::move(call), deadline_of(options));
+    return json_call(std::move(call), limits_of(options));
   }
 
   Result<void> remove(const Resource& resource, const std::string& namespace_name, const std::string& name,
@@ -170,7 +180,7 @@ class HttpClient final : public Client {
     int tries = 0;
     Result<std::string> answer =
         perform({{"DELETE", path_of(resource, namespace_name, name) + query.text(), "", "", ""}},
-                deadline_of(options), &tries);
+                limits_of(options), &tries);
     if (!answer && !(tries > 1 && answer.error().code == ErrorCode::kNotFound)) {
       return answer.error();
     }
@@ -181,7 +191,7 @@ class HttpClient final : public Client {
     if (!path.starts_with('/')) {
       return invalid("a raw path begins with /", path);
     }
-    return perform({{"GET", path, "", "", ""}}, deadline_of(options));
+    return perform({{"GET", path, "", "", ""}}, limits_of(options));
   }
 
   Result<void> watch(const Resource& resource, const std::string& namespace_name, const WatchOptions& options,
@@ -219,12 +229,8 @@ class HttpClient final : public Client {
   }
 
  private:
-  static steady_clock::time_point deadline_of(const CallOptions& options) {
-    return steady_clock::now() + options.timeout;
-  }
-
-  static milliseconds left_until(steady_clock::time_point deadline) {
-    return std::chrono::duration_cast<milliseconds>(deadline - steady_clock::now());
+  static Limits limits_of(const CallOptions& options) {
+    return {steady_clock::now() + options.timeout, options.stop};
   }
 
   Error error_of(const HttpFailure& failure) const {
@@ -258,10 +264,10 @@ class HttpClient final : public Client {
     Error error;
   };
 
-  Attempt attempt(const Call& call, steady_clock::time_point deadline) {
+  Attempt attempt(const Call& call, const Limits& limits) {
     Attempt result;
     HttpExchange exchange(*calls_, call.request);
-    result.failure = exchange.wait_for_head(deadline);
+    result.failure = exchange.wait_for_head(limits.deadline, limits.stop);
     if (result.failure) {
       result.error = error_of(*result.failure);
       return result;
@@ -271,7 +277,7 @@ class HttpClient final : public Client {
     const std::size_t limit = good ? call.body_limit : kErrorLimit;
     HttpExchange::Read read = HttpExchange::Read::kData;
     while (read == HttpExchange::Read::kData && result.body.size() <= limit) {
-      read = exchange.read(result.body, deadline);
+      read = exchange.read(result.body, limits.deadline, limits.stop);
     }
     if (read == HttpExchange::Read::kFailed) {
       result.failure = exchange.failure();
@@ -321,29 +327,31 @@ class HttpClient final : public Client {
     return std::nullopt;
   }
 
-  Result<std::string> perform(Call call, steady_clock::time_point deadline, int* tries_made = nullptr) {
+  Result<std::string> perform(Call call, const Limits& limits, int* tries_made = nullptr) {
     Tries tries;
     for (int count = 1;; ++count) {
       if (tries_made != nullptr) {
         *tries_made = count;
       }
-      if (Result<void> ready = authenticate(call.request, left_until(deadline)); !ready) {
+      if (Result<void> ready = authenticate(call.request, limits.left()); !ready) {
         return ready.error();
       }
-      Attempt last = attempt(call, deadline);
+      Attempt last = attempt(call, limits);
       if (!last.failure && last.status >= 200 && last.status < 300) {
         return std::move(last.body);
       }
       const std::optional<milliseconds> delay = delay_before_next(call, last, tries);
-      if (!delay || count == kMostTries || *delay >= left_until(deadline)) {
+      if (!delay || count == kMostTries || *delay >= limits.left()) {
         return last.error;
       }
-      std::this_thread::sleep_for(*delay);
+      if (!system_sleeper().sleep_for(*delay, limits.stop)) {
+        return Error(ErrorCode::kCancelled, "stopped");
+      }
     }
   }
 
-  Result<Json> json_call(Call call, steady_clock::time_point deadline) {
-    Result<std::string> body = perform(std::move(call), deadline);
+  Result<Json> json_call(Call call, const Limits& limits) {
+    Result<std::string> body = perform(std::move(call), limits);
     if (!body) {
       return body.error();
     }
@@ -357,7 +365,7 @@ class HttpClient final : public Client {
   }
 
   Result<Json> list_pages(const Resource& resource, const std::string& namespace_name,
-                          const ListOptions& what, steady_clock::time_point deadline) {
+                          const ListOptions& what, const Limits& limits) {
     Json all;
     std::string next;
     do {
@@ -371,7 +379,7 @@ class HttpClient final : public Client {
       query.add(next.empty() ? "resourceVersion" : "continue", next.empty() ? what.resource_version : next);
       Call call{{"GET", path_of(resource, namespace_name) + query.text(), "", "", ""}};
       call.body_limit = kListLimit;
-      Result<Json> page = json_call(std::move(call), deadline);
+      Result<Json> page = json_call(std::move(call), limits);
       if (!page) {
         return page;
       }

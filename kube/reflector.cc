@@ -1,7 +1,6 @@
 #include "kube/reflector.h"
 
 #include <cassert>
-#include <condition_variable>
 #include <mutex>
 
 #include "base/log.h"
@@ -17,17 +16,6 @@ constexpr int kMostWatchSeconds = 600;
 // So many watches in a row that fail before their first event cast doubt on the version they start from.
 constexpr int kMostFailedWatches = 4;
 
-class SystemSleeper final : public Sleeper {
- public:
-  bool sleep_for(std::chrono::milliseconds duration, const std::stop_token& stop) override {
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock lock(mutex);
-    never.wait_for(lock, stop, duration, [] { return false; });
-    return !stop.stop_requested();
-  }
-};
-
 // The server's history went back (etcd was restored), or this replica lags: apiserver's storage/errors.go.
 bool is_version_too_large(const Error& error) {
   return error.code == ErrorCode::kTimeout &&
@@ -41,11 +29,6 @@ bool is_transient(const Error& error) {
 }
 
 }  // namespace
-
-Sleeper& system_sleeper() {
-  static SystemSleeper sleeper;
-  return sleeper;
-}
 
 std::string key_of(const Json& object) {
   const std::string name = text_member(object, {"metadata", "name"});
@@ -129,10 +112,10 @@ bool Reflector::pause(const std::stop_token& stop) {
 }
 
 Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
-  Result<void> listed = list();
+  Result<void> listed = list(stop);
   if (!listed && (listed.error().code == ErrorCode::kExpired || is_version_too_large(listed.error()))) {
     version_is_unavailable_ = true;
-    listed = list();
+    listed = list(stop);
   }
   if (!listed) {
     return listed;
@@ -163,7 +146,7 @@ Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
   return {};
 }
 
-Result<void> Reflector::list() {
+Result<void> Reflector::list(const std::stop_token& stop) {
   ListOptions what;
   what.label_selector = options_.label_selector;
   what.field_selector = options_.field_selector;
@@ -172,6 +155,7 @@ Result<void> Reflector::list() {
   what.limit = version_is_unavailable_ ? options_.page_size : 0;
   CallOptions call;
   call.timeout = options_.list_timeout;
+  call.stop = stop;
   const Result<Json> answer = client_.list(options_.resource, options_.namespace_name, what, call);
   if (!answer) {
     return answer.error();

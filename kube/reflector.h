@@ -32,20 +32,11 @@
 #include "base/json.h"
 #include "kube/backoff.h"
 #include "kube/client.h"
+#include "kube/sleeper.h"
 
 namespace plimsoll::kube {
 
 using SharedObject = std::shared_ptr<const Json>;
-
-// How a background activity waits; a test's implementation may move a virtual clock instead.
-class Sleeper {
- public:
-  virtual ~Sleeper() = default;
-  // False when the stop came first.
-  virtual bool sleep_for(std::chrono::milliseconds duration, const std::stop_token& stop) = 0;
-};
-
-Sleeper& system_sleeper();
 
 // "namespace/name", or "name" of what has no namespace.
 std::string key_of(const Json& object);
@@ -96,7 +87,7 @@ class Reflector {
  private:
   void run(const std::stop_token& stop);
   Result<void> list_and_watch(const std::stop_token& stop);
-  Result<void> list();
+  Result<void> list(const std::stop_token& stop);
   Result<void> watch(const std::stop_token& stop);
   void replace(const Json& list);
   void apply(const WatchEvent& event);

@@ -354,6 +354,32 @@ TEST(HttpClient, TheDeadlineHoldsAgainstSilenceAndAgainstDribble) {
   }
 }
 
+TEST(HttpClient, AStopEndsACallThatWaitsForAnAnswerOrForTheNextTry) {
+  ScriptedServer server([](Peer& peer) {
+    if (peer.target().find("busy") != std::string::npos) {
+      peer.respond(429, "slow down", "Retry-After: 25\r\n");
+    } else {
+      peer.wait_for_close(milliseconds(30'000));
+    }
+  });
+  const auto client = client_of(server);
+  for (const char* name : {"silence", "busy"}) {
+    std::stop_source stop;
+    std::thread later([&] {
+      std::this_thread::sleep_for(milliseconds(200));
+      stop.request_stop();
+    });
+    CallOptions options = within(milliseconds(30'000));
+    options.stop = stop.get_token();
+    const auto began = steady_clock::now();
+    const Result<Json> got = client->get(kMaps, "ns", name, options);
+    later.join();
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code, ErrorCode::kCancelled) << name;
+    EXPECT_LT(seconds_since(began), 15);
+  }
+}
+
 TEST(HttpClient, AnAnswerTooLargeIsRefusedBeforeItFillsTheMemory) {
   std::atomic<std::size_t> written = 0;
   ScriptedServer server([&](Peer& peer) {
