@@ -1,9 +1,10 @@
 // plimsoll-controlplane: keeps a real control plane running for a script, as long as the script lives.
 //
-//   plimsoll-controlplane --kubeconfig-out FILE [--controllers] [--kwok]
+//   plimsoll-controlplane --kubeconfig-out FILE [--controllers] [--kwok] [--detach-from-parent]
 //
 // Writes FILE (a kubeconfig with admin rights) when the API server is ready, and stops everything on SIGTERM,
-// SIGINT, or when its parent dies. Exit 3: no control plane on this machine.
+// SIGINT, or when its parent dies (unless it is told to outlive it). Exit 3: no control plane on this
+// machine.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -32,12 +33,12 @@ sigset_t ending_signals() {
   return set;
 }
 
-int serve(const std::string& kubeconfig, const plimsoll::testing::ApiServerOptions& parts) {
+int serve(const std::string& kubeconfig, const plimsoll::testing::ApiServerOptions& parts,
+          bool outlives_parent) {
   const sigset_t endings = ending_signals();
   sigprocmask(SIG_BLOCK, &endings, nullptr);
   const pid_t parent = getppid();
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) {
+  if (!outlives_parent && (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)) {
     return 0;
   }
   plimsoll::Result<std::unique_ptr<plimsoll::testing::ApiServer>> server =
@@ -68,13 +69,15 @@ int serve(const std::string& kubeconfig, const plimsoll::testing::ApiServerOptio
 int main(int argc, char** argv) {
   plimsoll::testing::ApiServerOptions parts;
   bool controllers = false;
+  bool outlives_parent = false;
   std::string kubeconfig;
   options::options_description description("Options");
   description.add_options()("help,h", "this text")("kubeconfig-out",
                                                    options::value(&kubeconfig)->value_name("FILE"),
                                                    "where to write the kubeconfig, once the server is ready")(
       "controllers", options::bool_switch(&controllers), "run controller-manager and scheduler too")(
-      "kwok", options::bool_switch(&parts.kwok), "run kwok, which pretends nodes and their pods");
+      "kwok", options::bool_switch(&parts.kwok), "run kwok, which pretends nodes and their pods")(
+      "detach-from-parent", options::bool_switch(&outlives_parent), "keep running when the parent has died");
   try {
     options::variables_map values;
     options::store(options::parse_command_line(argc, argv, description), values);
@@ -93,5 +96,5 @@ int main(int argc, char** argv) {
   }
   parts.controller_manager = controllers;
   parts.scheduler = controllers;
-  return serve(kubeconfig, parts);
+  return serve(kubeconfig, parts, outlives_parent);
 }

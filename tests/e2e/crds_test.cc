@@ -1,0 +1,73 @@
+// The schemas alone, with no webhook: what the API server itself refuses and accepts.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/e2e/main_job.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using CrdsTest = MainJobTest;
+
+std::vector<std::string> fixtures(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(PLIMSOLL_SOURCE_DIR "/tests/crds/" + folder)) {
+    if (entry.path().extension() == ".yaml") {
+      files.push_back(entry.path().string());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+TEST_F(CrdsTest, RefuseEachMalformedJobByTheNameOfTheField) {
+  const std::vector<std::string> files = fixtures("invalid");
+  EXPECT_GE(files.size(), 25U);
+  const std::string prefix = "# expect: ";
+  for (const std::string& file : files) {
+    const std::string text = read_file(file);
+    ASSERT_THAT(text, StartsWith(prefix)) << file;
+    const std::string expected = text.substr(prefix.size(), text.find('\n') - prefix.size());
+    // Client-side validation would answer before the server is asked.
+    const CommandResult refused = kubectl({"create", "--validate=false", "-f", file});
+    EXPECT_NE(refused.exit_code, 0) << file << " was accepted";
+    EXPECT_THAT(refused.errors, HasSubstr(expected)) << file;
+  }
+}
+
+TEST_F(CrdsTest, AcceptEachValidJob) {
+  const std::vector<std::string> files = fixtures("valid");
+  EXPECT_GE(files.size(), 5U);
+  for (const std::string& file : files) {
+    must({"create", "--dry-run=server", "-f", file});
+    must({"apply", "-f", file});
+  }
+}
+
+TEST_F(CrdsTest, DefaultsAndColumnsReachPeople) {
+  must({"create", "-f", "-"}, small_job("ads"));
+  const Json job = this->job("ads");
+  EXPECT_EQ(text_member(job, {"spec", "provisioning", "mode"}), "Auto");
+  EXPECT_EQ(text_member(job, {"spec", "training", "precision"}), "FP32");
+  const CommandResult shown = must({"get", "tj"});  // by its short name
+  EXPECT_THAT(shown.output, HasSubstr("GPU MODEL"));
+  EXPECT_THAT(shown.output, HasSubstr("A100-80GB"));
+  EXPECT_THAT(must({"get", "training"}).output, HasSubstr("ads"));  // by its category
+}
+
+TEST_F(CrdsTest, KeepUnknownFieldsOfTheTemplateOnly) {
+  std::string manifest = small_job("ads");
+  manifest += "      schedulerName: volcano\n      newerThanUs: {a: 1}\n";
+  must({"create", "--validate=false", "-f", "-"}, manifest);
+  const Json job = this->job("ads");
+  EXPECT_EQ(job["spec"]["template"]["spec"]["newerThanUs"]["a"].asInt(), 1);
+  EXPECT_EQ(text_member(job, {"spec", "template", "spec", "schedulerName"}), "volcano");
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

@@ -1,0 +1,77 @@
+// The examples that the README and the demo show, on the cluster they are written for.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/e2e/main_job.h"
+
+namespace plimsoll::testing {
+namespace {
+
+class ExamplesTest : public MainJobTest {
+ protected:
+  void SetUp() override {
+    MainJobTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) {
+      return;
+    }
+    must({"create", "-f", PLIMSOLL_SOURCE_DIR "/examples/cluster.yaml"});
+    ASSERT_NO_FATAL_FAILURE(start_operator());
+    for (const char* model : {"a100-40gb", "a100-80gb", "h100-80gb", "v100-32gb"}) {
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (get("gpumodels.plimsoll.dev", model)["status"]["totalGPUs"].asInt() != 512 &&
+             std::chrono::steady_clock::now() < deadline) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      }
+      EXPECT_EQ(get("gpumodels.plimsoll.dev", model)["status"]["totalGPUs"].asInt(), 512) << operator_->log();
+    }
+    start_webhook();
+  }
+
+  static std::string example(const std::string& name) {
+    return PLIMSOLL_SOURCE_DIR "/examples/" + name + ".yaml";
+  }
+};
+
+// Terabytes of tables, asked for with 128 A100-80GB: given what they need, by every way to write them.
+TEST_F(ExamplesTest, TerabyteModelsAreCutToWhatTheyNeed) {
+  const std::vector<std::vector<std::string>> ways = {
+      {"apply", "-f"}, {"apply", "--server-side", "-f"}, {"create", "-f"}};
+  for (const char* name : {"model-a", "model-b", "model-c"}) {
+    SCOPED_TRACE(name);
+    std::string first;
+    for (const std::vector<std::string>& way : ways) {
+      SCOPED_TRACE(way[1]);
+      std::vector<std::string> arguments = way;
+      arguments.push_back(example(name));
+      const CommandResult written = must(arguments);
+      EXPECT_THAT(written.errors, ::testing::Not(::testing::HasSubstr("keeps its trainers")));
+      const Json object = job(name);
+      EXPECT_GT(replicas_of(object), 0);
+      EXPECT_LT(replicas_of(object), 128);
+      EXPECT_EQ(decision_of(object)["trainers"].asInt64(), replicas_of(object));
+      EXPECT_LE(decision_of(object)["upperBoundBytes"].asInt64(),
+                decision_of(object)["capacityBytes"].asInt64());
+      const std::string decision = annotation(object, "provisioning-decision");
+      EXPECT_TRUE(first.empty() || decision == first)
+          << "one job, one decision: " << first << " / " << decision;
+      first = decision;
+      must({"delete", "--ignore-not-found", "-f", example(name)});
+    }
+  }
+}
+
+TEST_F(ExamplesTest, EveryExampleIsDecided) {
+  for (const char* name :
+       {"dlrm-dcnv2-mlperf", "nvidia-synthetic-jumbo", "nvidia-synthetic-large", "nvidia-synthetic-medium",
+        "nvidia-synthetic-small", "nvidia-synthetic-tiny", "single-gpu"}) {
+    SCOPED_TRACE(name);
+    must({"apply", "-f", example(name)});
+    EXPECT_FALSE(decision_of(job(name)).isNull());
+  }
+  EXPECT_EQ(replicas_of(job("single-gpu")), 1);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

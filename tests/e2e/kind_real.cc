@@ -1,0 +1,7 @@
+#include "tests/e2e/main_job.h"
+
+namespace plimsoll::testing {
+ApiServerKind kind_under_test() {
+  return ApiServerKind::kReal;
+}
+}  // namespace plimsoll::testing

@@ -1,0 +1,39 @@
+// `plimsoll webhook` and `plimsoll operator` as child processes of a test, on ports of their own choice.
+//
+//   auto webhook = PlimsollProcess::start("webhook", {"--certificate-directory=..."}, *server);
+//   (*webhook)->port();
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tests/controlplane/api_server.h"
+#include "tests/controlplane/subprocess.h"
+
+namespace plimsoll::testing {
+
+class PlimsollProcess {
+ public:
+  // Waits until /readyz of the process says that it is ready. Errors: with what it said last.
+  static Result<std::unique_ptr<PlimsollProcess>> start(const std::string& subcommand,
+                                                        const std::vector<std::string>& options,
+                                                        const ApiServer& server);
+
+  int port() const { return port_; }          // of the webhook's TLS server; 0 for the operator
+  int ops_port() const { return ops_port_; }  // of health and metrics
+  std::string log() const { return tail_of_file(log_file_, 16U << 10); }
+  int stop() { return process_->stop(); }
+
+ private:
+  std::unique_ptr<Subprocess> process_;
+  std::string log_file_;
+  int port_ = 0;
+  int ops_port_ = 0;
+};
+
+// The body of GET http://127.0.0.1:PORT/PATH, or nothing when it is not answered with 200.
+std::string http_get(int port, const std::string& path);
+
+}  // namespace plimsoll::testing
