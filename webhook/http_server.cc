@@ -19,7 +19,6 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -134,6 +133,7 @@ class HttpServer::Impl {
   bool close_longest_idle();
   void shed_one();
   void spawn(tcp::socket socket);
+  void launch(awaitable<void> activity);
   awaitable<void> serve_plain(tcp::socket socket);
   awaitable<void> serve_tls(tcp::socket socket, std::shared_ptr<asio::ssl::context> context);
   template <class Stream>
@@ -145,7 +145,7 @@ class HttpServer::Impl {
   awaitable<HttpResponse> run_handler(HttpRequest request);
   awaitable<void> linger(beast::tcp_stream& socket);
   void on_network_thread(const std::function<void()>& task);
-  bool wait_until_closed(Milliseconds limit);
+  bool all_ended_within(Milliseconds limit);
 
   const HttpServerOptions options_;
   const HttpHandler handler_;
@@ -164,8 +164,9 @@ class HttpServer::Impl {
   std::list<Connection*> connections_;
   int reserve_descriptor_ = -1;  // given up for a moment when there is no other
 
-  std::mutex closed_mutex_;
-  std::condition_variable closed_;
+  std::mutex ended_mutex_;
+  std::condition_variable ended_;
+  std::atomic<int> activities_ = 0;  // coroutines: the one that accepts, and one a connection
   std::atomic<std::uint64_t> accepted_ = 0, open_ = 0, in_flight_ = 0, requests_ = 0, rejected_overload_ = 0,
                              rejected_malformed_ = 0, rejected_timeout_ = 0, rejected_tls_ = 0,
                              rejected_no_descriptor_ = 0, body_memory_ = 0;
@@ -180,10 +181,8 @@ class HttpServer::Impl::Listing {
   }
   ~Listing() {
     server_.connections_.erase(connection_.place);
-    server_.slot_free_.cancel();
-    const std::lock_guard lock(server_.closed_mutex_);
     server_.open_ = server_.connections_.size();
-    server_.closed_.notify_all();
+    server_.slot_free_.cancel();
   }
   Listing(const Listing&) = delete;
   Listing& operator=(const Listing&) = delete;
@@ -229,7 +228,7 @@ Result<void> HttpServer::Impl::start() {
   reserve_descriptor_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   workers_.emplace(static_cast<std::size_t>(std::max(1, options_.workers)));
   keep_running_.emplace(network_.get_executor());
-  asio::co_spawn(network_, accept_connections(), asio::detached);
+  launch(accept_connections());
   network_thread_ = std::thread([this] { network_.run(); });
   started_ = true;
   return {};
@@ -253,7 +252,7 @@ void HttpServer::Impl::stop(Milliseconds lame_duck) {
     acceptor_.close(problem);
     slot_free_.cancel();
   });
-  if (!wait_until_closed(lame_duck.count() > 0 ? options_.idle_grace : Milliseconds(0))) {
+  if (!all_ended_within(lame_duck.count() > 0 ? options_.idle_grace : Milliseconds(0))) {
     on_network_thread([this] {
       for (Connection* connection : connections_) {
         if (connection->idle) {
@@ -262,7 +261,7 @@ void HttpServer::Impl::stop(Milliseconds lame_duck) {
       }
     });
   }
-  if (!wait_until_closed(options_.drain_timeout)) {
+  if (!all_ended_within(options_.drain_timeout)) {
     log_warning("Cut connections that did not end while draining", {{"connections", std::to_string(open_)}});
     on_network_thread([this] {
       for (Connection* connection : connections_) {
@@ -270,7 +269,12 @@ void HttpServer::Impl::stop(Milliseconds lame_duck) {
       }
     });
   }
-  workers_->join();  // after the connections: their last handlers may still run
+  // What is left ends by itself: the sockets are closed, and handlers have deadlines. The workers last, for a
+  // request handed to a pool that has ended would never be answered.
+  while (!all_ended_within(options_.drain_timeout)) {
+    log_warning("Waited for a handler that does not end", {{"connections", std::to_string(open_)}});
+  }
+  workers_->join();
   keep_running_.reset();
   network_thread_.join();  // when the last coroutine has ended
   ::close(reserve_descriptor_);
@@ -290,9 +294,9 @@ void HttpServer::Impl::on_network_thread(const std::function<void()>& task) {
   condition.wait(lock, [&] { return done; });
 }
 
-bool HttpServer::Impl::wait_until_closed(Milliseconds limit) {
-  std::unique_lock lock(closed_mutex_);
-  return closed_.wait_for(lock, limit, [this] { return open_ == 0; });
+bool HttpServer::Impl::all_ended_within(Milliseconds limit) {
+  std::unique_lock lock(ended_mutex_);
+  return ended_.wait_for(lock, limit, [this] { return activities_ == 0; });
 }
 
 HttpServerStats HttpServer::Impl::stats() const {
@@ -314,13 +318,13 @@ awaitable<void> HttpServer::Impl::accept_connections() {
     co_await wait_for_slot();
     error_code problem;
     tcp::socket socket = co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, problem));
-    if (!acceptor_.is_open()) {
-      co_return;
-    }
     if (!problem) {
       pause = kFirstAcceptPause;
-      spawn(std::move(socket));
+      spawn(std::move(socket));  // also one that came in as the listener closed
       continue;
+    }
+    if (!acceptor_.is_open()) {
+      co_return;
     }
     if (problem == boost::system::errc::too_many_files_open ||
         problem == boost::system::errc::too_many_files_open_in_system) {
@@ -377,24 +381,31 @@ void HttpServer::Impl::spawn(tcp::socket socket) {
   ++accepted_;
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  const auto finished = [](const std::exception_ptr& thrown) {
-    if (thrown == nullptr) {
-      return;
-    }
-    try {
-      std::rethrow_exception(thrown);
-    } catch (const std::exception& problem) {
-      log_error("A connection ended on an exception", {{"problem", problem.what()}});
-    }
-  };
   if (certificates_ == nullptr) {
-    asio::co_spawn(network_, serve_plain(std::move(socket)), finished);
+    launch(serve_plain(std::move(socket)));
   } else if (auto context = certificates_->current()) {
-    asio::co_spawn(network_, serve_tls(std::move(socket), std::move(context)), finished);
+    launch(serve_tls(std::move(socket), std::move(context)));
   } else {
     ++rejected_tls_;  // no certificate yet: nothing can be said over TLS
     socket.close(ignored);
   }
+}
+
+// Runs a coroutine on the network thread; stop() waits for all of them.
+void HttpServer::Impl::launch(awaitable<void> activity) {
+  ++activities_;
+  asio::co_spawn(network_, std::move(activity), [this](const std::exception_ptr& thrown) {
+    if (thrown != nullptr) {
+      try {
+        std::rethrow_exception(thrown);
+      } catch (const std::exception& problem) {
+        log_error("A connection ended on an exception", {{"problem", problem.what()}});
+      }
+    }
+    const std::lock_guard lock(ended_mutex_);
+    --activities_;
+    ended_.notify_all();
+  });
 }
 
 awaitable<void> HttpServer::Impl::serve_plain(tcp::socket socket) {

@@ -309,6 +309,9 @@ TEST(HttpServer, SlowClientsDoNotStopAFastOne) {
   for (const auto& peer : slow) {
     EXPECT_TRUE(peer->closed_within(20));
   }
+  while (echo.server.stats().open_connections > 0) {
+    std::this_thread::sleep_for(1ms);
+  }
   EXPECT_EQ(echo.server.stats().rejected_timeout, 200U);
 }
 
