@@ -12,8 +12,8 @@ using Clock = std::chrono::steady_clock;
 
 class Stream {
  public:
-  Stream(const WatchPlan& plan, const Store& store, const std::function<bool(const std::string&)>& write)
-      : plan_(plan), store_(store), write_(write), format_(plan.format) {}
+  Stream(const WatchPlan& plan, const std::function<bool(const std::string&)>& write)
+      : plan_(plan), write_(write), format_(plan.format) {}
 
   // Each returns false when the stream is over.
   bool send(const char* type, const ObjectPtr& object) {
@@ -87,7 +87,6 @@ class Stream {
   }
 
   const WatchPlan& plan_;
-  const Store& store_;
   const std::function<bool(const std::string&)>& write_;
   Format format_;
   int sent_ = 0;
@@ -98,7 +97,7 @@ class Stream {
 StreamEnd stream_watch(const WatchPlan& plan, const Store& store, const WatchStreamOptions& options,
                        const std::function<bool(const std::string&)>& write,
                        const std::function<bool()>& stopped) {
-  Stream stream(plan, store, write);
+  Stream stream(plan, write);
   const auto end_of_fault = [&] {
     if (plan.fault->kind == Fault::Kind::kDropWatch) {
       return StreamEnd::kAborted;
