@@ -2,13 +2,29 @@
 // and the pods pass the restricted Pod Security Standard.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "tests/chart/helm.h"
 #include "tests/controlplane/binaries.h"
+#include "tests/controlplane/certificates.h"
+#include "tests/e2e/plimsoll_process.h"
 
 namespace plimsoll::testing {
 namespace {
 
 using ::testing::HasSubstr;
+
+constexpr const char* kNode = R"(
+apiVersion: v1
+kind: Node
+metadata:
+  name: v100-0
+  labels: {nvidia.com/gpu.product: Tesla-V100-SXM2-32GB, nvidia.com/gpu.memory: "32768", nvidia.com/gpu.count: "8"}
+status:
+  capacity: {cpu: "96", memory: 1Ti, pods: "110", nvidia.com/gpu: "8"}
+  allocatable: {cpu: "96", memory: 1Ti, pods: "110", nvidia.com/gpu: "8"}
+  conditions: [{type: Ready, status: "True"}]
+)";
 
 class InstallTest : public HelmTest {
  protected:
@@ -61,6 +77,19 @@ class InstallTest : public HelmTest {
       question.push_back("--subresource=" + resource.substr(slash + 1));
     }
     return kubectl(question).output;
+  }
+
+  // A kubeconfig with the rights of a component's service account.
+  std::string kubeconfig_of(const std::string& component) const {
+    std::string path = server_->directory() + "/kubeconfig-" + component;
+    std::filesystem::copy_file(server_->kubeconfig(), path);
+    const CommandResult token = kubectl({"create", "token", "sail-plimsoll-" + component, "-n", kNamespace});
+    EXPECT_EQ(token.exit_code, 0) << token.errors;
+    const CommandResult written =
+        run_command({find_kubectl(ApiServerKind::kReal), "--kubeconfig", path, "config", "set-credentials",
+                     "admin", "--token", token.output.substr(0, token.output.find('\n'))});
+    EXPECT_EQ(written.exit_code, 0) << written.errors;
+    return path;
   }
 
   std::unique_ptr<ApiServer> server_;
@@ -126,6 +155,29 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
   for (const std::vector<std::string>& question : refused) {
     EXPECT_EQ(may(question[0], question[1], question[2]), "no\n") << ::testing::PrintToString(question);
   }
+}
+
+// The roles are enough, too: both servers become ready with nothing but their service accounts' tokens.
+TEST_F(InstallTest, TheServersWorkWithTheRightsOfTheirServiceAccounts) {
+  expect_done(release("install"));
+  expect_done(kubectl({"create", "-f", "-"}, kNode));
+  const Result<CertificateAuthority> authority = CertificateAuthority::create("test");
+  ASSERT_TRUE(authority.ok());
+  const Result<KeyPair> pair = authority->issue("webhook", {"127.0.0.1"});
+  ASSERT_TRUE(pair.ok());
+  const std::string folder = server_->directory() + "/webhook-tls";
+  std::filesystem::create_directory(folder);
+  ASSERT_TRUE(write_private_file(folder + "/tls.crt", pair->certificate_pem).ok());
+  ASSERT_TRUE(write_private_file(folder + "/tls.key", pair->key_pem).ok());
+
+  const auto operator_process =
+      PlimsollProcess::start("operator", {}, kubeconfig_of("operator"), server_->directory());
+  ASSERT_TRUE(operator_process.ok()) << to_string(operator_process.error());
+  const auto webhook_process = PlimsollProcess::start("webhook", {"--certificate-directory=" + folder},
+                                                      kubeconfig_of("webhook"), server_->directory());
+  ASSERT_TRUE(webhook_process.ok()) << to_string(webhook_process.error());
+  EXPECT_EQ(kubectl({"get", "gpumodel", "v100-32gb", "-o", "jsonpath={.status.totalGPUs}"}).output, "8")
+      << (*operator_process)->log();
 }
 
 // A Deployment only warns of its pods' security; the pods themselves are refused.

@@ -207,7 +207,22 @@ TEST_F(RenderTest, CertificatesOfTheUsersOwnNeedNoCertManager) {
   EXPECT_EQ(text_member(volumes[0], {"secret", "secretName"}), "our-tls");
 }
 
-TEST_F(RenderTest, OptionsReachThePods) {
+// An option that the binary does not know ends it with 2, --help or not.
+TEST_F(RenderTest, PodsAreStartedWithOptionsThatTheBinaryHas) {
+  const std::vector<Json> objects = render();
+  for (const char* component : {"webhook", "operator"}) {
+    const Json& deployment = find_object(objects, std::string("Deployment/sail-plimsoll-") + component);
+    std::vector<std::string> arguments = {PLIMSOLL_BINARY};
+    for (const Json& argument : deployment["spec"]["template"]["spec"]["containers"][0]["args"]) {
+      arguments.push_back(argument.asString());
+    }
+    arguments.emplace_back("--help");
+    const CommandResult answer = run_command(arguments);
+    EXPECT_EQ(answer.exit_code, 0) << answer.errors;
+  }
+}
+
+TEST_F(RenderTest, ValuesReachThePods) {
   const std::vector<Json> objects = render(with(
       kOwnSecret, {"--set", "webhook.replicas=3", "--set", "webhook.nodeSelector.pool=system", "--set",
                    "image.digest=sha256:" + std::string(64, 'a'), "--set", "commonLabels.team=ads", "--set",

@@ -49,7 +49,8 @@ struct CommandResult {
 CommandResult run_command(const std::vector<std::string>& arguments, const std::string& input = {},
                           std::chrono::seconds deadline = std::chrono::seconds(60));
 
-// kubectl of PATH (or $PLIMSOLL_KUBECTL), on this server.
+// kubectl on this server: $PLIMSOLL_KUBECTL, else PATH's; for a real one the kubectl of its version comes
+// first.
 CommandResult run_kubectl(const ApiServer& server, std::vector<std::string> arguments,
                           const std::string& input = {});
 

@@ -65,17 +65,16 @@ Result<std::string> find_program(const std::string& name) {
                folder ? name + " is neither in " + *folder + " nor on PATH" : folder.error().message);
 }
 
-std::string find_kubectl() {
+std::string find_kubectl(ApiServerKind kind) {
   const char* chosen = std::getenv("PLIMSOLL_KUBECTL");
   if (chosen != nullptr && *chosen != '\0') {
     return chosen;
   }
+  const Result<std::string>& folder = control_plane_folder();
+  const std::string built = folder && is_program(*folder + "/kubectl") ? *folder + "/kubectl" : std::string();
   const std::string installed = on_path("kubectl");
-  if (!installed.empty()) {
-    return installed;
-  }
-  const Result<std::string> built = find_program("kubectl");
-  return built ? *built : std::string();
+  const bool built_first = kind == ApiServerKind::kReal || installed.empty();
+  return built_first && !built.empty() ? built : installed;
 }
 
 }  // namespace plimsoll::testing

@@ -150,7 +150,7 @@ CommandResult run_command(const std::vector<std::string>& arguments, const std::
 
 CommandResult run_kubectl(const ApiServer& server, std::vector<std::string> arguments,
                           const std::string& input) {
-  const std::string kubectl = find_kubectl();
+  const std::string kubectl = find_kubectl(server.kind());
   if (kubectl.empty()) {
     CommandResult none;
     none.errors = "no kubectl: set PLIMSOLL_KUBECTL, install kubernetes-client, or run scripts/controlplane";

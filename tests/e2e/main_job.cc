@@ -66,7 +66,8 @@ void MainJobTest::start_plimsoll() {
 }
 
 void MainJobTest::start_operator() {
-  Result<std::unique_ptr<PlimsollProcess>> started = PlimsollProcess::start("operator", {}, *server_);
+  Result<std::unique_ptr<PlimsollProcess>> started =
+      PlimsollProcess::start("operator", {}, server_->kubeconfig(), server_->directory());
   ASSERT_TRUE(started.ok()) << to_string(started.error());
   operator_ = *std::move(started);
 }
@@ -81,8 +82,8 @@ void MainJobTest::start_webhook() {
   ASSERT_TRUE(write_private_file(folder + "/ca.crt", authority->certificate_pem()).ok());
   ASSERT_TRUE(write_private_file(folder + "/tls.crt", pair->certificate_pem).ok());
   ASSERT_TRUE(write_private_file(folder + "/tls.key", pair->key_pem).ok());
-  Result<std::unique_ptr<PlimsollProcess>> started =
-      PlimsollProcess::start("webhook", {"--certificate-directory=" + folder}, *server_);
+  Result<std::unique_ptr<PlimsollProcess>> started = PlimsollProcess::start(
+      "webhook", {"--certificate-directory=" + folder}, server_->kubeconfig(), server_->directory());
   ASSERT_TRUE(started.ok()) << to_string(started.error());
   webhook_ = *std::move(started);
 

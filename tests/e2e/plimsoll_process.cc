@@ -26,17 +26,18 @@ int port_in(const std::string& path) {
 
 Result<std::unique_ptr<PlimsollProcess>> PlimsollProcess::start(const std::string& subcommand,
                                                                 const std::vector<std::string>& options,
-                                                                const ApiServer& server) {
-  const std::string port_file = server.directory() + "/" + subcommand + ".port";
-  const std::string ops_port_file = server.directory() + "/" + subcommand + ".ops-port";
+                                                                const std::string& kubeconfig,
+                                                                const std::string& directory) {
+  const std::string port_file = directory + "/" + subcommand + ".port";
+  const std::string ops_port_file = directory + "/" + subcommand + ".ops-port";
   for (const std::string& file : {port_file, ops_port_file}) {
     unlink(file.c_str());  // of an earlier process
   }
   auto started = std::unique_ptr<PlimsollProcess>(new PlimsollProcess);
-  started->log_file_ = server.directory() + "/" + subcommand + ".log";
+  started->log_file_ = directory + "/" + subcommand + ".log";
   SubprocessOptions process;
   process.log_file = started->log_file_;
-  process.arguments = {PLIMSOLL_BINARY,           subcommand,     "--kubeconfig=" + server.kubeconfig(),
+  process.arguments = {PLIMSOLL_BINARY,           subcommand,     "--kubeconfig=" + kubeconfig,
                        "--ops-address=127.0.0.1", "--ops-port=0", "--ops-port-file=" + ops_port_file};
   process.arguments.insert(process.arguments.end(), options.begin(), options.end());
   const bool serves = subcommand == "webhook";

@@ -1,6 +1,7 @@
 // `plimsoll webhook` and `plimsoll operator` as child processes of a test, on ports of their own choice.
 //
-//   auto webhook = PlimsollProcess::start("webhook", {"--certificate-directory=..."}, *server);
+//   auto webhook = PlimsollProcess::start("webhook", {"--certificate-directory=..."},
+//                                        server->kubeconfig(), server->directory());
 //   (*webhook)->port();
 #pragma once
 
@@ -9,17 +10,18 @@
 #include <vector>
 
 #include "base/result.h"
-#include "tests/controlplane/api_server.h"
 #include "tests/controlplane/subprocess.h"
 
 namespace plimsoll::testing {
 
 class PlimsollProcess {
  public:
-  // Waits until /readyz of the process says that it is ready. Errors: with what it said last.
+  // Waits until /readyz of the process says that it is ready. Its log and port files go into `directory`.
+  // Errors: with what it said last.
   static Result<std::unique_ptr<PlimsollProcess>> start(const std::string& subcommand,
                                                         const std::vector<std::string>& options,
-                                                        const ApiServer& server);
+                                                        const std::string& kubeconfig,
+                                                        const std::string& directory);
 
   int port() const { return port_; }          // of the webhook's TLS server; 0 for the operator
   int ops_port() const { return ops_port_; }  // of health and metrics
