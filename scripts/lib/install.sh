@@ -1,7 +1,9 @@
 # Sourced by the scripts: installs what a fresh Debian 12 lacks, and says what it does.
 # shellcheck shell=bash
 
-say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+say() {
+  if [ -t 2 ]; then printf '\033[1m==> %s\033[0m\n' "$*" >&2; else printf '==> %s\n' "$*" >&2; fi
+}
 note() { printf '    %s\n' "$*" >&2; }
 die() {
   printf 'error: %s\n' "$*" >&2
