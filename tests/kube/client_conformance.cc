@@ -396,9 +396,14 @@ TEST_P(Conformance, AWatchFromLongAgoIsExpired) {
 TEST_P(Conformance, BookmarksArriveOnRequest) {
   WatchOptions options;
   options.resource_version = version_of(*client_->list(kMaps, namespace_));
-  options.server_timeout = std::chrono::seconds(4);  // the server sends one before it ends a watch
+  // The server sends one about 2 s before it ends a watch, where the watch is old enough by then.
+  options.server_timeout = std::chrono::seconds(10);
   Watching watching(*client_, namespace_, options);
+  // The server sends no bookmark of a version that the watch began with, so one change must come after its
+  // start.
   must_create(map("a"));
+  EXPECT_TRUE(eventually([&] { return !watching.events().empty(); }));
+  must_create(map("b"));
   EXPECT_TRUE(eventually([&] { return watching.ended().has_value(); }));
   EXPECT_GE(watching.bookmarks(), 1);
 }
