@@ -39,6 +39,10 @@ if(PLIMSOLL_SANITIZE)
     # calls takes for another class.
     target_compile_options(plimsoll_compiler INTERFACE -fno-sanitize=vptr)
   endif()
+  if("thread" IN_LIST PLIMSOLL_SANITIZE)
+    # ThreadSanitizer does not understand the fences in Boost.Asio, and g++ says so.
+    target_compile_options(plimsoll_compiler INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
+  endif()
   target_link_options(plimsoll_compiler INTERFACE -fsanitize=${sanitizers})
 endif()
 
