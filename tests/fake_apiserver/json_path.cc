@@ -11,7 +11,7 @@ void step_into(const Json& value, const std::string& name, std::vector<const Jso
   }
 }
 
-// One bracket: 'name', "name", a number, *, or ?(@.a.b=="c") (also !=).
+// One bracket: 'name', "name" (both with escapes), a number, *, or ?(@.a.b=="c") (also !=).
 void bracket_into(const Json& value, const std::string& inside, std::vector<const Json*>& found) {
   static const std::regex filter(R"re(\?\(\s*@\.([\w.\-/]+)\s*(==|!=)\s*["']([^"']*)["']\s*\))re");
   std::smatch parts;
@@ -33,7 +33,10 @@ void bracket_into(const Json& value, const std::string& inside, std::vector<cons
       }
     }
   } else if (inside.size() >= 2 && (inside[0] == '\'' || inside[0] == '"')) {
-    step_into(value, inside.substr(1, inside.size() - 2), found);
+    // client-go's jsonpath reads a quoted name as a field: a dot that belongs to the name is escaped in it
+    // too.
+    const std::vector<const Json*> at = values_at(value, "." + inside.substr(1, inside.size() - 2));
+    found.insert(found.end(), at.begin(), at.end());
   } else if (value.isArray() && !inside.empty() && inside.size() < 9 &&
              inside.find_first_not_of("0123456789") == std::string::npos) {
     const auto index = static_cast<Json::ArrayIndex>(std::stoul(inside));

@@ -1,4 +1,4 @@
-// The part of kubectl's JSONPath that printer columns use: .spec.a['b.c'][0].d[*].e[?(@.type=="Ready")].f,
+// The part of kubectl's JSONPath that printer columns use: .spec.a['b\.c'][0].d[*].e[?(@.type=="Ready")].f,
 // with \. for a dot inside a name. Pure function; any thread.
 #pragma once
 

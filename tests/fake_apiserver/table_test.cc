@@ -39,12 +39,13 @@ TEST(JsonPath, FindsWhatPrinterColumnsName) {
   EXPECT_EQ(at(object, ".a.d[1].s"), "\"2\"");
   EXPECT_EQ(at(object, ".a.d[?(@.t==\"Ready\")].s"), "\"2\"");
   EXPECT_EQ(at(object, ".a.d[?(@.t!='Ready')].s"), "\"1\"");
-  EXPECT_EQ(at(object, ".a['b.c']"), "1");
+  EXPECT_EQ(at(object, ".a['b\\.c']"), "1");
   EXPECT_EQ(at(object, ".a.b\\.c"), "1");
   EXPECT_EQ(at(object, ".l.k/v"), "\"w\"");
   EXPECT_EQ(at(object, ".n[0][0]"), "5");
   EXPECT_EQ(at(object, ".a.d[*].t"), "\"x\"");
-  for (const char* nowhere : {".x", ".a.d[9]", ".a.d[", ".a.d[?(broken)]", ".a.b.c", ".a.d[-1]"}) {
+  for (const char* nowhere :
+       {".x", ".a.d[9]", ".a.d[", ".a.d[?(broken)]", ".a.b.c", ".a['b.c']", ".a.d[-1]"}) {
     EXPECT_EQ(at(object, nowhere), "nothing") << nowhere;
   }
 }
