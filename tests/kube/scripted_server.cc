@@ -64,9 +64,21 @@ class ScriptedServer::Connection {
   }
 
   int descriptor() { return socket_.native_handle(); }
-  // Wakes whatever waits on the socket; safe from any thread, as the descriptor stays open.
-  void wake() { ::shutdown(socket_.native_handle(), SHUT_RDWR); }
+  // Ends whatever waits on the socket. From any thread.
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    if (socket_.is_open()) {
+      ::shutdown(socket_.native_handle(), SHUT_RDWR);
+    }
+  }
+  // Closes it for good; the connection's own thread only.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    error_code ignored;
+    socket_.close(ignored);
+  }
 
+  std::mutex mutex_;  // of closing, which other threads must not see halfway
   tcp::socket socket_;
   std::optional<asio::ssl::stream<tcp::socket&>> tls_;
   bool finished_ = false;  // the handler closed it
@@ -109,8 +121,7 @@ bool ScriptedServer::Peer::end_chunked() {
 void ScriptedServer::Peer::reset() {
   const linger at_once{1, 0};
   ::setsockopt(connection_.descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  error_code ignored;
-  connection_.socket_.close(ignored);
+  connection_.close();
   connection_.finished_ = true;
 }
 
@@ -146,9 +157,7 @@ ScriptedServer::~ScriptedServer() {
   ::shutdown(acceptor_.native_handle(), SHUT_RDWR);
   acceptor_thread_.join();
   for (const auto& connection : connections_) {
-    if (connection->socket_.is_open()) {
-      connection->wake();
-    }
+    connection->wake();
   }
   for (const auto& connection : connections_) {
     connection->thread_.join();
@@ -200,9 +209,7 @@ void ScriptedServer::serve(Connection& connection) {
     }
     handler_(peer);
   }
-  if (connection.socket_.is_open()) {
-    connection.wake();
-  }
+  connection.wake();
 }
 
 }  // namespace plimsoll::testing
