@@ -6,6 +6,7 @@
 namespace plimsoll::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -40,6 +41,11 @@ TEST_F(MutationTest, ApplySizesTheJobAndApplyingAgainChangesNothing) {
   EXPECT_EQ(write_json(second["spec"]), write_json(first["spec"]));
   EXPECT_EQ(write_json(second["metadata"]["annotations"]), write_json(first["metadata"]["annotations"]));
   EXPECT_EQ(second["metadata"]["generation"], first["metadata"]["generation"]);
+}
+
+TEST_F(MutationTest, PeopleSeeWhatWasAskedAndGiven) {
+  must({"apply", "-f", "-"}, small_job("ads"));
+  EXPECT_THAT(must({"get", "trainingjob", "ads"}).output, ContainsRegex("ads +16 +V100-32GB +1 +Auto"));
 }
 
 TEST_F(MutationTest, ServerSideApplyDoesTheSame) {
