@@ -1,0 +1,137 @@
+#include "operator/process.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "operator/operator_command.h"
+
+namespace plimsoll::process {
+namespace {
+
+namespace po = boost::program_options;
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    std::string name = (std::filesystem::temp_directory_path() / "process_test_XXXXXX").string();
+    ::close(::mkstemp(name.data()));
+    path_ = name;
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+ServerOptions parse(const std::vector<std::string>& arguments) {
+  ServerOptions options;
+  po::variables_map values;
+  po::store(po::command_line_parser(arguments).options(describe(options)).run(), values);
+  po::notify(values);
+  return options;
+}
+
+TEST(ServerOptions, HaveTheirDefaultsAndTakeWhatIsGiven) {
+  EXPECT_EQ(parse({}).ops_port, 8081);
+  EXPECT_EQ(parse({}).log_level, "info");
+  const ServerOptions given = parse({"--ops-port=0", "--kubeconfig", "file", "--log-format=json"});
+  EXPECT_EQ(given.ops_port, 0);
+  EXPECT_EQ(given.kubeconfig, "file");
+  EXPECT_EQ(given.log_format, "json");
+}
+
+TEST(ServerOptions, RefusePortsThatAreNone) {
+  for (const char* port : {"-1", "65536", "eighty", "", "80.5"}) {
+    EXPECT_THROW(parse({"--ops-port", port}), po::error) << port;
+  }
+}
+
+TEST(PrepareServer, RefusesUnknownLogOptions) {
+  ServerOptions options;
+  options.log_level = "loud";
+  EXPECT_EQ(prepare_server(options).error().code, ErrorCode::kInvalid);
+  options.log_level = "info";
+  options.log_format = "xml";
+  EXPECT_EQ(prepare_server(options).error().code, ErrorCode::kInvalid);
+}
+
+TEST(LoadGpuCatalog, ExtendsTheBuiltInOne) {
+  const Result<estimator::GpuCatalog> built_in = load_gpu_catalog("");
+  ASSERT_TRUE(built_in);
+  EXPECT_NE(built_in->find("A100-80GB"), nullptr);
+  const TemporaryFile file(
+      "apiVersion: plimsoll.dev/v1alpha1\nkind: GPUModel\nmetadata: {name: b999}\nspec: {memory: 512Gi, "
+      "productLabels: [NVIDIA-B999]}\n");
+  const Result<estimator::GpuCatalog> extended = load_gpu_catalog(file.path());
+  ASSERT_TRUE(extended) << to_string(extended.error());
+  EXPECT_NE(extended->find("NVIDIA-B999"), nullptr);
+}
+
+TEST(LoadGpuCatalog, NamesTheFileThatIsWrong) {
+  EXPECT_EQ(load_gpu_catalog("/nowhere/gpus.yaml").error().code, ErrorCode::kNotFound);
+  const TemporaryFile broken("kind: [");
+  const Result<estimator::GpuCatalog> catalog = load_gpu_catalog(broken.path());
+  ASSERT_FALSE(catalog);
+  EXPECT_NE(catalog.error().message.find(broken.path()), std::string::npos);
+}
+
+// Runs `body` in a process of its own, for signals are the whole process's, and returns how it ended.
+int in_child(void (*body)(), const std::vector<int>& signals) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!prepare_server({})) {
+      ::_exit(99);
+    }
+    body();
+    ::_exit(0);
+  }
+  for (const int signal : signals) {
+    ::usleep(300'000);
+    ::kill(child, signal);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(WaitForStopSignal, ReturnsAtEitherSignalAndTheSecondEndsTheProcess) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const int status = in_child(wait_for_stop_signal, {signal});
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << signal;
+  }
+  const int status = in_child(
+      [] {
+        wait_for_stop_signal();
+        ::sleep(60);
+      },
+      {SIGTERM, SIGTERM});
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+TEST(OperatorCommand, ExplainsItselfAndRefusesWrongUsage) {
+  sigset_t before;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  EXPECT_EQ(run_operator_command({"--help"}), 0);
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--nonsense"},
+                                                    {"stray"},
+                                                    {"--ops-port"},
+                                                    {"--ops-port", "-1"},
+                                                    {"--log-level", "loud"},
+                                                    {"--kubeconfig", "/nowhere/config"},
+                                                    {"--gpu-catalog", "/nowhere/gpus.yaml"}}) {
+    EXPECT_EQ(run_operator_command(arguments), 2) << arguments.front();
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // servers block their stop signals
+}
+
+}  // namespace
+}  // namespace plimsoll::process
