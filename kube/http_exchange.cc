@@ -101,18 +101,29 @@ struct HttpExchange::State {
   bool has_head = false;
   int status = 0;
   std::string retry_after;
-  bool ended = false;
+  bool ended = false;  // nothing more will come
   std::optional<HttpFailure> failure;
-  bool abandoned = false;
+  bool finished = false;   // cpprestsdk is done with the exchange
+  bool abandoned = false;  // what still comes is dropped
   std::string buffer;
   // Set while cpprestsdk waits for room in the buffer.
   std::optional<pplx::task_completion_event<std::size_t>> blocked;
   std::size_t blocked_count = 0;
 
+  // Never a failed task: cpprestsdk would close the stream on the spot and wait, on a thread of its pool, for
+  // another of them (streambuf_state_manager::create_exception_checked_task); when the process is ending
+  // there is none. What is not wanted is dropped, and cancelling ends it.
   pplx::task<std::size_t> receive(const char* bytes, std::size_t count) {
     const std::lock_guard lock(mutex);
-    if (abandoned || count > kChunkLimit) {
-      return pplx::task_from_exception<std::size_t>(std::runtime_error("the answer is not read any further"));
+    if (abandoned) {
+      return pplx::task_from_result(count);
+    }
+    if (count > kChunkLimit) {
+      failure.emplace(HttpFailure::Stage::kReceiving, "a chunk of the answer is larger than 1 GiB");
+      ended = true;
+      abandoned = true;
+      changed.notify_all();
+      return pplx::task_from_result(count);
     }
     buffer.append(bytes, count);
     changed.notify_all();
@@ -137,6 +148,7 @@ struct HttpExchange::State {
 
   void set_end() {
     const std::lock_guard lock(mutex);
+    finished = true;
     ended = true;
     changed.notify_all();
   }
@@ -144,7 +156,10 @@ struct HttpExchange::State {
   void set_failure(const std::exception_ptr& problem) {
     HttpFailure reason = describe(problem);
     const std::lock_guard lock(mutex);
-    failure = std::move(reason);
+    if (!failure) {
+      failure = std::move(reason);
+    }
+    finished = true;
     ended = true;
     changed.notify_all();
   }
@@ -308,14 +323,14 @@ HttpExchange::HttpExchange(HttpEndpoint& endpoint, const HttpRequest& request)
 
 HttpExchange::~HttpExchange() {
   std::optional<pplx::task_completion_event<std::size_t>> blocked;
-  bool ended = false;
+  bool finished = false;
   {
     const std::lock_guard lock(state_->mutex);
     state_->abandoned = true;
-    ended = state_->ended;
+    finished = state_->finished;
     blocked.swap(state_->blocked);
   }
-  if (!ended) {
+  if (!finished) {
     state_->cancellation.cancel();
   }
   if (blocked) {

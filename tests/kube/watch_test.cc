@@ -219,6 +219,29 @@ TEST(Watch, AHugeEventPassesAndAnEndlessOneDoesNot) {
   EXPECT_EQ(result.ended.error().code, ErrorCode::kTooLarge);
 }
 
+// cpprestsdk waits on its own threads where a stream refuses bytes: a few watches given up while the server
+// still wrote took all of them, and a process that ended just then hung.
+TEST(Watch, GivingUpWhileTheServerStillWritesHoldsNoThreadOfTheLibrary) {
+  ScriptedServer server([](Peer& peer) {
+    peer.begin_chunked();
+    for (int i = 0; i < 10'000 && peer.chunk("nonsense\n"); ++i) {
+    }
+  });
+  std::vector<std::thread> watchers;
+  for (int i = 0; i < 16; ++i) {
+    watchers.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) {
+        EXPECT_EQ(watch(server).ended.error().code, ErrorCode::kInternal);
+      }
+    });
+  }
+  for (std::thread& watcher : watchers) {
+    watcher.join();
+  }
+  ScriptedServer sound([](Peer& peer) { peer.respond(200, event("ADDED", "a", 1)); });
+  EXPECT_EQ(watch(sound).events.size(), 1U);
+}
+
 TEST(Watch, NonsenseLinesEndIt) {
   for (const char* line : {"hello", "[]", "{}", "{\"type\":\"ODD\",\"object\":{}}", "{\"type\":\"ADDED\"}",
                            "{\"type\":\"ADDED\",\"object\":5}", "{\"type\":5,\"object\":{}}", "\xff\xfe\xfd",
