@@ -162,12 +162,13 @@ Infeasibility rule_out(const ShardRequest& request, const Options& options) {
 }
 
 StateBound::StateBound(const ShardRequest& request) {
-  const CostModel model(request.topology, request.batch_size, request.optimizer);
+  const CostModel model(request);
   for (const Table& table : request.tables) {
     Table unused = table;
     unused.lookups_per_sample = 0;
-    state_ += static_cast<double>(
-        TableCost(model, unused).memory(ShardingType::kTableWise, table.rows, table.dim).count);
+    state_ += static_cast<double>(TableCost(model, unused)
+                                      .held(ShardingType::kTableWise, Kernel::kFused, table.rows, table.dim)
+                                      .card.count);
     buffers_ += std::min(1.0, table.lookups_per_sample) * model.batch * static_cast<double>(table.dim) *
                 static_cast<double>(table.element_bytes);
   }

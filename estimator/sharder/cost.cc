@@ -12,7 +12,20 @@ constexpr double kIndexBytes = 8;
 constexpr double kBatchedCopyFactor = 2.455;
 constexpr double kElementwiseFactor = 9.22;  // optimizer kernels of a data-parallel table
 constexpr double kDenseKernelShare = 0.5;    // of HBM bandwidth
+constexpr double kHostKernelShare = 0.1;     // of the bandwidth between card and host, or its mix with HBM's
 constexpr double kBackwardFactor = 2;        // backward compute over forward compute
+constexpr double kWeightsFactor = 1.1;       // gradients of the lookups' weights over forward compute
+constexpr std::int64_t kNarrowestRead = 32;  // columns; a narrower row is read no faster
+
+// planner/shard_estimators.py: batches of input that a pipeline holds; and bytes of a cache's bookkeeping,
+// for each row of the table and for each row it can hold.
+constexpr std::int64_t kSparseDistInputs = 2;
+constexpr std::int64_t kPrefetchInputs = 3;
+constexpr std::int64_t kPrefetchBurst = 7;  // more, for a cached table: 1 + 6 in the one pass of a prefetch
+constexpr double kCacheBytesARow = 4;
+constexpr double kCacheBytesASlot = 16;
+
+constexpr std::int64_t kStateBytes = 4;  // FBGEMM keeps optimizer state in fp32, whatever the weights are
 
 // A thread block that reads a narrow row leaves lanes idle.
 double block_penalty(std::int64_t columns) {
@@ -30,6 +43,31 @@ std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
+bool by_columns(ShardingType type) {
+  return type == ShardingType::kTableWise || type == ShardingType::kColumnWise ||
+         type == ShardingType::kTableColumnWise;
+}
+
+bool by_rows_in_a_node(ShardingType type) {
+  return type == ShardingType::kTableRowWise || type == ShardingType::kGrid;
+}
+
+// Optimizer states for each weight.
+double states(crds::Optimizer optimizer, std::int64_t dim) {
+  switch (optimizer) {
+    case crds::Optimizer::kSGD: return 0;
+    case crds::Optimizer::kRowWiseAdagrad: return 1 / static_cast<double>(dim);
+    case crds::Optimizer::kMomentum:
+    case crds::Optimizer::kAdagrad:
+    case crds::Optimizer::kRMSprop: return 1;
+    // torchrec's planner counts one state for LAMB and AdamW; the kernels allocate two.
+    case crds::Optimizer::kLAMB:
+    case crds::Optimizer::kAdam:
+    case crds::Optimizer::kAdamW: return 2;
+  }
+  return 0;
+}
+
 }  // namespace
 
 const char* name_of(ShardingType type) {
@@ -37,120 +75,183 @@ const char* name_of(ShardingType type) {
     case ShardingType::kDataParallel: return "data_parallel";
     case ShardingType::kTableWise: return "table_wise";
     case ShardingType::kColumnWise: return "column_wise";
+    case ShardingType::kTableColumnWise: return "table_column_wise";
     case ShardingType::kRowWise: return "row_wise";
     case ShardingType::kTableRowWise: return "table_row_wise";
+    case ShardingType::kGrid: return "grid_shard";
   }
   return "";
 }
 
-CostModel::CostModel(const Topology& topology, std::int64_t batch_size, crds::Optimizer embedding_optimizer)
-    : trainers(topology.trainers),
-      local(std::min(topology.per_node, topology.trainers)),
-      nodes(topology.trainers / local),
-      batch(static_cast<double>(batch_size)),
-      intra(per_millisecond(topology.intra_node_bandwidth)),
-      inter(per_millisecond(topology.inter_node_bandwidth)),
-      hbm(per_millisecond(topology.hbm_bandwidth)),
+const char* name_of(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::kFused: return "fused";
+    case Kernel::kDense: return "dense";
+    case Kernel::kHost: return "fused_uvm";
+    case Kernel::kHostCached: return "fused_uvm_caching";
+  }
+  return "";
+}
+
+CostModel::CostModel(const ShardRequest& request)
+    : trainers(request.topology.trainers),
+      local(std::min(request.topology.per_node, trainers)),
+      nodes(trainers / local),
+      batch(static_cast<double>(request.batch_size)),
+      intra(per_millisecond(request.topology.intra_node_bandwidth)),
+      inter(per_millisecond(request.topology.inter_node_bandwidth)),
+      host(per_millisecond(request.topology.host_bandwidth)),
       global(trainers > local ? inter : intra),
-      optimizer(embedding_optimizer) {}
+      kernels(),
+      hbm(per_millisecond(request.topology.hbm_bandwidth)),
+      optimizer(request.optimizer),
+      pipeline(request.pipeline),
+      embeddings_at_peak(request.embeddings_at_peak),
+      cache_ratio(request.cache_ratio),
+      method(request.cost) {
+  // planner/constants.py, kernel_bw_lookup. A prefetch hides what a cache must fetch.
+  const double cached = (cache_ratio * hbm + (1 - cache_ratio) * host) * kHostKernelShare;
+  kernels = {hbm, hbm * kDenseKernelShare, host * kHostKernelShare,
+             pipeline == Pipeline::kPrefetchSparseDist ? hbm : cached};
+}
 
 TableCost::TableCost(const CostModel& model, const Table& table)
     : model_(model),
       rows_(table.rows),
       dim_(table.dim),
       element_(table.element_bytes),
+      weighted_(table.weighted),
       lookups_(table.lookups_per_sample * model.batch),
-      outputs_(std::min(1.0, table.lookups_per_sample) * model.batch),
+      // An exchange of pooled rows carries one for every sample, looked up or not.
+      outputs_(model.method == CostMethod::kStages ? model.batch
+                                                   : std::min(1.0, table.lookups_per_sample) * model.batch),
       input_(Bytes::ceil(kIndexBytes * lookups_)),
       input_of_all_(Bytes::ceil(lookups_ * static_cast<double>(model.trainers) * kIndexBytes)),
       input_of_nodes_(Bytes::ceil(lookups_ * static_cast<double>(model.nodes) * kIndexBytes)) {}
 
-double TableCost::milliseconds(ShardingType type, std::int64_t columns) const {
+// Indices that one shard reads.
+Bytes TableCost::input(ShardingType type) const {
+  return by_columns(type) ? input_of_all_ : by_rows_in_a_node(type) ? input_of_nodes_ : input_;
+}
+
+StageTimes TableCost::times(ShardingType type, Kernel kernel, std::int64_t columns) const {
   const double trainers = static_cast<double>(model_.trainers);
   const double local = static_cast<double>(model_.local);
   const double nodes = static_cast<double>(model_.nodes);
   const double element = static_cast<double>(element_);
   const double width = static_cast<double>(columns) * element;
   const double pooled = outputs_ * trainers * width;  // what all ranks together get from this shard
-  const double both_ways = 1 + kBackwardFactor;
+  const double bandwidth = model_.kernels[static_cast<std::size_t>(kernel)];
+  const double indices = static_cast<double>(input(type).count) * (weighted_ ? 2 : 1);
 
+  StageTimes times;
+  const auto compute = [&](double bytes) {
+    times.forward_compute = bytes / bandwidth;
+    times.backward_compute = times.forward_compute * (kBackwardFactor + (weighted_ ? kWeightsFactor : 0));
+  };
   switch (type) {
     case ShardingType::kTableWise:
-    case ShardingType::kColumnWise: {
-      const double read = static_cast<double>(std::max(columns, kLeastColumns)) * element;
-      const double forward =
-          block_penalty(columns) *
-          (static_cast<double>(input_of_all_.count) + lookups_ * trainers * read + pooled) / model_.hbm;
-      return both_ways * forward + 2 * pooled / model_.global;
+    case ShardingType::kColumnWise:
+    case ShardingType::kTableColumnWise: {
+      const double read = static_cast<double>(std::max(columns, kNarrowestRead)) * element;
+      compute(block_penalty(columns) * (indices + lookups_ * trainers * read + pooled));
+      times.forward_exchange = times.backward_exchange = pooled / model_.global;
+      break;
     }
-    case ShardingType::kRowWise: {
-      const double forward = (static_cast<double>(input_.count) + lookups_ * width + pooled) / model_.hbm;
-      return both_ways * forward + 2 * pooled / model_.global + kBatchedCopyFactor * pooled / model_.hbm;
-    }
-    case ShardingType::kTableRowWise: {
-      const double forward =
-          (static_cast<double>(input_of_nodes_.count) + lookups_ * nodes * width + pooled) / model_.hbm;
+    case ShardingType::kRowWise:
+      compute(indices + lookups_ * width + pooled);
+      times.forward_exchange = pooled / model_.global;
+      times.backward_exchange = pooled / model_.global + kBatchedCopyFactor * pooled / bandwidth;
+      break;
+    case ShardingType::kTableRowWise:
+    case ShardingType::kGrid: {
+      compute(indices + lookups_ * nodes * width + pooled);
       const double across = model_.nodes > 1 ? outputs_ * nodes * width / model_.inter : 0;
-      return both_ways * forward + 2 * (pooled / model_.intra + across) +
-             kBatchedCopyFactor * pooled / model_.hbm;
+      times.forward_exchange = pooled / model_.intra + across;
+      times.backward_exchange = times.forward_exchange + kBatchedCopyFactor * pooled / bandwidth;
+      break;
     }
     case ShardingType::kDataParallel: {
-      const double bandwidth = kDenseKernelShare * model_.hbm;
-      const double forward =
-          (static_cast<double>(input_.count) + lookups_ * width + outputs_ * width) / bandwidth;
+      compute(indices + lookups_ * width + outputs_ * width);
       const double gradient = static_cast<double>(rows_) * width;
       const double rings = std::min(nodes, 2.0);
-      double all_reduce = gradient * (2 * rings - 1) / rings / (model_.inter * local);
+      times.backward_exchange = gradient * (2 * rings - 1) / rings / (model_.inter * local);
       if (model_.nodes > 2) {
-        all_reduce *= 2;
+        times.backward_exchange *= 2;
       }
-      return both_ways * forward + all_reduce + kElementwiseFactor * gradient / bandwidth;
+      times.backward_exchange += kElementwiseFactor * gradient / bandwidth;
+      break;
     }
   }
-  return 0;
+  return times;
 }
 
-Bytes TableCost::state(std::int64_t rows, std::int64_t columns) const {
-  const Bytes weights = Bytes{rows} * columns * element_;
-  switch (model_.optimizer) {
-    case crds::Optimizer::kSGD: return weights;
-    case crds::Optimizer::kRowWiseAdagrad: return weights + Bytes{ceil_divide(weights.count, dim_)};
-    case crds::Optimizer::kMomentum:
-    case crds::Optimizer::kAdagrad:
-    case crds::Optimizer::kRMSprop: return weights * 2;
-    // torchrec's planner counts one state for LAMB and AdamW; the kernels allocate two.
-    case crds::Optimizer::kLAMB:
-    case crds::Optimizer::kAdam:
-    case crds::Optimizer::kAdamW: return weights * 3;
+Bytes TableCost::optimizer_state(Bytes weights, std::int64_t rows) const {
+  if (model_.method == CostMethod::kTorchrec) {
+    return Bytes::ceil(static_cast<double>(weights.count) * states(model_.optimizer, dim_));
   }
-  return weights;
+  if (model_.optimizer == crds::Optimizer::kRowWiseAdagrad) {
+    return Bytes{rows} * kStateBytes;  // each column block keeps its own
+  }
+  const std::int64_t of_each = static_cast<std::int64_t>(states(model_.optimizer, dim_)) * kStateBytes;
+  return Bytes{weights.count / element_} * of_each;
 }
 
-Bytes TableCost::memory(ShardingType type, std::int64_t rows, std::int64_t columns) const {
-  if (rows == 0) {
-    return Bytes{0};
-  }
+Bytes TableCost::buffers(ShardingType type, Kernel kernel, std::int64_t columns) const {
   const double width = static_cast<double>(columns) * static_cast<double>(element_);
-  if (type == ShardingType::kDataParallel) {
-    return state(rows, columns) + input_ + Bytes::ceil(outputs_ * width);
+  const double ranks = type == ShardingType::kDataParallel ? 1 : static_cast<double>(model_.trainers);
+  const Bytes output = Bytes::ceil(outputs_ * ranks * width);
+  const Bytes in = input(type);
+  const Bytes at_peak = model_.embeddings_at_peak ? output : Bytes{};
+  switch (model_.pipeline) {
+    case Pipeline::kNone: return in + output;
+    case Pipeline::kSparseDist: return in * kSparseDistInputs + at_peak;
+    case Pipeline::kPrefetchSparseDist:
+      return in * (kPrefetchInputs + (kernel == Kernel::kHostCached ? kPrefetchBurst : 0)) + at_peak;
   }
-  const Bytes output = Bytes::ceil(outputs_ * static_cast<double>(model_.trainers) * width);
-  const Bytes input = type == ShardingType::kRowWise        ? input_
-                      : type == ShardingType::kTableRowWise ? input_of_nodes_
-                                                            : input_of_all_;
-  return state(rows, columns) + input + output;
+  return {};
+}
+
+Held TableCost::held(ShardingType type, Kernel kernel, std::int64_t rows, std::int64_t columns) const {
+  if (rows == 0) {
+    return {};
+  }
+  const Bytes weights = Bytes{rows} * columns * element_;
+  const Bytes state = weights + optimizer_state(weights, rows);
+  Held held{.card = buffers(type, kernel, columns), .host = {}};
+  if (kernel == Kernel::kFused || kernel == Kernel::kDense) {
+    held.card += state;
+    return held;
+  }
+  held.host = state;
+  if (kernel == Kernel::kHostCached) {
+    // The cache of the whole table, rounded, then this shard's part of it: as planner/shard_estimators.py.
+    const Bytes table = Bytes{rows_} * dim_ * element_;
+    const double cache = std::nearbyint(static_cast<double>(table.count) * model_.cache_ratio);
+    const long double share = static_cast<long double>(rows) * static_cast<long double>(columns) /
+                              (static_cast<long double>(rows_) * static_cast<long double>(dim_));
+    const Bytes cached = Bytes::ceil(static_cast<double>(static_cast<long double>(cache) * share));
+    const double cached_rows = static_cast<double>(rows) * model_.cache_ratio;
+    const Bytes cached_state =
+        model_.method == CostMethod::kTorchrec
+            ? optimizer_state(cached, 0)
+            : optimizer_state(cached, static_cast<std::int64_t>(std::ceil(cached_rows)));
+    held.card +=
+        cached + cached_state +
+        Bytes::ceil(static_cast<double>(rows) * (kCacheBytesARow + model_.cache_ratio * kCacheBytesASlot));
+  }
+  return held;
 }
 
 std::int64_t TableCost::row_block(ShardingType type) const {
-  switch (type) {
-    case ShardingType::kRowWise: return ceil_divide(rows_, model_.trainers);
-    case ShardingType::kTableRowWise: return ceil_divide(rows_, model_.local);
-    default: return rows_;
+  if (type == ShardingType::kRowWise) {
+    return ceil_divide(rows_, model_.trainers);
   }
+  return by_rows_in_a_node(type) ? ceil_divide(rows_, model_.local) : rows_;
 }
 
 std::int64_t TableCost::rows_of(ShardingType type, std::int64_t shard) const {
-  if (type != ShardingType::kRowWise && type != ShardingType::kTableRowWise) {
+  if (type != ShardingType::kRowWise && !by_rows_in_a_node(type)) {
     return rows_;
   }
   const std::int64_t block = row_block(type);

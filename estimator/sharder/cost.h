@@ -1,16 +1,16 @@
 // What one shard of a table costs the rank that holds it: time and memory, in closed form.
 //
-//   CostModel model(topology, batch_size, crds::Optimizer::kRowWiseAdagrad);
+//   CostModel model(request);
 //   TableCost cost(model, table);
-//   double ms = cost.milliseconds(ShardingType::kTableWise, table.dim);
-//   Bytes held = cost.memory(ShardingType::kTableWise, table.rows, table.dim);
+//   double ms = cost.times(ShardingType::kTableWise, Kernel::kFused, table.dim).total();
+//   Held held = cost.held(ShardingType::kTableWise, Kernel::kFused, table.rows, table.dim);
 //
-// The formulas are those of torchrec's planner (meta-pytorch/torchrec 376cac6a, planner/estimator and
-// planner/shard_estimators.py) for pooled, unweighted tables in fused kernels, data-parallel ones in dense
-// kernels, and no input pipeline; docs/sharding.md lists them. Plain values; any thread; a TableCost does not
-// refer to what it was made from.
+// With CostMethod::kTorchrec the formulas are those of torchrec's planner (meta-pytorch/torchrec 376cac6a,
+// planner/estimator and planner/shard_estimators.py) for pooled tables; docs/sharding.md lists them, and
+// where kStages differs. Plain values; any thread; a TableCost does not refer to what it was made from.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -19,11 +19,8 @@
 
 namespace plimsoll::estimator {
 
-// A table narrower than this is read no faster, so columns are not cut below it.
-inline constexpr std::int64_t kLeastColumns = 32;
-
 struct CostModel {
-  CostModel(const Topology& topology, std::int64_t batch_size, crds::Optimizer optimizer);
+  explicit CostModel(const ShardRequest& request);
 
   std::int64_t trainers;
   std::int64_t local;  // ranks of one host: per_node, or all of them when they are fewer
@@ -31,21 +28,44 @@ struct CostModel {
   double batch;
   double intra;  // bytes a millisecond, as the next three
   double inter;
+  double host;
+  double global;                  // of a collective of all trainers: the slowest link on its way
+  std::array<double, 4> kernels;  // by Kernel: bytes a millisecond that its lookups move
   double hbm;
-  double global;  // of a collective of all trainers: the slowest link on its way
   crds::Optimizer optimizer;
+  Pipeline pipeline;
+  bool embeddings_at_peak;
+  double cache_ratio;
+  CostMethod method;
+};
+
+// Milliseconds of one iteration on a rank that holds a shard.
+struct StageTimes {
+  double forward_compute = 0;
+  double forward_exchange = 0;
+  double backward_compute = 0;
+  double backward_exchange = 0;
+
+  double compute() const { return forward_compute + backward_compute; }
+  double exchange() const { return forward_exchange + backward_exchange; }
+  double total() const { return compute() + exchange(); }
+};
+
+struct Held {
+  Bytes card;
+  Bytes host;  // only of kernels that keep rows there
 };
 
 class TableCost {
  public:
   TableCost(const CostModel& model, const Table& table);
 
-  // Of one shard of `columns` columns, per iteration, on each rank that holds one. Row-wise shards take the
-  // same time whatever their rows, since every rank takes part in the exchange.
-  double milliseconds(ShardingType type, std::int64_t columns) const;
+  // Of one shard of `columns` columns. Row-wise shards take the same time whatever their rows, since every
+  // rank takes part in the exchange.
+  StageTimes times(ShardingType type, Kernel kernel, std::int64_t columns) const;
 
   // Of one shard: weights, optimizer state, and its input and output buffers. Zero when it has no rows.
-  Bytes memory(ShardingType type, std::int64_t rows, std::int64_t columns) const;
+  Held held(ShardingType type, Kernel kernel, std::int64_t rows, std::int64_t columns) const;
 
   // Rows in every shard of this type but the last ones, which may be short or empty.
   std::int64_t row_block(ShardingType type) const;
@@ -54,12 +74,15 @@ class TableCost {
   std::int64_t rows_of(ShardingType type, std::int64_t shard) const;
 
  private:
-  Bytes state(std::int64_t rows, std::int64_t columns) const;
+  Bytes input(ShardingType type) const;
+  Bytes buffers(ShardingType type, Kernel kernel, std::int64_t columns) const;
+  Bytes optimizer_state(Bytes weights, std::int64_t rows) const;
 
   CostModel model_;
   std::int64_t rows_;
   std::int64_t dim_;
   std::int64_t element_;
+  bool weighted_;
   double lookups_;  // of one rank's batch
   double outputs_;  // pooled rows of one rank's batch
   Bytes input_;     // one rank's indices

@@ -21,6 +21,7 @@ inline constexpr double kLargestBudget = 4503599627370496.0;
 
 struct Option {
   ShardingType type = ShardingType::kTableWise;
+  Kernel kernel = Kernel::kFused;
   std::int32_t cuts = 1;   // equal column blocks; 1 unless column-wise
   double ms = 0;           // of one shard, on each rank that holds one
   double bytes = 0;        // of the largest shard

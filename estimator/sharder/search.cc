@@ -35,7 +35,7 @@ constexpr std::int64_t kSmallEffort = 100'000;        // so little that every ta
 Search::Search(const ShardRequest& request, const Options& options)
     : request_(request),
       options_(options),
-      model_(request.topology, request.batch_size, request.optimizer),
+      model_(request),
       ranks_(static_cast<double>(request.topology.trainers)),
       budget_(std::min(static_cast<double>(request.budget.count), kLargestBudget)),
       bound_(bound_time(options, request.topology.trainers, budget_)) {}
@@ -59,10 +59,10 @@ Candidate Search::place(Selection selection) {
         add_rows(&ranks, i, option, 0, model_.trainers);
         break;
       case ShardingType::kTableRowWise:
-        node_pieces.push_back({.amount = amount, .table = table, .part = 0});
-        break;
+      case ShardingType::kGrid: node_pieces.push_back({.amount = amount, .table = table, .part = 0}); break;
       case ShardingType::kTableWise:
       case ShardingType::kColumnWise:
+      case ShardingType::kTableColumnWise:
         for (std::int32_t part = 0; part < option.cuts; ++part) {
           rank_pieces.push_back({.amount = amount, .table = table, .part = part});
         }
@@ -108,7 +108,9 @@ void Search::add_rows(Placement* ranks, std::size_t table, const Option& option,
                       std::int64_t count) const {
   const TableCost cost(model_, request_.tables[table]);
   for (std::int64_t shard = 0; shard < count; ++shard) {
-    const Bytes held = cost.memory(option.type, cost.rows_of(option.type, shard), request_.tables[table].dim);
+    const Bytes held =
+        cost.held(option.type, option.kernel, cost.rows_of(option.type, shard), request_.tables[table].dim)
+            .card;
     ranks->add(first + shard, {option.ms, static_cast<double>(held.count)});
   }
 }

@@ -14,7 +14,7 @@ namespace {
 
 Plan make_plan(const ShardRequest& request, const Candidate& candidate, double bound) {
   const Topology& topology = request.topology;
-  const CostModel model(topology, request.batch_size, request.optimizer);
+  const CostModel model(request);
   Plan plan;
   plan.ranks.resize(static_cast<std::size_t>(topology.trainers));
   plan.placements.reserve(request.tables.size());
@@ -29,13 +29,14 @@ Plan make_plan(const ShardRequest& request, const Candidate& candidate, double b
       RankLoad& load = plan.ranks[static_cast<std::size_t>(rank)];
       load.milliseconds += option.ms;
       if (rows > 0) {
-        load.memory += cost.memory(option.type, rows, columns);
+        load.memory += cost.held(option.type, option.kernel, rows, columns).card;
         placement.shards.push_back({rank, row, row + rows, column, column + columns});
       }
     };
     switch (option.type) {
       case ShardingType::kTableWise:
-      case ShardingType::kColumnWise: {
+      case ShardingType::kColumnWise:
+      case ShardingType::kTableColumnWise: {
         const std::int64_t columns = table.dim / option.cuts;
         for (std::size_t part = 0; part < places.size(); ++part) {
           put(places[part], 0, table.rows, static_cast<std::int64_t>(part) * columns, columns);
@@ -43,6 +44,7 @@ Plan make_plan(const ShardRequest& request, const Candidate& candidate, double b
         break;
       }
       case ShardingType::kTableRowWise:
+      case ShardingType::kGrid:
       case ShardingType::kRowWise: {
         const bool everywhere = option.type == ShardingType::kRowWise;
         const std::int64_t first = everywhere ? 0 : places.front() * model.local;

@@ -28,6 +28,7 @@ struct Table {
   std::int64_t dim = 0;
   double lookups_per_sample = 1;  // pooling factor times lookup frequency
   std::int64_t element_bytes = 4;
+  bool weighted = false;  // its lookups carry weights, whose gradients are wanted too
 };
 
 // "name" for a single table, "name.0", "name.1", ... for a group.
@@ -39,10 +40,34 @@ struct Topology {
   Bytes intra_node_bandwidth = 600_GiB;        // bytes a second (torchrec's default)
   Bytes inter_node_bandwidth{13'421'772'800};  // 12.5 GiB/s
   Bytes hbm_bandwidth = 897_GiB;
+  Bytes host_bandwidth = 32_GiB;  // between a card and its host's memory
 };
 
-enum class ShardingType { kDataParallel, kTableWise, kColumnWise, kRowWise, kTableRowWise };
+// Table-column-wise is column-wise within one node; grid is column blocks, each table-row-wise on a node.
+enum class ShardingType {
+  kDataParallel,
+  kTableWise,
+  kColumnWise,
+  kTableColumnWise,
+  kRowWise,
+  kTableRowWise,
+  kGrid
+};
 const char* name_of(ShardingType type);  // torchrec's names: "table_wise", ...
+
+// What runs the lookups: fused with the optimizer, or dense (autograd's; data-parallel tables have no other);
+// on rows in the card's memory, in the host's, or in the host's with a cache on the card.
+enum class Kernel { kFused, kDense, kHost, kHostCached };
+const char* name_of(Kernel kernel);  // torchrec's names: "fused", "dense", "fused_uvm", "fused_uvm_caching"
+
+// How far the next batches' inputs are on their way while one is trained; they take memory.
+enum class Pipeline { kNone, kSparseDist, kPrefetchSparseDist };
+
+// Which figures are planned with; docs/sharding.md compares them.
+enum class CostMethod {
+  kTorchrec,  // those of torchrec's planner
+  kStages     // stages in lockstep, exchanges of whole batches, optimizer state as the kernels allocate it
+};
 
 struct ShardRequest {
   std::vector<Table> tables = {};
@@ -50,6 +75,10 @@ struct ShardRequest {
   std::int64_t batch_size = 512;  // per trainer
   Bytes budget = {};              // per trainer, for shards with optimizer state and buffers
   crds::Optimizer optimizer = crds::Optimizer::kRowWiseAdagrad;
+  Pipeline pipeline = Pipeline::kNone;
+  bool embeddings_at_peak = false;  // with a pipeline: outputs count too, the peak being in the lookups
+  double cache_ratio = 0.2;         // share of a cached table's rows that the card holds (torchrec's default)
+  CostMethod cost = CostMethod::kTorchrec;
 };
 
 struct Shard {

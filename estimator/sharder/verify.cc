@@ -101,11 +101,13 @@ class Verifier {
                 placement.shards.size() == ranks.size();
         break;
       case ShardingType::kTableWise: whole = all_rows && all_columns && placement.shards.size() == 1; break;
-      case ShardingType::kColumnWise: whole = all_rows && covers(columns, table.dim); break;
+      case ShardingType::kColumnWise:
+      case ShardingType::kTableColumnWise: whole = all_rows && covers(columns, table.dim); break;
       case ShardingType::kRowWise:
         whole = all_columns && covers(rows, table.rows) && in_blocks(placement, 0, ranks_);
         break;
       case ShardingType::kTableRowWise:
+      case ShardingType::kGrid:
         whole = all_columns && covers(rows, table.rows) &&
                 in_blocks(placement, placement.shards.front().rank / host_ * host_, host_);
         break;
@@ -205,7 +207,8 @@ class Verifier {
     const double copied = 2.455 * pooled * all * row / hbm;
     switch (type) {
       case ShardingType::kTableWise:
-      case ShardingType::kColumnWise: {
+      case ShardingType::kColumnWise:
+      case ShardingType::kTableColumnWise: {
         const double penalty = columns < 64 ? 1.75 : columns < 128 ? 1.15 : 1.0;
         const double read =
             indices * all * element * static_cast<double>(std::max<std::int64_t>(columns, 32));
@@ -216,7 +219,8 @@ class Verifier {
         const double kernel = (std::ceil(8 * indices) + indices * row + pooled * all * row) / hbm;
         return kernel + 2 * kernel + 2 * pooled * all * row / link + copied;
       }
-      case ShardingType::kTableRowWise: {
+      case ShardingType::kTableRowWise:
+      case ShardingType::kGrid: {
         const double hosts = static_cast<double>(hosts_);
         const double kernel =
             (std::ceil(8 * indices * hosts) + indices * hosts * row + pooled * all * row) / hbm;

@@ -3,10 +3,16 @@
 #include <cmath>
 
 #include "estimator/sharder/cost.h"
+#include "tests/estimator/sharder_golden_kernels.h"
 #include "tests/estimator/sharder_golden_options.h"
 
 namespace plimsoll::estimator {
 namespace {
+
+constexpr ShardingType kTypes[] = {ShardingType::kDataParallel, ShardingType::kTableWise,
+                                   ShardingType::kColumnWise,   ShardingType::kTableColumnWise,
+                                   ShardingType::kRowWise,      ShardingType::kTableRowWise,
+                                   ShardingType::kGrid};
 
 Table golden_table(std::size_t index) {
   const GoldenTable& table = kGoldenTables[index];
@@ -16,16 +22,50 @@ Table golden_table(std::size_t index) {
           .lookups_per_sample = table.pooling_factor * table.lookup_frequency};
 }
 
+CostModel model_of(std::int64_t trainers, std::int64_t batch, crds::Optimizer optimizer,
+                   CostMethod method = CostMethod::kTorchrec) {
+  return CostModel(ShardRequest{
+      .topology = {.trainers = trainers}, .batch_size = batch, .optimizer = optimizer, .cost = method});
+}
+
+Kernel kernel_of(ShardingType type) {
+  return type == ShardingType::kDataParallel ? Kernel::kDense : Kernel::kFused;
+}
+
+double time_of(const TableCost& cost, ShardingType type, std::int64_t columns) {
+  return cost.times(type, kernel_of(type), columns).total();
+}
+
+Bytes memory_of(const TableCost& cost, ShardingType type, std::int64_t rows, std::int64_t columns) {
+  return cost.held(type, kernel_of(type), rows, columns).card;
+}
+
+TEST(SharderCost, EqualsTorchrecOnEveryKernelOptimizerWidthAndPipeline) {
+  const auto cases = golden_cases();
+  for (const GoldenKernel& golden : kGoldenKernels) {
+    const ShardRequest& request = cases[golden.of];
+    const TableCost cost(CostModel(request), request.tables.front());
+    SCOPED_TRACE("case " + std::to_string(golden.of) + " " + name_of(golden.type) + " " +
+                 name_of(golden.kernel));
+    EXPECT_EQ(cost.rows_of(golden.type, 0), golden.rows);
+    EXPECT_NEAR(cost.times(golden.type, golden.kernel, golden.columns).total() / golden.milliseconds, 1,
+                1e-12);
+    const Held held = cost.held(golden.type, golden.kernel, golden.rows, golden.columns);
+    EXPECT_EQ(held.card.count, golden.card);
+    EXPECT_EQ(held.host.count, golden.host);
+  }
+}
+
 TEST(SharderCost, EqualsTorchrecOnEveryGoldenOption) {
-  const CostModel model({.trainers = 128}, 1024, crds::Optimizer::kRowWiseAdagrad);
+  const CostModel model = model_of(128, 1024, crds::Optimizer::kRowWiseAdagrad);
   for (const GoldenOption& golden : kGoldenOptions) {
     const Table table = golden_table(golden.table);
     const TableCost cost(model, table);
     const std::int64_t columns =
         golden.type == ShardingType::kColumnWise ? table.dim / golden.shards : table.dim;
     SCOPED_TRACE(table.name + " " + name_of(golden.type));
-    EXPECT_NEAR(cost.milliseconds(golden.type, columns) / golden.milliseconds, 1, 1e-12);
-    EXPECT_EQ(cost.memory(golden.type, cost.rows_of(golden.type, 0), columns).count, golden.bytes);
+    EXPECT_NEAR(time_of(cost, golden.type, columns) / golden.milliseconds, 1, 1e-12);
+    EXPECT_EQ(memory_of(cost, golden.type, cost.rows_of(golden.type, 0), columns).count, golden.bytes);
   }
 }
 
@@ -33,9 +73,8 @@ TEST(SharderCost, OptimizersHoldTheStateTheyAllocate) {
   const Table table{.name = "t", .rows = 1000, .dim = 64, .lookups_per_sample = 0};
   const std::int64_t weights = 1000 * 64 * 4;
   const auto held = [&](crds::Optimizer optimizer) {
-    return TableCost(CostModel({.trainers = 8}, 512, optimizer), table)
-        .memory(ShardingType::kTableWise, table.rows, table.dim)
-        .count;
+    const TableCost cost(model_of(8, 512, optimizer), table);
+    return memory_of(cost, ShardingType::kTableWise, table.rows, table.dim).count;
   };
   EXPECT_EQ(held(crds::Optimizer::kSGD), weights);
   EXPECT_EQ(held(crds::Optimizer::kRowWiseAdagrad), weights + 1000 * 4);
@@ -47,22 +86,21 @@ TEST(SharderCost, OptimizersHoldTheStateTheyAllocate) {
 
 TEST(SharderCost, RowBlocksAreEqualButForTheLast) {
   const Table table{.name = "t", .rows = 10, .dim = 16};
-  const TableCost cost(CostModel({.trainers = 16}, 512, crds::Optimizer::kSGD), table);
+  const TableCost cost(model_of(16, 512, crds::Optimizer::kSGD), table);
   EXPECT_EQ(cost.row_block(ShardingType::kRowWise), 1);
   EXPECT_EQ(cost.rows_of(ShardingType::kRowWise, 9), 1);
   EXPECT_EQ(cost.rows_of(ShardingType::kRowWise, 10), 0);
   EXPECT_EQ(cost.row_block(ShardingType::kTableRowWise), 2);
   EXPECT_EQ(cost.rows_of(ShardingType::kTableRowWise, 4), 2);
   EXPECT_EQ(cost.rows_of(ShardingType::kTableRowWise, 5), 0);
-  EXPECT_EQ(cost.memory(ShardingType::kRowWise, 0, 16).count, 0) << "an empty shard needs no buffers";
+  EXPECT_EQ(memory_of(cost, ShardingType::kRowWise, 0, 16).count, 0) << "an empty shard needs no buffers";
 }
 
 TEST(SharderCost, OneNodeExchangesOverNvlink) {
   const Table table{.name = "t", .rows = 1000, .dim = 128, .lookups_per_sample = 4};
   const auto time = [&](std::int64_t trainers) {
-    return TableCost(CostModel({.trainers = trainers}, 512, crds::Optimizer::kSGD), table)
-               .milliseconds(ShardingType::kTableWise, table.dim) /
-           static_cast<double>(trainers);
+    const TableCost cost(model_of(trainers, 512, crds::Optimizer::kSGD), table);
+    return time_of(cost, ShardingType::kTableWise, table.dim) / static_cast<double>(trainers);
   };
   EXPECT_NEAR(time(2), time(8), 1e-9);
   EXPECT_GT(time(16), 5 * time(8));
@@ -70,24 +108,51 @@ TEST(SharderCost, OneNodeExchangesOverNvlink) {
 
 TEST(SharderCost, FewerBytesAnElementCostLess) {
   Table table{.name = "t", .rows = 1000, .dim = 128, .lookups_per_sample = 4, .element_bytes = 4};
-  const CostModel model({.trainers = 16}, 512, crds::Optimizer::kAdam);
+  const CostModel model = model_of(16, 512, crds::Optimizer::kAdam);
   const TableCost wide(model, table);
   table.element_bytes = 2;
   const TableCost narrow(model, table);
-  EXPECT_LT(narrow.milliseconds(ShardingType::kTableWise, 128),
-            wide.milliseconds(ShardingType::kTableWise, 128));
-  EXPECT_LT(narrow.memory(ShardingType::kTableWise, 1000, 128),
-            wide.memory(ShardingType::kTableWise, 1000, 128));
+  EXPECT_LT(time_of(narrow, ShardingType::kTableWise, 128), time_of(wide, ShardingType::kTableWise, 128));
+  EXPECT_LT(memory_of(narrow, ShardingType::kTableWise, 1000, 128),
+            memory_of(wide, ShardingType::kTableWise, 1000, 128));
 }
 
 TEST(SharderCost, AbsurdTablesSaturate) {
   const Table table{.name = "t", .rows = 1'000'000'000'000'000'000, .dim = 4096, .lookups_per_sample = 1e12};
-  const TableCost cost(CostModel({.trainers = 1024}, std::int64_t{1} << 40, crds::Optimizer::kAdam), table);
-  for (const ShardingType type : {ShardingType::kDataParallel, ShardingType::kTableWise,
-                                  ShardingType::kRowWise, ShardingType::kTableRowWise}) {
-    EXPECT_EQ(cost.memory(type, table.rows, table.dim), Bytes::max()) << name_of(type);
-    EXPECT_TRUE(std::isfinite(cost.milliseconds(type, table.dim))) << name_of(type);
+  const TableCost cost(model_of(1024, std::int64_t{1} << 40, crds::Optimizer::kAdam), table);
+  for (const ShardingType type : kTypes) {
+    EXPECT_EQ(memory_of(cost, type, table.rows, table.dim), Bytes::max()) << name_of(type);
+    EXPECT_TRUE(std::isfinite(time_of(cost, type, table.dim))) << name_of(type);
   }
+}
+
+TEST(SharderCost, StagesCountStateAsTheKernelsAllocateIt) {
+  const std::int64_t rows = 1000;
+  const auto state_of = [&](crds::Optimizer optimizer, std::int64_t element_bytes, std::int64_t columns) {
+    const Table table{
+        .name = "t", .rows = rows, .dim = 64, .lookups_per_sample = 3, .element_bytes = element_bytes};
+    const auto held = [&](crds::Optimizer of) {
+      const TableCost cost(model_of(8, 512, of, CostMethod::kStages), table);
+      return memory_of(cost, ShardingType::kColumnWise, rows, columns).count;
+    };
+    return held(optimizer) - held(crds::Optimizer::kSGD);
+  };
+  // One fp32 a row for every column block, however narrow, and fp32 states of half-precision weights.
+  EXPECT_EQ(state_of(crds::Optimizer::kRowWiseAdagrad, 4, 64), rows * 4);
+  EXPECT_EQ(state_of(crds::Optimizer::kRowWiseAdagrad, 4, 16), rows * 4);
+  EXPECT_EQ(state_of(crds::Optimizer::kRowWiseAdagrad, 2, 64), rows * 4);
+  EXPECT_EQ(state_of(crds::Optimizer::kAdam, 2, 64), rows * 64 * 4 * 2);
+  EXPECT_EQ(state_of(crds::Optimizer::kAdagrad, 1, 32), rows * 32 * 4);
+}
+
+TEST(SharderCost, StagesExchangeARowOfEverySample) {
+  const Table table{.name = "t", .rows = 1000, .dim = 64, .lookups_per_sample = 0.01};
+  const auto exchange = [&](CostMethod method) {
+    return TableCost(model_of(16, 512, crds::Optimizer::kSGD, method), table)
+        .times(ShardingType::kTableWise, Kernel::kFused, 64)
+        .exchange();
+  };
+  EXPECT_NEAR(exchange(CostMethod::kStages) / exchange(CostMethod::kTorchrec), 100, 1e-9);
 }
 
 }  // namespace

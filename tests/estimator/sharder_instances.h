@@ -68,11 +68,11 @@ class Exhaustive {
       table(index + 1);
       return;
     }
-    const CostModel model(request_.topology, request_.batch_size, request_.optimizer);
+    const CostModel model(request_);
     const Table& of = request_.tables[index];
     const TableCost cost(model, of);
     const std::int64_t rows = cost.rows_of(option.type, static_cast<std::int64_t>(rank));
-    put(rank, option.ms, static_cast<double>(cost.memory(option.type, rows, of.dim).count),
+    put(rank, option.ms, static_cast<double>(cost.held(option.type, option.kernel, rows, of.dim).card.count),
         [&] { everywhere(index, option, rank + 1); });
   }
 
