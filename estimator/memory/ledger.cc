@@ -1,5 +1,6 @@
 #include "estimator/memory/ledger.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace plimsoll::estimator {
@@ -14,26 +15,72 @@ const char* name_of(Phase phase) {
   return "";
 }
 
-BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count) {
+void Ledger::enter(Phase phase) {
+  phase_ = phase;
+  std::int64_t& begin = begin_of_phase_[static_cast<std::size_t>(phase)];
+  if (begin < 0) {
+    begin = static_cast<std::int64_t>(events_.size());
+  }
+}
+
+std::size_t Ledger::begin_of(Phase phase) const {
+  const std::int64_t begin = begin_of_phase_[static_cast<std::size_t>(phase)];
+  return begin < 0 ? events_.size() : static_cast<std::size_t>(begin);
+}
+
+std::size_t Ledger::begin_of_iteration() const {
+  return std::min({begin_of(Phase::kForward), begin_of(Phase::kBackward), begin_of(Phase::kOptimizerStep)});
+}
+
+BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, StreamId stream) {
   const std::int64_t granules = bytes_of_one.count / granule_ + (bytes_of_one.count % granule_ != 0 ? 1 : 0);
   const Bytes bytes = Bytes{granules} * granule_ * count;
-  blocks_.push_back({part, bytes});
+  const auto id = static_cast<BlockId>(blocks_.size());
+  blocks_.push_back({part, stream, count, bytes_of_one, bytes});
+  events_.push_back({MemoryEvent::Kind::kAllocate, stream, id});
   parts_[static_cast<std::size_t>(part)] += bytes;
   live_ += bytes;
   if (live_ > peak_) {
     peak_ = live_;
+    events_at_peak_ = events_.size();
     parts_at_peak_ = parts_;
     peak_phase_ = phase_;
   }
-  return static_cast<BlockId>(blocks_.size()) - 1;
+  return id;
 }
 
 void Ledger::release(BlockId block) {
   assert(block >= 0 && static_cast<std::size_t>(block) < blocks_.size());
-  Block& released = blocks_[static_cast<std::size_t>(block)];
+  const Block& released = blocks_[static_cast<std::size_t>(block)];
+  events_.push_back({MemoryEvent::Kind::kRelease, released.stream, block});
   parts_[static_cast<std::size_t>(released.part)] -= released.bytes;
   live_ -= released.bytes;
-  released.bytes = Bytes{};
+}
+
+void Ledger::use(BlockId block, StreamId stream) {
+  assert(block >= 0 && static_cast<std::size_t>(block) < blocks_.size());
+  events_.push_back({MemoryEvent::Kind::kUse, stream, block});
+}
+
+void Ledger::synchronize(StreamId stream) {
+  events_.push_back({MemoryEvent::Kind::kSynchronize, stream, -1});
+}
+
+std::vector<BlockId> Ledger::live_at_peak() const {
+  std::vector<bool> alive(blocks_.size(), false);
+  for (std::size_t i = 0; i < events_at_peak_; ++i) {
+    const MemoryEvent& event = events_[i];
+    if (event.kind == MemoryEvent::Kind::kAllocate || event.kind == MemoryEvent::Kind::kRelease) {
+      alive[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate;
+    }
+  }
+  std::vector<BlockId> blocks;
+  for (std::size_t i = 0; i < alive.size(); ++i) {
+    if (alive[i]) {
+      blocks.push_back(static_cast<BlockId>(i));
+    }
+  }
+  return blocks;
 }
 
 }  // namespace plimsoll::estimator

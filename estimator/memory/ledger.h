@@ -1,6 +1,13 @@
 // Ledger: the account of one trainer's memory through an iteration. The simulator tells it every block that
-// is allocated and released, in order; it keeps the sums and remembers the highest moment, by part. An
-// allocator replay takes the same sequence of events.
+// is allocated and released, in order; it keeps the sums and remembers the highest moment, by part. The
+// sequence itself stays readable, for an allocator replay (estimator/memory/allocator_replay.h).
+//
+//   Ledger ledger(kCudaGranule);
+//   ledger.allocate(Part::kParameters, weight);     // before the first phase: lives from iteration to
+//   iteration ledger.enter(Phase::kForward); BlockId out = ledger.allocate(Part::kActivations, bytes);
+//   ...
+//   ledger.release(out);                            // what is never released goes when the next iteration
+//   begins
 //
 // Not thread-safe; one simulation owns one. Sums saturate; the caller rules out sizes that would.
 #pragma once
@@ -26,37 +33,75 @@ enum class Part {
 inline constexpr std::size_t kParts = 7;
 
 enum class Phase { kForward, kBackward, kOptimizerStep };
+inline constexpr std::size_t kPhases = 3;
 const char* name_of(Phase phase);  // "Forward", "Backward", "OptimizerStep"
 
 using BlockId = std::int32_t;
 
+// CUDA streams. The allocator keeps the memory of each apart.
+using StreamId = std::uint8_t;
+inline constexpr StreamId kComputeStream = 0;
+inline constexpr StreamId kCommunicationStream = 1;
+
+struct MemoryEvent {
+  enum class Kind : std::uint8_t {
+    kAllocate,     // `block`
+    kRelease,      // `block`
+    kUse,          // `block` is used on `stream` too (Tensor.record_stream)
+    kSynchronize,  // what `stream` was given so far is done
+  };
+  Kind kind = Kind::kAllocate;
+  StreamId stream = kComputeStream;
+  BlockId block = -1;
+};
+
 class Ledger {
  public:
+  struct Block {
+    Part part = Part::kParameters;
+    StreamId stream = kComputeStream;
+    std::int64_t count = 1;  // equal blocks that live and die together
+    Bytes bytes_of_one;      // as asked for
+    Bytes bytes;             // of all, in whole granules
+  };
+
   // Blocks are counted rounded up to whole granules, as torch.cuda.max_memory_allocated counts them.
   explicit Ledger(std::int64_t granule) : granule_(granule) {}
 
-  void enter(Phase phase) { phase_ = phase; }
+  void enter(Phase phase);
   // `count` equal blocks that live and die together.
-  BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count = 1);
+  BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count = 1, StreamId stream = kComputeStream);
   void release(BlockId block);
+  // A stream other than the block's own works with it: the allocator may hand its memory out again only when
+  // that stream has come that far.
+  void use(BlockId block, StreamId stream);
+  void synchronize(StreamId stream);
 
   Bytes live() const { return live_; }
   Bytes peak() const { return peak_; }
   Bytes at_peak(Part part) const { return parts_at_peak_[static_cast<std::size_t>(part)]; }
   Phase peak_phase() const { return peak_phase_; }
+  // Blocks alive at the peak, in the order they were allocated.
+  std::vector<BlockId> live_at_peak() const;
+
+  // By BlockId.
+  const std::vector<Block>& blocks() const { return blocks_; }
+  const std::vector<MemoryEvent>& events() const { return events_; }
+  // The first event after `phase` was entered for the first time; the end when it never was.
+  std::size_t begin_of(Phase phase) const;
+  // Events before this one belong to no iteration; all of them when no phase was entered.
+  std::size_t begin_of_iteration() const;
 
  private:
-  struct Block {
-    Part part = Part::kParameters;
-    Bytes bytes;
-  };
-
   std::int64_t granule_;
   Phase phase_ = Phase::kForward;
   std::vector<Block> blocks_;
+  std::vector<MemoryEvent> events_;
+  std::array<std::int64_t, kPhases> begin_of_phase_ = {-1, -1, -1};  // positions in events_
   std::array<Bytes, kParts> parts_{};
   Bytes live_;
   Bytes peak_;
+  std::size_t events_at_peak_ = 0;
   std::array<Bytes, kParts> parts_at_peak_{};
   Phase peak_phase_ = Phase::kForward;
 };
