@@ -1,0 +1,177 @@
+"""python3 -m plimsoll.export MODULE:FUNCTION --batch-size B -o GRAPH.json.gz
+
+FUNCTION(batch_size) returns (nn.Module, tuple of example inputs, loss_fn); loss_fn(output) is a scalar tensor. Its training
+iteration is recorded operator by operator (docs/graph.md), on tensors without memory where the model allows it.
+`export` is the same as a Python function.
+"""
+
+import argparse
+import gzip
+import importlib
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+
+import torch
+
+from . import ExportError, __version__, iteration, trace, worlds
+
+DEVICES = ("cpu", "cuda", "both")
+_MORE_BATCHES = (1, 2, 3)  # two make a line, the third checks it
+_REAL_BATCH = 4  # a real run costs memory, so it is made small
+
+
+def _resolve(name):
+    module_name, separator, function_name = name.partition(":")
+    if not separator or not module_name or not function_name:
+        raise ExportError(f"'{name}' does not name a function: write MODULE:FUNCTION, for example models.gpt:small")
+    sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ExportError(f"cannot import '{module_name}': {error}. Is its folder the current one, or on PYTHONPATH?") from error
+    except Exception as error:
+        raise ExportError(f"importing '{module_name}' failed: {type(error).__name__}: {error}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ExportError(f"module '{module_name}' has no function '{function_name}'")
+    return function
+
+
+def _first_line(error):
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
+
+
+class _Exporter:
+    def __init__(self, function, batch_size, precision, progress):
+        self._function = function
+        self._batch_size = batch_size
+        self._precision = precision
+        self._progress = progress
+
+    def trace(self, device):
+        notes = []
+        kinds = (worlds.FAKE, worlds.REAL_BUILD, worlds.REAL) if device == "cpu" else (worlds.FAKE, worlds.REAL_BUILD)
+        for kind in kinds:
+            try:
+                return self._trace_of_kind(device, kind, notes)
+            except ExportError:
+                raise
+            except Exception as error:
+                if os.environ.get("PLIMSOLL_EXPORT_TRACEBACK"):
+                    traceback.print_exc()
+                last = error
+                if kind != worlds.REAL:
+                    notes.append(f"not recorded as '{kind}': {_first_line(error)}")
+                    self._progress(f"{device}: '{kind}' does not work for this model ({_first_line(error)}); trying the next way")
+        raise ExportError(f"the model does not run: {_first_line(last)}") from last
+
+    def _trace_of_kind(self, device, kind, notes):
+        size = self._batch_size if kind != worlds.REAL else min(self._batch_size, _REAL_BATCH)
+        batches = [size * factor for factor in _MORE_BATCHES]
+        method = "real" if kind == worlds.REAL else "fake"
+        recordings = []
+        try:
+            for batch in batches:
+                recordings.append(self._record(device, kind, batch))
+            return trace.make_trace(recordings, batches, device, self._precision, method, list(notes))
+        except trace.Mismatch as mismatch:
+            reason = str(mismatch)
+        except Exception as error:
+            if not recordings:
+                raise
+            reason = f"batch {batches[len(recordings)]} does not run: {_first_line(error)}"
+        self._progress(f"{device}: this trace holds for batch {self._batch_size} alone: {reason}")
+        if size == self._batch_size:
+            only = recordings[0]
+        else:
+            only = self._record(device, kind, self._batch_size)
+        return trace.make_trace([only], [self._batch_size], device, self._precision, method,
+                                notes + [f"holds for batch {self._batch_size} alone: {reason}"])
+
+    def _record(self, device, kind, batch):
+        began = time.monotonic()
+        recording = iteration.record(self._function, batch, kind, device, self._precision)
+        self._progress(f"{device} {self._precision} batch {batch} ({kind}): {len(recording.operators)} operators "
+                       f"in {time.monotonic() - began:.1f} s")
+        return recording
+
+
+def export(function, batch_size, device="both", precision="FP32", name=None, progress=lambda line: None):
+    """The graph of docs/graph.md as a dict. Raises ExportError with a message for people.
+
+    `function` is what MODULE:FUNCTION names; `progress` is called with lines of text as the work goes on.
+    """
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise ExportError(f"the batch size must be a positive whole number, not {batch_size!r}")
+    if device not in DEVICES:
+        raise ExportError(f"the device must be one of {', '.join(DEVICES)}, not {device!r}")
+    if precision not in iteration.PRECISIONS:
+        raise ExportError(f"the precision must be one of {', '.join(iteration.PRECISIONS)}, not {precision!r}")
+    exporter = _Exporter(function, batch_size, precision, progress)
+    traces = []
+    if device in ("cpu", "both"):
+        traces.append(exporter.trace("cpu"))
+    if device in ("cuda", "both"):
+        try:
+            traces.append(exporter.trace("cuda"))
+        except ExportError as error:
+            if not traces:
+                raise
+            progress(f"no trace for cuda: {error}")
+    return {
+        "format": "plimsoll-graph/1",
+        "name": name or getattr(function, "__qualname__", "function"),
+        "producer": {"exporter": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
+        "batchSize": batch_size,
+        "traces": traces,
+    }
+
+
+def write(graph, path):
+    """The graph as JSON, compressed where the path ends with .gz; the same graph gives the same bytes."""
+    text = json.dumps(graph, separators=(",", ":")).encode()
+    if path.endswith(".gz"):
+        text = gzip.compress(text, 6, mtime=0)
+    try:
+        with open(path, "wb") as file:
+            file.write(text)
+    except OSError as error:
+        raise ExportError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="python3 -m plimsoll.export", description="Records one training iteration of a model for `plimsoll estimate --graph`.",
+        epilog="FUNCTION(batch_size) returns (nn.Module, tuple of example inputs, loss_fn); loss_fn(output) is a scalar tensor. "
+               "Nothing is trained and, where the model allows it, no memory is taken: a 100 GB model exports on a laptop.")
+    parser.add_argument("function", metavar="MODULE:FUNCTION")
+    parser.add_argument("--batch-size", type=_positive, required=True, metavar="B", help="samples a trainer sees in an iteration")
+    parser.add_argument("-o", "--output", required=True, metavar="GRAPH.json.gz", help="where to; compressed if it ends with .gz")
+    parser.add_argument("--device", choices=DEVICES, default="both", help="whose operators (default both: a trace each)")
+    parser.add_argument("--precision", choices=iteration.PRECISIONS, default="FP32",
+                        help="Mixed ones run under autocast, BF16 and FP16 cast the whole model (default FP32)")
+    options = parser.parse_args(arguments)
+    try:
+        graph = export(_resolve(options.function), options.batch_size, options.device, options.precision, options.function,
+                       progress=lambda line: print(line, file=sys.stderr, flush=True))
+        write(graph, options.output)
+    except ExportError as error:
+        print(f"plimsoll.export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

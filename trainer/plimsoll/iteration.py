@@ -1,0 +1,143 @@
+"""Runs one training iteration under a Recorder: forward, loss, backward."""
+
+import contextlib
+import gc
+import warnings
+
+import torch
+
+from . import ExportError, worlds
+from .recorder import NEVER, Recorder
+
+PRECISIONS = ("FP32", "TF32", "BF16Mixed", "FP16Mixed", "BF16", "FP16")
+
+
+@contextlib.contextmanager
+def _modules_tracked(recorder, model):
+    """Tells the recorder the innermost module that runs."""
+    index = {}
+    paths = [""]
+    for name, module in model.named_modules():
+        if id(module) not in index:
+            index[id(module)] = len(paths) - 1 if name == "" else len(paths)
+            if name:
+                paths.append(name)
+    original = torch.nn.Module.__call__
+
+    def call(module, *args, **kwargs):
+        outer = recorder.module
+        recorder.module = index.get(id(module), outer)
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            recorder.module = outer
+
+    torch.nn.Module.__call__ = call
+    try:
+        yield paths
+    finally:
+        torch.nn.Module.__call__ = original
+
+
+def _autocast(precision, device):
+    if precision == "BF16Mixed":
+        return torch.autocast(device, dtype=torch.bfloat16)
+    if precision == "FP16Mixed":
+        return torch.autocast(device, dtype=torch.float16)
+    return contextlib.nullcontext()
+
+
+def _cast(trainable, precision):
+    dtype = {"BF16": torch.bfloat16, "FP16": torch.float16}.get(precision)
+    if dtype is None:
+        return
+    with trainable.mode, torch.no_grad():
+        worlds._replace_tensors(
+            trainable.model, lambda t: worlds._as_parameter(t.detach().to(dtype), t) if t.is_floating_point() else t)
+        trainable.inputs = worlds._map(trainable.inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+
+def _check_loss(loss):
+    if not isinstance(loss, torch.Tensor):
+        raise ExportError(f"loss_fn(output) must return a scalar tensor; it returned {type(loss).__name__}")
+    if loss.numel() != 1:
+        raise ExportError(f"loss_fn(output) must return a scalar tensor; it returned one of shape {tuple(loss.shape)}")
+    if not loss.requires_grad:
+        raise ExportError("the loss has no gradient: no parameter that can be trained takes part in it")
+
+
+def _named_tensors(model, table):
+    """(names, tensor) of each distinct parameter or buffer: tied ones have several names."""
+    names = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        for name, tensor in getattr(module, table).items():
+            if tensor is not None:
+                names.setdefault(id(tensor), ([], tensor))[0].append(f"{path}.{name}" if path else name)
+    return list(names.values())
+
+
+def record(function, batch_size, kind, device, precision):
+    """A Recording of one iteration of FUNCTION at this batch size."""
+    trainable = worlds.build(function, batch_size, kind, device)
+    _cast(trainable, precision)
+    model = trainable.model.train()
+    parameters = _named_tensors(model, "_parameters")
+    recorder = Recorder(trainable.adopt)
+    recording = recorder.recording
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        gc.collect()
+        gc.disable()
+        stack.callback(gc.enable)
+        recording.modules = stack.enter_context(_modules_tracked(recorder, model))
+        stack.enter_context(trainable.mode)
+        stack.enter_context(recorder)
+        for names, tensor in parameters:
+            row = recorder.note(tensor)
+            recording.parameters.append({"name": names[0], "aliases": names[1:], "row": row, "trainable": tensor.requires_grad})
+            recording.storages[recording.tensors[row][0]].role = "parameter"
+        for names, tensor in _named_tensors(model, "_buffers"):
+            for storage in recorder.storages_of(tensor):
+                recording.storages[storage].role = "buffer"
+                recording.buffers.append({"name": names[0], "storage": storage})
+        for storage in recorder.storages_of(trainable.inputs):
+            recording.storages[storage].role = recording.storages[storage].role or "input"
+        outputs = []
+
+        def forward_has_ended(output):
+            outputs.extend(recorder.storages_of(output))
+            recording.forward_end = len(recording.operators)
+            return output
+
+        with torch.autograd.graph.saved_tensors_hooks(recorder.pack, recorder.unpack):
+            with _autocast(precision, device):
+                loss = trainable.loss(forward_has_ended(model(*trainable.inputs)))
+        _check_loss(loss)
+        recording.loss_end = len(recording.operators)
+        loss_storages = recorder.storages_of(loss)
+        recorder.in_backward = True
+        recorder.module = 0
+        loss.backward()
+        for (_, tensor), entry in zip(parameters, recording.parameters):
+            entry["gradient"] = [] if tensor.grad is None else recorder.storages_of(tensor.grad)
+            entry["sparse"] = tensor.grad is not None and tensor.grad.layout is torch.sparse_coo
+        recorder.finish()
+    _give_roles(recording, outputs, loss_storages)
+    return recording
+
+
+def _give_roles(recording, outputs, loss_storages):
+    for entry in recording.parameters:
+        for storage in entry["gradient"]:
+            recording.storages[storage].role = recording.storages[storage].role or "gradient"
+    for storage in loss_storages:
+        recording.storages[storage].role = recording.storages[storage].role or "loss"
+    for storage in outputs:
+        recording.storages[storage].role = recording.storages[storage].role or "output"
+    for storage in recording.storages:
+        if storage.role is None:
+            if storage.allocated_at == NEVER:
+                storage.role = "input"
+            else:
+                storage.role = "activation" if storage.allocated_at < recording.loss_end else "backward"

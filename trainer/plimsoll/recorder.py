@@ -1,0 +1,357 @@
+"""Records one training iteration at ATen level: operators in order, storages, and when each storage is let go.
+
+A `Recorder` is a TorchDispatchMode. It lies above FakeTensorMode (tensors without memory) or above real kernels, and sees
+every operator below autograd, whichever composite called it. Lifetimes are not inferred: a weak reference to each tensor
+tells when Python and autograd's own references are gone, and hooks for saved tensors tell what autograd keeps for backward.
+Time is the number of operators recorded so far. Not thread-safe: one iteration, one thread, one recorder.
+"""
+
+import weakref
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+NEVER = -1
+
+
+class StorageRecord:
+    """What is known of one storage. `references` counts live tensors; `saved` those that autograd keeps."""
+
+    __slots__ = ("bytes", "allocated_at", "released_at", "first_released_at", "references", "saved", "key", "weak", "role",
+                 "first_tensor")
+
+    def __init__(self, size, allocated_at, key, weak):
+        self.bytes = size
+        self.allocated_at = allocated_at
+        self.released_at = NEVER
+        self.first_released_at = NEVER
+        self.references = 0
+        self.saved = 0
+        self.key = key
+        self.weak = weak
+        self.role = None
+        self.first_tensor = NEVER
+
+
+class OperatorRecord:
+    """One executed operator; tensors are indices of `Recording.tensors`, NEVER for an absent one."""
+
+    __slots__ = ("name", "overload", "module", "attributes", "inputs", "outputs", "between_nodes")
+
+    def __init__(self, name, overload, module, attributes, inputs, outputs, between_nodes):
+        self.name = name
+        self.overload = overload
+        self.module = module
+        self.attributes = attributes
+        self.inputs = inputs
+        self.outputs = outputs
+        self.between_nodes = between_nodes
+
+
+class SavedRecord:
+    __slots__ = ("tensor", "packed_at", "unpacked_at", "released_at")
+
+    def __init__(self, tensor, packed_at):
+        self.tensor = tensor
+        self.packed_at = packed_at
+        self.unpacked_at = NEVER
+        self.released_at = NEVER
+
+
+class Packed:
+    """What autograd holds instead of a saved tensor; its end is the end of autograd's interest."""
+
+    __slots__ = ("recorder", "record", "tensor", "storages", "module")
+
+    def __init__(self, recorder, record, tensor, storages, module):
+        self.recorder = recorder
+        self.record = record
+        self.tensor = tensor
+        self.storages = storages
+        self.module = module
+
+    def __del__(self):
+        self.recorder.release_saved(self)
+
+
+class Recording:
+    """The outcome: plain lists, no tensors."""
+
+    def __init__(self):
+        self.storages = []
+        self.tensors = []  # (storage, sizes, strides, dtype)
+        self.operators = []
+        self.saved = []
+        self.forward_end = 0
+        self.loss_end = 0
+        self.parameters = []
+        self.buffers = []
+
+
+class OperatorKind:
+    """What a Recorder needs to know of an ATen overload, worked out once."""
+
+    __slots__ = ("name", "overload", "names", "tensors", "writes")
+
+    def __init__(self, operator):
+        schema = operator._schema
+        self.name = schema.name
+        self.overload = schema.overload_name
+        self.names = [argument.name for argument in schema.arguments]
+        self.tensors = ["Tensor" in str(argument.type) for argument in schema.arguments]
+        self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+
+
+_PRIM_DEVICE = torch.ops.prim.device.default
+_SKIPPED_ARGUMENTS = frozenset(["generator", "device", "layout", "pin_memory", "memory_format", "size", "self", "out"])
+
+
+def _plain(value):
+    """A non-tensor argument as JSON can hold it, or None where it says nothing."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, torch.dtype):
+        return str(value)[6:]
+    if isinstance(value, (list, tuple)) and all(isinstance(v, (bool, int)) for v in value):
+        return list(value)
+    return None
+
+
+class Recorder(TorchDispatchMode):
+    def __init__(self, adopt=None):
+        """`adopt` turns a tensor that is not of this world (a real one among fakes) into one that is."""
+        super().__init__()
+        self.recording = Recording()
+        self.module = 0
+        self.active = True
+        self._adopt = adopt
+        self._adopted = {}
+        self._kinds = {}
+        self._tensors = {}  # id of a live tensor -> (weak reference, its storages)
+        self._rows = {}
+        self._by_key = {}
+        self._ended = []
+        self._aliases = {}
+        self._unpacked = set()
+        self._paused = False
+        self.in_backward = False
+
+    # -- operators ---------------------------------------------------------------------------------------------------
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator is _PRIM_DEVICE:
+            return args[0].fake_device if hasattr(args[0], "fake_device") else args[0].device
+        kwargs = kwargs or {}
+        if self._adopt is not None:
+            args, kwargs = self._adopt_all(args), {k: self._adopt_one(v) for k, v in kwargs.items()}
+        result = operator(*args, **kwargs)
+        if not self._paused:
+            self._record(operator, args, kwargs, result)
+        return result
+
+    def _adopt_one(self, value):
+        if isinstance(value, torch.Tensor):
+            return self._adopt(value)
+        if type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value):
+            return type(value)(self._adopt_one(v) for v in value)
+        return value
+
+    def _adopt_all(self, args):
+        return tuple(self._adopt_one(value) for value in args)
+
+    def _record(self, operator, args, kwargs, result):
+        kind = self._kinds.get(operator)
+        if kind is None:
+            kind = self._kinds[operator] = OperatorKind(operator)
+        known = len(self.recording.storages)
+        now = len(self.recording.operators)
+        if self._ended:
+            self._forget_ended()
+        inputs, attributes = [], {}
+        for index, value in enumerate(args):
+            self._note_argument(kind, index, value, inputs, attributes)
+        for name, value in kwargs.items():
+            self._note_argument(kind, kind.names.index(name), value, inputs, attributes)
+        for storage in self.recording.storages[known:]:
+            storage.allocated_at = NEVER  # met as an argument: it was there before
+        first_new = len(self.recording.storages)
+        outputs = []
+        self._note_tensors(result, outputs, now)
+        if kind.writes or len(self.recording.storages) > first_new:
+            self.recording.operators.append(
+                OperatorRecord(kind.name, kind.overload, self.module, attributes, inputs, outputs, self.in_backward and not self._unpacked))
+
+    def _note_argument(self, kind, index, value, inputs, attributes):
+        if isinstance(value, torch.Tensor) or (type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value)):
+            self._note_tensors(value, inputs, NEVER)
+        elif value is None and kind.tensors[index]:
+            inputs.append(NEVER)
+        elif value is not None:
+            name = kind.names[index]
+            if name not in _SKIPPED_ARGUMENTS:
+                plain = _plain(value)
+                if plain is not None:
+                    attributes[name] = plain
+
+    def _note_tensors(self, value, rows, now):
+        if isinstance(value, torch.Tensor):
+            rows.append(self.note(value, now))
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                if item is None:
+                    rows.append(NEVER)
+                else:
+                    self._note_tensors(item, rows, now)
+
+    # -- tensors and storages ----------------------------------------------------------------------------------------
+    def note(self, tensor, now=NEVER):
+        """The row of a tensor; from now on its end is watched. A sparse one stands for its values; both parts count."""
+        if tensor.layout is not torch.strided:
+            return self._note_sparse(tensor, now)
+        key = torch._C._storage_id(tensor)
+        storage = self._by_key.get(key)
+        if storage is None:
+            storage = self._new_storage(tensor, key, now)
+        row = (storage, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        index = self._rows.get(row)
+        if index is None:
+            index = self._rows[row] = len(self.recording.tensors)
+            self.recording.tensors.append(row)
+            if self.recording.storages[storage].first_tensor == NEVER:
+                self.recording.storages[storage].first_tensor = index
+        self._watch(tensor, (storage,))
+        return index
+
+    def _note_sparse(self, tensor, now):
+        was, self._paused = self._paused, True
+        try:
+            parts = [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else []
+        finally:
+            self._paused = was
+        rows = [self.note(part, now) for part in parts]
+        self._watch(tensor, tuple(self.recording.tensors[row][0] for row in rows))
+        return rows[-1] if rows else NEVER
+
+    def _new_storage(self, tensor, key, now):
+        holder = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+        holder = getattr(holder, "_storage", holder)
+        index = len(self.recording.storages)
+        self.recording.storages.append(StorageRecord(holder.nbytes(), now, key, StorageWeakRef(holder)))
+        self._by_key[key] = index
+        return index
+
+    def _watch(self, tensor, storages):
+        identity = id(tensor)
+        entry = self._tensors.get(identity)
+        if entry is not None and entry[0]() is tensor:
+            return
+        for storage in storages:
+            record = self.recording.storages[storage]
+            record.references += 1
+            record.released_at = NEVER
+        self._tensors[identity] = (weakref.ref(tensor, lambda _, i=identity: self._tensor_ended(i)), storages)
+
+    def _tensor_ended(self, identity):
+        entry = self._tensors.pop(identity, None)
+        if entry is None or not self.active:
+            return
+        for storage in entry[1]:
+            record = self.recording.storages[storage]
+            record.references -= 1
+            if record.references == 0:
+                record.released_at = len(self.recording.operators)
+                if record.first_released_at == NEVER:
+                    record.first_released_at = record.released_at
+                self._ended.append(storage)
+
+    def _forget_ended(self):
+        """Addresses are used again, so a storage that has really gone must be unknown by its address."""
+        waiting = []
+        for index in self._ended:
+            record = self.recording.storages[index]
+            if record.references or self._by_key.get(record.key) != index:
+                continue
+            if record.weak.expired():
+                del self._by_key[record.key]
+                record.weak = None
+            elif not record.saved:
+                waiting.append(index)
+        self._ended = waiting
+
+    # -- what autograd keeps -----------------------------------------------------------------------------------------
+    def pack(self, tensor):
+        if not self.active or self._paused or (self._adopt is not None and type(tensor) is torch.Tensor):
+            return tensor  # among fakes, a plain tensor is a Python number that autograd wrapped
+        row = self.note(tensor)
+        storages = self._tensors[id(tensor)][1] or (self.recording.tensors[row][0],)
+        record = SavedRecord(row, len(self.recording.operators))
+        self.recording.saved.append(record)
+        for storage in storages:
+            self.recording.storages[storage].saved += 1
+        return Packed(self, record, self._alias(tensor, row), storages, self.module)
+
+    def unpack(self, packed):
+        if not isinstance(packed, Packed):
+            return packed
+        if packed.record.unpacked_at == NEVER:
+            packed.record.unpacked_at = len(self.recording.operators)
+        if self.in_backward:
+            self.module = packed.module
+            self._unpacked.add(id(packed))
+        return packed.tensor
+
+    def release_saved(self, packed):
+        if not self.active:
+            return
+        packed.record.released_at = len(self.recording.operators)
+        self._unpacked.discard(id(packed))
+        for storage in packed.storages:
+            record = self.recording.storages[storage]
+            record.saved -= 1
+            if not record.saved and not record.references:
+                self._ended.append(storage)
+
+    def _alias(self, tensor, row):
+        """Another tensor on the same storage, so that the end of the first one can be seen."""
+        if tensor.is_leaf and tensor.requires_grad:
+            return tensor
+        reference = self._aliases.get(row)
+        alias = reference() if reference is not None else None
+        if alias is None:
+            was, self._paused = self._paused, True
+            try:
+                with torch.no_grad():
+                    alias = tensor.detach()
+            finally:
+                self._paused = was
+            self._aliases[row] = weakref.ref(alias)
+            self._tensors[id(alias)] = (weakref.ref(alias, lambda _, i=id(alias): self._tensor_ended(i)), ())
+        return alias
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+    def storages_of(self, value):
+        """The storages of all tensors in a nest of tuples, lists, dicts and objects with attributes."""
+        found, seen, stack = [], set(), [value]
+        while stack:
+            item = stack.pop()
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            if isinstance(item, torch.Tensor):
+                self.note(item)
+                found.extend(self._tensors[id(item)][1])
+            elif isinstance(item, dict):
+                stack.extend(item.values())
+            elif isinstance(item, (list, tuple, set)):
+                stack.extend(item)
+            elif hasattr(item, "__dict__") and not isinstance(item, (type, torch.nn.Module)) and not callable(item):
+                stack.extend(vars(item).values())
+        return found
+
+    def finish(self):
+        self.active = False
+        self._tensors.clear()
+        self._aliases.clear()
+        return self.recording
