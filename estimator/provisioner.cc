@@ -107,6 +107,11 @@ class ModelSearch {
     }
     sharding_.batch_size = spec_.training.batch_size_per_trainer;
     sharding_.optimizer = spec_.training.embedding_optimizer;
+    std::vector<std::string> warnings;
+    runtime_ = runtime_settings_of(request.job->raw, warnings);
+    for (std::string& warning : warnings) {
+      warn(std::move(warning));
+    }
   }
 
   Provision run();
@@ -130,6 +135,7 @@ class ModelSearch {
   const ProvisionRequest& request_;
   const crds::TrainingJobSpec& spec_;
   const Asked asked_;
+  RuntimeSettings runtime_;
   ShardRequest sharding_;  // tables are kept; topology and budget change from search to search
   std::vector<Contender> contenders_;
   std::map<std::pair<std::string, std::int64_t>, Bytes> budgets_;
@@ -157,6 +163,8 @@ Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t 
     request.learned = crds::bounds_for(*request_.profile, contender.name());
   }
   request.method = request_.method;
+  request.runtime = runtime_;
+  request.capacity = usable(contender);
   return estimate_memory(request);
 }
 

@@ -1,9 +1,7 @@
 #include "estimator/memory/estimate.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "estimator/graph/lower_dlrm.h"
+#include "estimator/memory/account.h"
 #include "estimator/memory/amp.h"
 #include "estimator/memory/fixed_costs.h"
 #include "estimator/memory/optimizer_memory.h"
@@ -50,45 +48,6 @@ Result<void> check(const EstimateRequest& request) {
   return {};
 }
 
-// The part of the account that comes and goes within an iteration.
-Bytes transient(const Breakdown& parts) {
-  return parts.gradients + parts.activations + parts.temporaries;
-}
-
-Breakdown breakdown_of(const Ledger& ledger) {
-  Breakdown parts;
-  parts.parameters = ledger.at_peak(Part::kParameters);
-  parts.gradients = ledger.at_peak(Part::kGradients);
-  parts.optimizer_state = ledger.at_peak(Part::kOptimizerState);
-  parts.inputs = ledger.at_peak(Part::kInputs);
-  parts.activations = ledger.at_peak(Part::kActivations);
-  parts.temporaries = ledger.at_peak(Part::kTemporaries);
-  parts.ddp_buckets = ledger.at_peak(Part::kDdpBuckets);
-  return parts;
-}
-
-// A learned correction scales what the simulation predicts for the iteration, not what is counted exactly.
-void correct(Breakdown& parts, const crds::LearnedBounds& learned) {
-  if (learned.peak_correction && std::isfinite(*learned.peak_correction)) {
-    const double factor = std::clamp(*learned.peak_correction, 0.5, 4.0);
-    parts.activations = Bytes::ceil(static_cast<double>(parts.activations.count) * factor);
-    parts.temporaries = Bytes::ceil(static_cast<double>(parts.temporaries.count) * factor);
-  }
-}
-
-Estimate sum_up(const Breakdown& parts, const char* phase, Bytes dense_parameters) {
-  Estimate estimate;
-  estimate.breakdown = parts;
-  estimate.peak_phase = phase;
-  estimate.dense_parameters = dense_parameters;
-  estimate.peak.upper_bound = parts.total();
-  estimate.peak.allocated = parts.parameters + parts.gradients + parts.optimizer_state + parts.inputs +
-                            parts.activations + parts.temporaries + parts.ddp_buckets + parts.embeddings +
-                            parts.workspace;
-  estimate.peak.reserved = estimate.peak.allocated + parts.allocator_slack;
-  return estimate;
-}
-
 Estimate by_simulation(const OperatorGraph& graph, const EstimateRequest& request) {
   const Ledger ledger = simulate(
       graph, {.training = request.training,
@@ -97,17 +56,7 @@ Estimate by_simulation(const OperatorGraph& graph, const EstimateRequest& reques
                                        ? kSparseBatchesInFlight
                                        : 1,
               .device = request.device});
-  Breakdown parts = breakdown_of(ledger);
-  correct(parts, request.learned);
-  const FixedCosts fixed = fixed_costs(request);
-  parts.embeddings = request.embedding_bytes;
-  parts.workspace = fixed.workspace;
-  parts.communication = fixed.communication;
-  parts.cuda_context = fixed.cuda_context;
-  if (request.device == Device::kCuda) {
-    parts.allocator_slack = allocator_slack(transient(parts));
-  }
-  return sum_up(parts, name_of(ledger.peak_phase()), graph.parameter_bytes());
+  return account_of(ledger, request, graph.parameter_bytes());
 }
 
 // AMP, section 9.2.1: constants for communication and CUDA, terms linear in the dense parameters for the
@@ -120,12 +69,7 @@ Estimate by_amp(const OperatorGraph& graph, const EstimateRequest& request) {
   const OptimizerMemory optimizer = memory_of(request.training->optimizer, request.device);
   parts.optimizer_state = Bytes::ceil(static_cast<double>(parts.parameters.count) * optimizer.kept);
   parts.activations = amp_predicted_training_bytes(graph, request.training->batch_size_per_trainer);
-  correct(parts, request.learned);
-  const FixedCosts fixed = fixed_costs(request);
-  parts.embeddings = request.embedding_bytes;
-  parts.communication = fixed.communication;
-  parts.cuda_context = fixed.cuda_context;
-  return sum_up(parts, name_of(Phase::kForward), parts.parameters);
+  return account_of(parts, request, name_of(Phase::kForward), parts.parameters);
 }
 
 }  // namespace
@@ -147,7 +91,7 @@ Result<Estimate> estimate_memory(const EstimateRequest& request) {
   if (all_bytes(*graph, request.training->batch_size_per_trainer) > kBeyondAnyMachine) {
     Breakdown parts;
     parts.activations = Bytes::max();
-    return sum_up(parts, name_of(Phase::kForward), graph->parameter_bytes());
+    return account_of(parts, request, name_of(Phase::kForward), graph->parameter_bytes());
   }
   return request.method == Method::kAmp ? by_amp(*graph, request) : by_simulation(*graph, request);
 }

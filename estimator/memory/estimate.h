@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -19,6 +20,7 @@
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"
+#include "estimator/memory/runtime_settings.h"
 
 namespace plimsoll::estimator {
 
@@ -39,6 +41,8 @@ struct EstimateRequest {
   crds::LearnedBounds learned{};  // from the family's MemoryProfile
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
+  RuntimeSettings runtime{};        // what the job's environment sets
+  std::optional<Bytes> capacity{};  // of the card, for this trainer; absent: all of gpu->memory
 };
 
 // Sums exactly to the peak. Zero where a part plays no role.
@@ -51,7 +55,7 @@ struct Breakdown {
   Bytes temporaries;
   Bytes ddp_buckets;
   Bytes embeddings;
-  Bytes allocator_slack;
+  Bytes allocator_slack;  // what its allocator holds beyond the tensors, and the safety margin
   Bytes workspace;
   Bytes communication;
   Bytes cuda_context;
@@ -60,8 +64,8 @@ struct Breakdown {
 };
 
 struct Peak {
-  Bytes allocated;    // tensors: torch.cuda.max_memory_allocated of a steady-state iteration
-  Bytes reserved;     // what the caching allocator holds
+  Bytes allocated;    // tensors and workspaces: torch.cuda.max_memory_allocated of a steady-state iteration
+  Bytes reserved;     // torch.cuda.max_memory_reserved on this card
   Bytes upper_bound;  // everything on the card, safe; equals breakdown.total()
 };
 

@@ -8,18 +8,24 @@
 namespace plimsoll::estimator {
 
 struct FixedCosts {
-  Bytes workspace;      // cuBLAS and cuBLASLt, inside the framework's allocator
-  Bytes communication;  // NCCL and what the trainers tell each other, outside it
-  Bytes cuda_context;   // outside it
+  // Inside the framework's allocator, from the first matrix product of forward and of backward on: cuBLAS
+  // keeps a workspace for each thread's handle.
+  Bytes forward_workspace;
+  Bytes backward_workspace;
+  // Outside it; both upper bounds.
+  Bytes communication;  // NCCL and what the trainers tell each other
+  Bytes cuda_context;
+  // What is never there for the allocator: the driver's own share of the card and a context of usual size.
+  Bytes out_of_reach;
 };
 FixedCosts fixed_costs(const EstimateRequest& request);
 
-// Communication buffers of one trainer of `trainers`.
+// Communication buffers of one trainer that exchanges embeddings with the others (AMP, Finding 12).
 Bytes communication_bytes(std::int64_t trainers);
 
-// An upper bound on what the caching allocator holds beyond the live blocks, `transient` of which come and go
-// within an iteration.
-Bytes allocator_slack(Bytes transient);
+// What the upper bound adds for what the simulation cannot know, `transient` of the trainer's memory coming
+// and going within an iteration.
+Bytes safety_margin(Bytes transient);
 
 // Blocks of the CUDA caching allocator are multiples of so many bytes.
 inline constexpr std::int64_t kCudaGranule = 512;

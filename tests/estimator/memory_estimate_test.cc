@@ -194,10 +194,13 @@ TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
   EXPECT_EQ(before.breakdown.cuda_context, 1463_MiB);
   EXPECT_EQ(before.breakdown.communication, 2_GiB);
   EXPECT_EQ(before.breakdown.embeddings, 30_GiB);
-  // Two handles of 8.125 MiB, and 1 MiB of cuBLASLt; Hopper's are 32 MiB.
-  EXPECT_EQ(before.breakdown.workspace, 17_MiB + 256_KiB);
+  // Two handles of 8.125 MiB, and 4 MiB of cuBLASLt; Hopper's are 32 MiB each.
+  EXPECT_EQ(before.breakdown.workspace, 20_MiB + 256_KiB);
   asked.gpu = *GpuCatalog::built_in().find("H100-80GB");
-  EXPECT_EQ(asked().breakdown.workspace, 65_MiB);
+  EXPECT_EQ(asked().breakdown.workspace, 96_MiB);
+  asked.request.runtime.cublas_workspace = 1_MiB;
+  EXPECT_EQ(asked().breakdown.workspace, 34_MiB);
+  asked.request.runtime.cublas_workspace.reset();
 
   asked.request.learned = {
       .gpu_model = "", .cuda_context = 500_MiB, .communication = 700_MiB, .peak_correction = 2.0};
@@ -265,7 +268,8 @@ TEST(EstimateMemory, SumsExactlyWhateverIsAsked) {
   }
 }
 
-// More samples, or more trainers under data parallelism, never take less.
+// More samples, or more trainers under data parallelism, never take less. What the caching allocator keeps
+// beside them does fall now and then, in reality as in its replay: a size that splits well leaves fewer gaps.
 TEST(EstimateMemory, GrowsWithTheBatchAndTheTrainers) {
   const auto seed = static_cast<std::uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -281,13 +285,15 @@ TEST(EstimateMemory, GrowsWithTheBatchAndTheTrainers) {
     asked.training.batch_size_per_trainer = 1 + below(10'000);
     asked.request.trainers = 1 + below(200);
     asked.request.method = below(4) == 0 ? Method::kAmp : Method::kPlimsoll;
-    const Bytes before = asked().peak.upper_bound;
+    const Peak before = asked().peak;
     asked.training.batch_size_per_trainer += 1 + below(1000);
-    const Bytes larger = asked().peak.upper_bound;
+    const Peak larger = asked().peak;
     asked.request.trainers += 1 + below(100);
-    const Bytes wider = asked().peak.upper_bound;
-    ASSERT_LE(before, larger);
-    ASSERT_LE(larger, wider);
+    const Peak wider = asked().peak;
+    for (const auto& [less, more] : {std::pair(before, larger), std::pair(larger, wider)}) {
+      ASSERT_LE(less.allocated, more.allocated);
+      ASSERT_LE(less.upper_bound.count, more.upper_bound.count + more.upper_bound.count / 8);
+    }
   }
 }
 

@@ -1,0 +1,105 @@
+#include "estimator/memory/runtime_settings.h"
+
+#include <charconv>
+
+namespace plimsoll::estimator {
+namespace {
+
+// Ten times the largest that anybody asks for; and its sum with others stays far from 2^63.
+constexpr std::int64_t kMostKib = std::int64_t{1} << 24;
+constexpr std::int64_t kMostBuffers = 1024;
+
+std::optional<std::int64_t> whole_number(std::string_view text, std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0 || value > most) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+// The value of an environment variable in any container; null when none sets it, or by a reference.
+const Json* variable(const Json& training_job, const char* name, std::vector<std::string>& warnings) {
+  const Json& containers = member(training_job, {"spec", "template", "spec", "containers"});
+  if (!containers.isArray()) {
+    return nullptr;
+  }
+  for (const Json& container : containers) {
+    const Json& variables = member(container, {"env"});
+    if (!variables.isArray()) {
+      continue;
+    }
+    for (const Json& each : variables) {
+      if (!each.isObject() || !each["name"].isString() || each["name"].asString() != name) {
+        continue;
+      }
+      if (each["value"].isString()) {
+        return &each["value"];
+      }
+      warnings.push_back(std::string(name) +
+                         " is not a plain value in the pod template; the estimate takes its default");
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<Bytes> parse_cublas_workspace(std::string_view text) {
+  const auto refused = [&] {
+    return invalid(
+        "CUBLAS_WORKSPACE_CONFIG must be :SIZE:COUNT, SIZE in KiB, once or several times (:4096:2:16:8)",
+        std::string(text.substr(0, 64)));
+  };
+  Bytes total;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    std::int64_t numbers[2] = {0, 0};
+    for (std::int64_t& number : numbers) {
+      if (!rest.starts_with(':')) {
+        return refused();
+      }
+      rest.remove_prefix(1);
+      const std::string_view digits = rest.substr(0, rest.find(':'));
+      const std::optional<std::int64_t> value =
+          whole_number(digits, &number == numbers ? kMostKib : kMostBuffers);
+      if (!value) {
+        return refused();
+      }
+      number = *value;
+      rest.remove_prefix(digits.size());
+    }
+    total += 1_KiB * numbers[0] * numbers[1];
+  }
+  if (text.empty()) {
+    return refused();
+  }
+  return total;
+}
+
+RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::string>& warnings) {
+  RuntimeSettings settings;
+  const Json* allocator = variable(training_job, "PYTORCH_ALLOC_CONF", warnings);
+  if (allocator == nullptr) {
+    allocator = variable(training_job, "PYTORCH_CUDA_ALLOC_CONF", warnings);
+  }
+  if (allocator != nullptr) {
+    const Result<AllocatorSettings> parsed = parse_allocator_settings(allocator->asString());
+    if (parsed) {
+      settings.allocator = *parsed;
+    } else {
+      warnings.push_back(parsed.error().message + "; the estimate takes the allocator's defaults");
+    }
+  }
+  if (const Json* cublas = variable(training_job, "CUBLAS_WORKSPACE_CONFIG", warnings)) {
+    const Result<Bytes> parsed = parse_cublas_workspace(cublas->asString());
+    if (parsed) {
+      settings.cublas_workspace = *parsed;
+    } else {
+      warnings.push_back(parsed.error().message + "; the estimate takes cuBLAS's default");
+    }
+  }
+  return settings;
+}
+
+}  // namespace plimsoll::estimator
