@@ -18,8 +18,8 @@ constexpr Bytes gigabytes(std::int64_t count) {
 // Upper bounds on what a process holds on the card outside the framework's allocator.
 // A100 with the training libraries loaded: 1435 MiB fitted over 592 published runs (GPUMemNet MLP set,
 // nvidia-smi), 95th percentile 1463. Bare contexts are far smaller (256 to 426 MiB with lazy loading, CUDA
-// 11.7 and later: pytorch#107667, #109888), fully loaded older ones above 1000 MB, so the bound holds for
-// both.
+// 11.7 and later: pytorch#107667, #109888), fully loaded older ones above 1000 MB (1488 MiB on an RTX 3090
+// with torch 1.7, pytorch#49877), so the bounds hold for both.
 constexpr Bytes kContextA100 = 1463_MiB;
 // No measurement of these cards: the A100's bound, rounded up. Unverified.
 constexpr Bytes kContextOther = 1536_MiB;
@@ -62,6 +62,39 @@ struct Entry {
 // sizes is taken to mean the smaller.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
+      // One of the two GPUs on the board; nvidia-smi dumps.
+      {"K80",
+       "kepler",
+       11441,
+       240,
+       kPcieGen3,
+       kNetwork100,
+       kContextOther,
+       0.08,
+       {"Tesla-K80"},
+       {"nvidia-tesla-k80"}},
+      {"P4",
+       "pascal",
+       7611,
+       192,
+       kPcieGen3,
+       kNetwork100,
+       kContextOther,
+       0.08,
+       {"Tesla-P4"},
+       {"nvidia-tesla-p4"}},
+      {"P40", "pascal", 22919, 346, kPcieGen3, kNetwork100, kContextOther, 0.15, {"Tesla-P40"}, {}},
+      // 16280 with ECC; the 12 GB card is another model.
+      {"P100-16GB",
+       "pascal",
+       16280,
+       732,
+       kPcieGen3,
+       kNetwork100,
+       kContextOther,
+       0.25,
+       {"Tesla-P100-PCIE-16GB", "Tesla-P100-SXM2-16GB"},
+       {"nvidia-tesla-p100"}},
       // 16384: device plugin fixtures and Karpenter's documentation; older drivers report less.
       {"V100-16GB",
        "volta",
@@ -229,6 +262,150 @@ const std::vector<Entry>& entries() {
        0.55,
        {"NVIDIA-L40S"},
        {"nvidia-l40s", "l40s"}},
+      // GeForce and workstation cards: nvidia-smi dumps. The names of some are shared by models of other
+      // memory
+      // sizes, which a GPUModel resource can tell apart.
+      {"RTX-2080-Ti",
+       "turing",
+       11264,
+       616,
+       kPcieGen3,
+       kNetwork100,
+       kContextOther,
+       0.1,
+       {"NVIDIA-GeForce-RTX-2080-Ti", "GeForce-RTX-2080-Ti"},
+       {}},
+      // 12288 in nvidia-smi; torch sees 12622168064 B of them (xMem's raw files).
+      {"RTX-3060",
+       "ampere",
+       12288,
+       360,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.06,
+       {"NVIDIA-GeForce-RTX-3060"},
+       {}},
+      {"RTX-3060-Ti",
+       "ampere",
+       8192,
+       448,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.06,
+       {"NVIDIA-GeForce-RTX-3060-Ti"},
+       {}},
+      {"RTX-3070",
+       "ampere",
+       8192,
+       448,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.08,
+       {"NVIDIA-GeForce-RTX-3070"},
+       {}},
+      {"RTX-3080",
+       "ampere",
+       10240,
+       760,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.1,
+       {"NVIDIA-GeForce-RTX-3080"},
+       {}},
+      {"RTX-3080-Ti",
+       "ampere",
+       12288,
+       912,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.12,
+       {"NVIDIA-GeForce-RTX-3080-Ti"},
+       {}},
+      {"RTX-3090",
+       "ampere",
+       24576,
+       936,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.15,
+       {"NVIDIA-GeForce-RTX-3090"},
+       {}},
+      {"RTX-4060",
+       "ada-lovelace",
+       8188,
+       272,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.07,
+       {"NVIDIA-GeForce-RTX-4060"},
+       {}},
+      {"RTX-4070",
+       "ada-lovelace",
+       12282,
+       504,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.12,
+       {"NVIDIA-GeForce-RTX-4070"},
+       {}},
+      {"RTX-4080",
+       "ada-lovelace",
+       16376,
+       717,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.2,
+       {"NVIDIA-GeForce-RTX-4080"},
+       {}},
+      {"RTX-4090",
+       "ada-lovelace",
+       24564,
+       1008,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.3,
+       {"NVIDIA-GeForce-RTX-4090"},
+       {}},
+      {"RTX-5090",
+       "blackwell",
+       32607,
+       1792,
+       kPcieGen5,
+       kNetwork100,
+       kContextOther,
+       0.45,
+       {"NVIDIA-GeForce-RTX-5090"},
+       {}},
+      {"RTX-A4000",
+       "ampere",
+       16376,
+       448,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.12,
+       {"NVIDIA-RTX-A4000"},
+       {}},
+      {"RTX-A5000",
+       "ampere",
+       24564,
+       768,
+       kPcieGen4,
+       kNetwork100,
+       kContextOther,
+       0.2,
+       {"NVIDIA-RTX-A5000"},
+       {}},
       // Memory of the Blackwell cards: nvidia-smi dumps and the profiles of NVIDIA's AIConfigurator.
       {"B200",
        "blackwell",
@@ -455,7 +632,10 @@ GpuModel* GpuCatalog::find_name(std::string_view name) {
 }
 
 const GpuModel* GpuCatalog::find(std::string_view name_or_label) const {
-  if (name_or_label.empty() || names_a_part_of_a_gpu(name_or_label)) {
+  // People, NVML and torch write blanks where names and labels have dashes.
+  std::string wanted_name(name_or_label);
+  std::replace(wanted_name.begin(), wanted_name.end(), ' ', '-');
+  if (wanted_name.empty() || names_a_part_of_a_gpu(wanted_name)) {
     return nullptr;
   }
   // Names before labels before clouds: a resource may be called what a cloud calls another model.
@@ -468,7 +648,7 @@ const GpuModel* GpuCatalog::find(std::string_view name_or_label) const {
           return contains(model.cloud_labels, wanted);
         }}) {
     for (const GpuModel& model : models_) {
-      if (matches(model, name_or_label)) {
+      if (matches(model, wanted_name)) {
         return &model;
       }
     }

@@ -46,8 +46,8 @@ class GpuCatalog {
   // models that have one keep their exact ratio, on the scale of the built-in costs of those that have none.
   Result<void> apply(const crds::GpuModel& resource);
 
-  // By name (any case), product label, or cloud label; "-SHARED" and "-MIG-..." labels match nothing. Null:
-  // unknown.
+  // By name (any case, blanks as good as dashes), product label, or cloud label; "-SHARED" and "-MIG-..."
+  // labels match nothing. Null: unknown.
   const GpuModel* find(std::string_view name_or_label) const;
 
   const std::vector<GpuModel>& models() const { return models_; }

@@ -20,6 +20,18 @@ crds::GpuModel resource(const std::string& name) {
 }
 
 // Labels that real nodes and manifests wear: GPU feature discovery, old drivers, and the clouds.
+TEST(GpuCatalog, NamesAsPeopleWriteThem) {
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  for (const char* name : {"RTX 3060", "rtx-3060", "NVIDIA GeForce RTX 3060", "NVIDIA-GeForce-RTX-3060"}) {
+    const GpuModel* gpu = catalog.find(name);
+    ASSERT_NE(gpu, nullptr) << name;
+    EXPECT_EQ(gpu->memory, 12_GiB) << name;
+    EXPECT_EQ(gpu->family, "ampere") << name;
+  }
+  EXPECT_EQ(catalog.find("RTX 3060 MIG 1g"), catalog.find("RTX-3060-MIG-1g"));
+  EXPECT_EQ(catalog.find(" "), nullptr);
+}
+
 TEST(GpuCatalog, KnowsEverySpelling) {
   const GpuCatalog catalog = GpuCatalog::built_in();
   const std::pair<const char*, const char*> spellings[] = {
@@ -94,8 +106,8 @@ TEST(GpuCatalog, NoLabelMeansTwoModelsAndNoFigureIsMissing) {
   const GpuCatalog catalog = GpuCatalog::built_in();
   std::set<std::string> seen;
   for (const GpuModel& model : catalog.models()) {
-    EXPECT_GT(model.memory, 14_GiB) << model.name;
-    EXPECT_GT(model.hbm_bandwidth.count, 200'000'000'000) << model.name;
+    EXPECT_GT(model.memory, 7_GiB) << model.name;
+    EXPECT_GT(model.hbm_bandwidth.count, 150'000'000'000) << model.name;
     EXPECT_GT(model.intra_node_bandwidth, model.inter_node_bandwidth) << model.name;
     EXPECT_GT(model.cuda_context, 256_MiB) << model.name;
     EXPECT_GT(model.relative_cost, 0) << model.name;
