@@ -36,7 +36,8 @@ BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, Stre
   const std::int64_t granules = bytes_of_one.count / granule_ + (bytes_of_one.count % granule_ != 0 ? 1 : 0);
   const Bytes bytes = Bytes{granules} * granule_ * count;
   const auto id = static_cast<BlockId>(blocks_.size());
-  blocks_.push_back({part, stream, count, bytes_of_one, bytes});
+  blocks_.push_back(
+      {.part = part, .stream = stream, .count = count, .bytes_of_one = bytes_of_one, .bytes = bytes});
   events_.push_back({MemoryEvent::Kind::kAllocate, stream, id});
   parts_[static_cast<std::size_t>(part)] += bytes;
   live_ += bytes;
@@ -47,6 +48,12 @@ BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, Stre
     peak_phase_ = phase_;
   }
   return id;
+}
+
+BlockId Ledger::allocate_dispensable(Part part, Bytes bytes) {
+  const BlockId block = allocate(part, bytes);
+  blocks_.back().dispensable = true;
+  return block;
 }
 
 void Ledger::release(BlockId block) {

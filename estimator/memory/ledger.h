@@ -60,9 +60,10 @@ class Ledger {
   struct Block {
     Part part = Part::kParameters;
     StreamId stream = kComputeStream;
-    std::int64_t count = 1;  // equal blocks that live and die together
-    Bytes bytes_of_one;      // as asked for
-    Bytes bytes;             // of all, in whole granules
+    std::int64_t count = 1;    // equal blocks that live and die together
+    bool dispensable = false;  // its user can do without, as cuDNN without a workspace
+    Bytes bytes_of_one;        // as asked for
+    Bytes bytes;               // of all, in whole granules
   };
 
   // Blocks are counted rounded up to whole granules, as torch.cuda.max_memory_allocated counts them.
@@ -71,6 +72,9 @@ class Ledger {
   void enter(Phase phase);
   // `count` equal blocks that live and die together.
   BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count = 1, StreamId stream = kComputeStream);
+  // A block that is only taken where the card has room: cuDNN's workspaces, for PyTorch tries the next
+  // algorithm when one cannot be had (aten/src/ATen/native/cudnn/Conv_v8.cpp).
+  BlockId allocate_dispensable(Part part, Bytes bytes);
   void release(BlockId block);
   // A stream other than the block's own works with it: the allocator may hand its memory out again only when
   // that stream has come that far.
