@@ -36,8 +36,8 @@ AMP_MEDIAN_AT_LEAST = 10.0  # percent: the published formula is another thing th
 sys.path.insert(0, str(TRAINER))
 
 
-def sources_digest(model):
-    digest = hashlib.sha256(f"{torch.__version__} {measure.cpu_capability()} {model} {cases.CASES[model][0][0]}".encode())
+def sources_digest(model, batch_size):
+    digest = hashlib.sha256(f"{torch.__version__} {measure.cpu_capability()} {model} {batch_size}".encode())
     for path in sorted((TRAINER / "plimsoll").glob("*.py")) + sorted((HERE / "models").glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
@@ -54,16 +54,16 @@ def export_in_child(model, batch_size, path, connection):
     connection.send((status, said.getvalue()))
 
 
-def exported(model):
+def exported(model, batch_size):
     """(path of the graph, None), or (None, what the exporter said)."""
-    path = GRAPHS / f"{sources_digest(model)}.json.gz"
+    path = GRAPHS / f"{sources_digest(model, batch_size)}.json.gz"
     if path.exists():
         return path, None
     GRAPHS.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     partial = path.with_name("partial-" + path.name)
-    process = context.Process(target=export_in_child, args=(model, cases.CASES[model][0][0], partial, theirs))
+    process = context.Process(target=export_in_child, args=(model, batch_size, partial, theirs))
     process.start()
     theirs.close()
     try:
@@ -77,11 +77,11 @@ def exported(model):
     return path, None
 
 
-def estimate(binary, graph, batch_size, optimizer, method):
+def estimate(binary, graph, batch_size, optimizer, method, flags=()):
     """(peak in bytes, the whole answer) or (None, reason)."""
     name, _, implementation = optimizer.partition("/")
     command = [binary, "estimate", "--graph", str(graph), "--batch-size", str(batch_size), "--optimizer", name,
-               "--device", "cpu", "--method", method, "-o", "json"] + ([f"--{implementation}"] if implementation else [])
+               "--device", "cpu", "--method", method, "-o", "json", *flags] + ([f"--{implementation}"] if implementation else [])
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         answer = json.loads(done.stdout)
@@ -101,7 +101,7 @@ def compare(binary, model, batch_size, optimizer):
            "measuredPhase": truth.get("peakPhase"), "torch": truth["torch"], "problem": truth.get("error")}
     if row["problem"]:
         return {**row, "problem": "measuring: " + row["problem"], "errorPercent": 100.0, "ampErrorPercent": 100.0}
-    graph, problem = exported(model)
+    graph, problem = exported(model, cases.CASES[model][0][0])
     ours, answer = estimate(binary, graph, batch_size, optimizer, "plimsoll") if graph else (None, problem)
     amp, _ = estimate(binary, graph, batch_size, optimizer, "amp") if graph else (None, problem)
     return {**row, "estimatedBytes": ours, "estimatedPhase": answer["peakPhase"] if ours else None, "ampBytes": amp,

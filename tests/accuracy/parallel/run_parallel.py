@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Compares per-rank estimates of parallel jobs with real runs over gloo (measure_parallel.py, torch 2).
+
+The figures in measured_torch2.json stand for the runs where the installed PyTorch and the kind of CPU are the file's; one
+case of each strategy is then run again, and must repeat. Otherwise every case is run. Fails unless the error per rank
+is at most 1% (median) and 5% (worst).
+"""
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import sys
+
+import measure_parallel
+import measure
+import run
+import torch
+
+MEASURED = pathlib.Path(__file__).with_name("measured_torch2.json")
+LIMITS = {"median": 1.0, "worst": 5.0}  # percent
+REPEATS_WITHIN = 0.5  # percent: gloo's threads release their copies when they come to it
+FLAGS = {
+    "plain": [],
+    "ddp": ["--parallelism", "DDP"],
+    "ddp_view": ["--parallelism", "DDP", "--gradient-as-bucket-view"],
+    "zero1": ["--parallelism", "ZeRO1"],
+    "fsdp1": ["--parallelism", "FSDP1"],
+    "fsdp2": ["--parallelism", "FSDP2"],
+    "tensor": ["--parallelism", "Tensor"],
+    "pipeline": ["--parallelism", "Pipeline", "--microbatches", str(measure_parallel.MICROBATCHES)],
+}
+
+
+def key_of(row):
+    return row["strategy"], row["model"], row["batchSizePerRank"], row["ranks"]
+
+
+def peaks_of(row):
+    return [rank["peakBytes"] for rank in row["perRank"]]
+
+
+def measured_again(strategy, model, batch_size, ranks):
+    results = measure_parallel.run((strategy, model, batch_size), ranks, None)
+    problems = [result["error"] for result in results if "error" in result]
+    if problems:
+        sys.exit(f"FAILED: {strategy} {model} on {ranks} ranks could not be measured: {problems[0]}")
+    return {"strategy": strategy, "model": model, "batchSizePerRank": batch_size, "ranks": ranks, "perRank": results}
+
+
+def measured_runs():
+    """The truth: the file's, with a sample run again, or everything run here."""
+    document = json.loads(MEASURED.read_text())
+    kept = document["runs"]
+    if (document["torch"], document["cpu"]) != (torch.__version__, measure.cpu_capability()):
+        print(f"{MEASURED.name} is of PyTorch {document['torch']} on {document['cpu']}: measuring everything here")
+        return [measured_again(*key_of(row)) for row in kept]
+    draw = random.Random()
+    for strategy in sorted({row["strategy"] for row in kept}):
+        row = draw.choice([row for row in kept if row["strategy"] == strategy])
+        again = measured_again(*key_of(row))
+        apart = max(abs(run.percent(new, old)) for new, old in zip(peaks_of(again), peaks_of(row)))
+        print(f"run again: {strategy:9} {row['model']:9} batch {row['batchSizePerRank']:5} ranks {row['ranks']}: "
+              f"within {apart:.3f}%", flush=True)
+        if apart > REPEATS_WITHIN:
+            sys.exit(f"FAILED: this run does not repeat what {MEASURED.name} says")
+    return kept
+
+
+def estimated_peaks(binary, graph, row):
+    """(bytes by rank, None) or (None, reason)."""
+    peak, answer = run.estimate(binary, graph, row["batchSizePerRank"], measure_parallel.OPTIMIZER, "plimsoll",
+                                FLAGS[row["strategy"]] + ["--trainers", str(row["ranks"])])
+    if peak is None:
+        return None, answer
+    return [rank["allocatedBytes"] for rank in answer.get("ranks", [])] or [peak] * row["ranks"], None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--binary", type=pathlib.Path, default=run.ROOT / "build" / "release" / "bin" / "plimsoll")
+    parser.add_argument("--no-assert", action="store_true", help="only print")
+    parser.add_argument("--as-measured", action="store_true", help="take the file's figures, run nothing")
+    parser.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="rows as JSON")
+    options = parser.parse_args()
+    runs = json.loads(MEASURED.read_text())["runs"] if options.as_measured else measured_runs()
+    rows = []
+    print(f"\n{'strategy':9} {'model':9} {'batch':>5} {'ranks':>5} {'rank':>4} {'measured':>9} {'ours':>9} {'err %':>8}   MiB")
+    for row in runs:
+        graph, problem = run.exported(f"parallel:{row['model']}", row["batchSizePerRank"])
+        estimates, problem = estimated_peaks(options.binary, graph, row) if graph else (None, problem)
+        for rank, measured in enumerate(peaks_of(row)):
+            estimated = estimates[rank] if estimates else None
+            rows.append({"strategy": row["strategy"], "model": row["model"], "batchSize": row["batchSizePerRank"],
+                         "ranks": row["ranks"], "rank": rank, "measuredBytes": measured, "estimatedBytes": estimated,
+                         "errorPercent": run.percent(estimated, measured), "problem": problem})
+            print(f"{row['strategy']:9} {row['model']:9} {row['batchSizePerRank']:5} {row['ranks']:5} {rank:4} "
+                  f"{run.mebibytes(measured):>9} {run.mebibytes(estimated):>9} {rows[-1]['errorPercent']:+8.3f}  "
+                  f"{problem or ''}".rstrip(), flush=True)
+    errors = [abs(row["errorPercent"]) for row in rows]
+    figures = {"median": statistics.median(errors), "worst": max(errors)}
+    for strategy in FLAGS:
+        own = [abs(row["errorPercent"]) for row in rows if row["strategy"] == strategy]
+        if own:
+            print(f"{strategy:9} ranks {len(own):3}  median {statistics.median(own):.3f}%  worst {max(own):.3f}%")
+    print(f"{'all':9} ranks {len(errors):3}  " + "  ".join(f"{key} {value:.3f}%" for key, value in figures.items()))
+    if options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1))
+    problems = [f"{key} error {figures[key]:.3f}% is over {limit}%" for key, limit in LIMITS.items() if figures[key] > limit]
+    for problem in [] if options.no_assert else problems:
+        print("FAILED:", problem)
+    sys.exit(1 if problems and not options.no_assert else 0)
+
+
+if __name__ == "__main__":
+    main()
