@@ -2,6 +2,8 @@
 // `check_rules` for what the CEL rules say of it. Inside crds/ only. One thread.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,9 +48,9 @@ class Checker {
   void choice(const char*, E, Presence) {}
 
   template <class E>
-  void choice_but(const char* name, E value, Presence, E excluded) {
-    if (value == excluded) {
-      errors_.add(FieldPath(path_, name), std::string("cannot be ") + enum_name(excluded));
+  void choice_but(const char* name, E value, Presence, std::initializer_list<E> excluded) {
+    if (std::find(excluded.begin(), excluded.end(), value) != excluded.end()) {
+      errors_.add(FieldPath(path_, name), std::string("cannot be ") + enum_name(value));
     }
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,7 +52,7 @@ class Decoder {
   }
 
   template <class E>
-  void choice_but(const char* name, E& value, Presence presence, E /*checked later*/) {
+  void choice_but(const char* name, E& value, Presence presence, std::initializer_list<E> /*checked later*/) {
     choice(name, value, presence);
   }
 

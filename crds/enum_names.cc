@@ -36,6 +36,9 @@ const char* name_of(Precision value) {
 const char* name_of(Optimizer value) {
   return enum_name(value);
 }
+const char* name_of(OptimizerImplementation value) {
+  return enum_name(value);
+}
 const char* name_of(ActivationCheckpointing value) {
   return enum_name(value);
 }
@@ -64,6 +67,22 @@ Result<Optimizer> parse_optimizer(const std::string& name) {
 
 Result<Precision> parse_precision(const std::string& name) {
   return parse_enum<Precision>("precision", name);
+}
+
+Result<OptimizerImplementation> parse_optimizer_implementation(const std::string& name) {
+  return parse_enum<OptimizerImplementation>("optimizer implementation", name);
+}
+
+Result<ActivationCheckpointing> parse_activation_checkpointing(const std::string& name) {
+  return parse_enum<ActivationCheckpointing>("activation checkpointing", name);
+}
+
+Result<ParallelStrategy> parse_parallel_strategy(const std::string& name) {
+  return parse_enum<ParallelStrategy>("parallel strategy", name);
+}
+
+Result<AttentionKind> parse_attention_kind(const std::string& name) {
+  return parse_enum<AttentionKind>("attention", name);
 }
 
 }  // namespace plimsoll::crds

@@ -27,16 +27,41 @@ struct EnumNames<Precision> {
 };
 template <>
 struct EnumNames<Optimizer> {
-  static constexpr std::array kAll = {"SGD",     "Momentum",       "Adam",    "AdamW",
-                                      "Adagrad", "RowWiseAdagrad", "RMSprop", "LAMB"};
+  static constexpr std::array kAll = {"SGD",       "Momentum",       "Adam",    "AdamW",
+                                      "Adagrad",   "RowWiseAdagrad", "RMSprop", "LAMB",
+                                      "Adafactor", "Adam8bit"};
+};
+template <>
+struct EnumNames<OptimizerImplementation> {
+  static constexpr std::array kAll = {"Default", "SingleTensor", "ForEach", "Fused"};
 };
 template <>
 struct EnumNames<ActivationCheckpointing> {
-  static constexpr std::array kAll = {"None", "Selective", "Full"};
+  static constexpr std::array kAll = {"None", "Selective", "Full", "PerModule"};
 };
 template <>
 struct EnumNames<ParallelStrategy> {
-  static constexpr std::array kAll = {"Auto", "DDP", "FSDP", "ZeRO1", "ZeRO2", "ZeRO3"};
+  static constexpr std::array kAll = {"Auto", "DDP", "FSDP", "FSDP2", "ZeRO1", "ZeRO2", "ZeRO3"};
+};
+template <>
+struct EnumNames<TransformerArchitecture> {
+  static constexpr std::array kAll = {"Decoder", "Encoder", "EncoderDecoder"};
+};
+template <>
+struct EnumNames<Normalization> {
+  static constexpr std::array kAll = {"RMSNorm", "LayerNorm"};
+};
+template <>
+struct EnumNames<FeedForward> {
+  static constexpr std::array kAll = {"SwiGLU", "GEGLU", "GELU", "ReLU"};
+};
+template <>
+struct EnumNames<PositionEncoding> {
+  static constexpr std::array kAll = {"Rotary", "Learned", "None"};
+};
+template <>
+struct EnumNames<AttentionKind> {
+  static constexpr std::array kAll = {"SDPA", "Eager", "Flash"};
 };
 template <>
 struct EnumNames<ProvisioningMode> {

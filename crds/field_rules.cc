@@ -138,6 +138,18 @@ bool is_percentage(std::string_view text) {
   return text.ends_with('%') && is_decimal(text.substr(0, text.size() - 1), 2, 6);
 }
 
+// [A-Za-z0-9_*][A-Za-z0-9_.*-]*
+bool is_module_name(std::string_view text) {
+  const auto word = [](char c) { return is_alphanumeric(c) || c == '_' || c == '*'; };
+  return !text.empty() && word(text.front()) &&
+         all(text, [&](char c) { return word(c) || c == '.' || c == '-'; });
+}
+
+bool begins_a_json_object(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '{';
+}
+
 constexpr const char* kLabelForm =
     "at most 63 letters, digits, '.', '_' and '-', with a letter or digit at both ends";
 constexpr const char* kBytesPattern = R"(^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[kMGTPE])?$)";
@@ -180,6 +192,14 @@ constexpr TextRule kContainerName = {"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
 constexpr TextRule kPercentage = {
     R"(^[0-9]{1,2}(\.[0-9]{1,6})?%$)", {0, 10}, is_percentage, "a percentage below 100%, like 5%"};
 
+constexpr TextRule kModuleName = {"^[A-Za-z0-9_*][A-Za-z0-9_.*-]*$",
+                                  {1, 128},
+                                  is_module_name,
+                                  "1 to 128 letters, digits, '_' and '*', then also '.' and '-'"};
+constexpr TextRule kModelConfig = {R"(^[ \t\r\n]*\{)",
+                                   {2, 65536},
+                                   begins_a_json_object,
+                                   "the text of a config.json, a JSON object of at most 65536 bytes"};
 constexpr DecimalRule kPoolingFactor = {
     R"(^[0-9]{1,6}(\.[0-9]{1,9})?$)",
     16,

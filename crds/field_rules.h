@@ -58,6 +58,8 @@ extern const TextRule kConfigMapName;
 extern const TextRule kConfigMapKey;
 extern const TextRule kContainerName;
 extern const TextRule kPercentage;
+extern const TextRule kModuleName;
+extern const TextRule kModelConfig;  // the text of a Hugging Face config.json
 
 extern const DecimalRule kPoolingFactor;
 extern const DecimalRule kLookupFrequency;

@@ -78,16 +78,33 @@ struct DlrmModel {
   bool operator==(const DlrmModel&) const = default;
 };
 
-struct TransformerModel {  // lowered by the estimator's issue; decoded and validated now
-  std::int64_t layers = 0;
+enum class TransformerArchitecture { kDecoder, kEncoder, kEncoderDecoder };
+enum class Normalization { kRMSNorm, kLayerNorm };
+enum class FeedForward { kSwiGLU, kGEGLU, kGELU, kReLU };
+enum class PositionEncoding { kRotary, kLearned, kNone };
+enum class AttentionKind { kSDPA, kEager, kFlash };
+
+// A transformer, by its sizes or by a Hugging Face config.json.
+struct TransformerModel {
+  std::string config;  // the text of a config.json; the sizes below are then its own
+  TransformerArchitecture architecture = TransformerArchitecture::kDecoder;
+  std::int64_t layers = 0;  // of kEncoderDecoder: of each half
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // 0: as heads
-  std::int64_t ffn = 0;
+  std::int64_t head_dim = 0;  // 0: hidden / heads
+  std::int64_t ffn = 0;       // width of an expert where there are experts
   std::int64_t vocab = 0;
   std::int64_t sequence_length = 0;
   std::int64_t experts = 0;  // 0: dense
   std::int64_t experts_per_token = 0;
+  Normalization norm = Normalization::kRMSNorm;
+  FeedForward activation = FeedForward::kSwiGLU;
+  PositionEncoding positions = PositionEncoding::kRotary;
+  AttentionKind attention = AttentionKind::kSDPA;
+  bool biases = false;           // of the linear layers
+  bool tied_embeddings = false;  // the output layer is the token embedding
+  double dropout = 0;            // of embeddings, residuals and attention
 
   bool operator==(const TransformerModel&) const = default;
 };
@@ -109,17 +126,49 @@ struct ModelSpec {
 };
 
 enum class Precision { kFP32, kTF32, kBF16Mixed, kFP16Mixed, kBF16 };
-enum class Optimizer { kSGD, kMomentum, kAdam, kAdamW, kAdagrad, kRowWiseAdagrad, kRMSprop, kLAMB };
-enum class ActivationCheckpointing { kNone, kSelective, kFull };
-enum class ParallelStrategy { kAuto, kDDP, kFSDP, kZeRO1, kZeRO2, kZeRO3 };
+enum class Optimizer {
+  kSGD,
+  kMomentum,
+  kAdam,
+  kAdamW,
+  kAdagrad,
+  kRowWiseAdagrad,
+  kRMSprop,
+  kLAMB,
+  kAdafactor,
+  kAdam8bit
+};
+// kForEach and kFused as torch.optim's arguments; kDefault is what it takes by itself.
+enum class OptimizerImplementation { kDefault, kSingleTensor, kForEach, kFused };
+enum class ActivationCheckpointing { kNone, kSelective, kFull, kPerModule };
+enum class ParallelStrategy { kAuto, kDDP, kFSDP, kFSDP2, kZeRO1, kZeRO2, kZeRO3 };
+
+// How the dense part is spread over the trainers. tensor x pipeline x context trainers hold one replica of
+// the model; `strategy` says how replicas share what they all hold.
+struct Parallelism {
+  ParallelStrategy strategy = ParallelStrategy::kAuto;
+  bool gradient_as_bucket_view = false;  // DDP's option
+  bool reshard_after_forward = true;     // FSDP's
+  std::int64_t tensor = 1;
+  bool sequence = false;  // with tensor: activations between the parallel regions are split by tokens
+  std::int64_t pipeline = 1;
+  std::int64_t pipeline_chunks = 1;  // stages of each trainer: more than 1 interleaves
+  std::int64_t context = 1;
+  std::int64_t expert = 1;  // trainers that share the experts of a layer
+
+  bool operator==(const Parallelism&) const = default;
+};
 
 struct TrainingSpec {
   std::int64_t batch_size_per_trainer = 0;  // the throughput requirement: the user's, never changed
   Precision precision = Precision::kFP32;
   Optimizer optimizer = Optimizer::kAdam;  // of the dense parameters
   Optimizer embedding_optimizer = Optimizer::kRowWiseAdagrad;
+  OptimizerImplementation optimizer_implementation = OptimizerImplementation::kDefault;
+  std::int64_t gradient_accumulation = 1;  // equal parts the batch is taken in; a pipeline's micro-batches
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
-  ParallelStrategy strategy = ParallelStrategy::kAuto;
+  std::vector<std::string> checkpoint_modules{};  // of kPerModule
+  Parallelism parallelism{};
 
   bool operator==(const TrainingSpec&) const = default;
 };
@@ -216,6 +265,7 @@ const char* name_of(DataType);
 const char* name_of(Interaction);
 const char* name_of(Precision);
 const char* name_of(Optimizer);
+const char* name_of(OptimizerImplementation);
 const char* name_of(ActivationCheckpointing);
 const char* name_of(ParallelStrategy);
 const char* name_of(ProvisioningMode);
@@ -225,5 +275,9 @@ const char* name_of(FailureAction);
 const char* name_of(FailureCause);
 Result<Optimizer> parse_optimizer(const std::string& name);
 Result<Precision> parse_precision(const std::string& name);
+Result<OptimizerImplementation> parse_optimizer_implementation(const std::string& name);
+Result<ActivationCheckpointing> parse_activation_checkpointing(const std::string& name);
+Result<ParallelStrategy> parse_parallel_strategy(const std::string& name);
+Result<AttentionKind> parse_attention_kind(const std::string& name);
 
 }  // namespace plimsoll::crds

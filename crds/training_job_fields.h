@@ -22,6 +22,7 @@ inline constexpr std::int64_t kMaxInlineTables = 20'000;  // entries; beyond lie
 inline constexpr Range kWidths = {1, 1 << 20};
 inline constexpr Range kOptionalWidths = {0, 1 << 20};
 inline constexpr Range kTrainerCounts = {1, 65536};
+inline constexpr Range kSplits = {1, 4096};
 
 template <class Visitor>
 void describe(Visitor& visit, Of<EmbeddingTable> auto& table) {
@@ -55,17 +56,28 @@ void describe(Visitor& visit, Of<DlrmModel> auto& model) {
   visit.optional_object("tablesFrom", model.tables_from);
 }
 
+// 0 where `config` says the size.
 template <class Visitor>
 void describe(Visitor& visit, Of<TransformerModel> auto& model) {
-  visit.integer("layers", model.layers, Presence::kRequired, Range{1, 65536});
-  visit.integer("hidden", model.hidden, Presence::kRequired, kWidths);
-  visit.integer("heads", model.heads, Presence::kRequired, Range{1, 65536});
+  visit.text("config", model.config, Presence::kOptional, kModelConfig);
+  visit.choice("architecture", model.architecture, Presence::kDefaulted);
+  visit.integer("layers", model.layers, Presence::kDefaulted, Range{0, 65536});
+  visit.integer("hidden", model.hidden, Presence::kDefaulted, kOptionalWidths);
+  visit.integer("heads", model.heads, Presence::kDefaulted, Range{0, 65536});
   visit.integer("kvHeads", model.kv_heads, Presence::kDefaulted, Range{0, 65536});
-  visit.integer("ffn", model.ffn, Presence::kRequired, Range{1, 1 << 22});
-  visit.integer("vocab", model.vocab, Presence::kRequired, Range{1, 1 << 24});
+  visit.integer("headDim", model.head_dim, Presence::kDefaulted, Range{0, 65536});
+  visit.integer("ffn", model.ffn, Presence::kDefaulted, Range{0, 1 << 22});
+  visit.integer("vocab", model.vocab, Presence::kDefaulted, Range{0, 1 << 24});
   visit.integer("seqLen", model.sequence_length, Presence::kRequired, Range{1, 1 << 24});
   visit.integer("experts", model.experts, Presence::kDefaulted, Range{0, 65536});
   visit.integer("expertsPerToken", model.experts_per_token, Presence::kDefaulted, Range{0, 65536});
+  visit.choice("norm", model.norm, Presence::kDefaulted);
+  visit.choice("activation", model.activation, Presence::kDefaulted);
+  visit.choice("positions", model.positions, Presence::kDefaulted);
+  visit.choice("attention", model.attention, Presence::kDefaulted);
+  visit.boolean("biases", model.biases, Presence::kDefaulted);
+  visit.boolean("tiedEmbeddings", model.tied_embeddings, Presence::kDefaulted);
+  visit.percentage("dropout", model.dropout, Presence::kDefaulted, kPercentage);
 }
 
 template <class Visitor>
@@ -82,11 +94,29 @@ void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
                 Range{1, 1 << 24});
   visit.choice("precision", training.precision, Presence::kDefaulted);
   // Row-wise state is for embedding tables; no framework offers it for dense parameters.
-  visit.choice_but("optimizer", training.optimizer, Presence::kDefaulted, Optimizer::kRowWiseAdagrad);
-  visit.choice("embeddingOptimizer", training.embedding_optimizer, Presence::kDefaulted);
+  visit.choice_but("optimizer", training.optimizer, Presence::kDefaulted, {Optimizer::kRowWiseAdagrad});
+  // No framework offers the other two for sharded tables.
+  visit.choice_but("embeddingOptimizer", training.embedding_optimizer, Presence::kDefaulted,
+                   {Optimizer::kAdafactor, Optimizer::kAdam8bit});
+  visit.choice("optimizerImplementation", training.optimizer_implementation, Presence::kDefaulted);
+  visit.integer("gradientAccumulation", training.gradient_accumulation, Presence::kDefaulted,
+                Range{1, 1 << 20});
   visit.choice("activationCheckpointing", training.activation_checkpointing, Presence::kDefaulted);
-  visit.group("parallelism", Presence::kDefaulted,
-              [&](auto& inner) { inner.choice("strategy", training.strategy, Presence::kDefaulted); });
+  visit.texts("checkpointModules", training.checkpoint_modules, Range{0, 256}, kModuleName);
+  visit.object("parallelism", training.parallelism, Presence::kDefaulted);
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<Parallelism> auto& parallelism) {
+  visit.choice("strategy", parallelism.strategy, Presence::kDefaulted);
+  visit.boolean("gradientAsBucketView", parallelism.gradient_as_bucket_view, Presence::kDefaulted);
+  visit.boolean("reshardAfterForward", parallelism.reshard_after_forward, Presence::kDefaulted);
+  visit.integer("tensor", parallelism.tensor, Presence::kDefaulted, kSplits);
+  visit.boolean("sequence", parallelism.sequence, Presence::kDefaulted);
+  visit.integer("pipeline", parallelism.pipeline, Presence::kDefaulted, kSplits);
+  visit.integer("pipelineChunks", parallelism.pipeline_chunks, Presence::kDefaulted, kSplits);
+  visit.integer("context", parallelism.context, Presence::kDefaulted, kSplits);
+  visit.integer("expert", parallelism.expert, Presence::kDefaulted, kSplits);
 }
 
 template <class Visitor>

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <unordered_map>
+#include <utility>
 
 #include "crds/embedding_tables_csv.h"
 
@@ -96,8 +97,18 @@ void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& err
 }
 
 void check_rules(const TransformerModel& model, const FieldPath& path, FieldErrors& errors) {
-  if (model.heads > 0 && model.hidden % model.heads != 0) {
-    errors.add(FieldPath(path, "hidden"), "hidden must be a multiple of heads");
+  const std::pair<const char*, std::int64_t> sizes[] = {{"layers", model.layers},
+                                                        {"hidden", model.hidden},
+                                                        {"heads", model.heads},
+                                                        {"ffn", model.ffn},
+                                                        {"vocab", model.vocab}};
+  for (const auto& [name, size] : sizes) {
+    if ((size > 0) == !model.config.empty()) {
+      errors.add(FieldPath(path, name), std::string(name) + " must be given, or config instead of it");
+    }
+  }
+  if (model.heads > 0 && model.head_dim == 0 && model.hidden % model.heads != 0) {
+    errors.add(FieldPath(path, "hidden"), "hidden must be a multiple of heads, or headDim given");
   }
   if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
     errors.add(FieldPath(path, "kvHeads"), "heads must be a multiple of kvHeads");
@@ -108,6 +119,28 @@ void check_rules(const TransformerModel& model, const FieldPath& path, FieldErro
   if (!well_routed) {
     errors.add(FieldPath(path, "expertsPerToken"),
                "expertsPerToken must be between 1 and experts, and 0 when experts is 0");
+  }
+}
+
+void check_rules(const TrainingSpec& training, const FieldPath& path, FieldErrors& errors) {
+  if (training.gradient_accumulation > 0 &&
+      training.batch_size_per_trainer % training.gradient_accumulation != 0) {
+    errors.add(FieldPath(path, "gradientAccumulation"),
+               "batchSizePerTrainer must be a multiple of gradientAccumulation");
+  }
+  const bool per_module = training.activation_checkpointing == ActivationCheckpointing::kPerModule;
+  if (per_module == training.checkpoint_modules.empty()) {
+    errors.add(FieldPath(path, "checkpointModules"),
+               "checkpointModules go with activationCheckpointing PerModule");
+  }
+}
+
+void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErrors& errors) {
+  if (parallelism.sequence && parallelism.tensor == 1) {
+    errors.add(FieldPath(path, "sequence"), "sequence needs tensor of at least 2");
+  }
+  if (parallelism.pipeline_chunks > 1 && parallelism.pipeline == 1) {
+    errors.add(FieldPath(path, "pipelineChunks"), "pipelineChunks needs pipeline of at least 2");
   }
 }
 

@@ -11,6 +11,8 @@ namespace plimsoll::crds {
 void check_rules(const ModelSpec& model, const FieldPath& path, FieldErrors& errors);
 void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& errors);
 void check_rules(const TransformerModel& model, const FieldPath& path, FieldErrors& errors);
+void check_rules(const TrainingSpec& training, const FieldPath& path, FieldErrors& errors);
+void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErrors& errors);
 void check_rules(const ProvisioningSpec& provisioning, const FieldPath& path, FieldErrors& errors);
 void check_rules(const Trainers& trainers, const FieldPath& path, FieldErrors& errors);
 void check_rules(const FailureRule& rule, const FieldPath& path, FieldErrors& errors);

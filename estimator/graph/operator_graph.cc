@@ -12,6 +12,7 @@ std::int64_t width_bytes(ElementType type) {
     case ElementType::kFP16: return 2;
     case ElementType::kBF16: return 2;
     case ElementType::kInt64: return 8;
+    case ElementType::kBool: return 1;
   }
   assert(false);
   return 8;
@@ -46,7 +47,8 @@ TensorId OperatorGraph::add_parameter(std::string name, Shape shape, ElementType
 
 TensorId OperatorGraph::apply(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape,
                               ElementType type, std::int64_t count) {
-  const bool requires_grad = kind == OpKind::kEmbeddingLookup || any_requires_grad(inputs);
+  const bool requires_grad = kind == OpKind::kEmbeddingLookup || kind == OpKind::kReceive ||
+                             (type != ElementType::kInt64 && any_requires_grad(inputs));
   const TensorId output = add({.name = name,
                                .shape = std::move(shape),
                                .type = type,
@@ -61,17 +63,20 @@ TensorId OperatorGraph::apply(OpKind kind, std::string name, std::vector<TensorI
   return output;
 }
 
-TensorId OperatorGraph::view(std::string name, TensorId x, Shape shape) {
-  const Tensor& viewed = tensor(x);
+TensorId OperatorGraph::alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape) {
+  const Tensor& viewed = tensor(inputs.front());
   const TensorId output = add({.name = name,
                                .shape = std::move(shape),
                                .type = viewed.type,
                                .role = TensorRole::kActivation,
-                               .requires_grad = viewed.requires_grad,
+                               .requires_grad = any_requires_grad(inputs),
                                .count = viewed.count,
                                .storage = viewed.storage});
-  ops_.push_back(
-      {.kind = OpKind::kView, .name = std::move(name), .inputs = {x}, .outputs = {output}, .block = block_});
+  ops_.push_back({.kind = kind,
+                  .name = std::move(name),
+                  .inputs = std::move(inputs),
+                  .outputs = {output},
+                  .block = block_});
   return output;
 }
 
@@ -124,6 +129,17 @@ Bytes OperatorGraph::parameter_bytes() const {
     }
   }
   return total;
+}
+
+std::int64_t OperatorGraph::parameter_count() const {
+  Bytes total;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].role == TensorRole::kParameter) {
+      const auto id = static_cast<TensorId>(i);
+      total += Bytes{bytes_of_one(id, 1).count / width_bytes(tensors_[i].type)} * tensors_[i].count;
+    }
+  }
+  return total.count;
 }
 
 }  // namespace plimsoll::estimator

@@ -22,7 +22,7 @@
 
 namespace plimsoll::estimator {
 
-enum class ElementType { kFP32, kFP16, kBF16, kInt64 };
+enum class ElementType { kFP32, kFP16, kBF16, kInt64, kBool };
 std::int64_t width_bytes(ElementType type);
 // The type that arithmetic on both gives (torch.result_type of two floating tensors).
 ElementType widest(ElementType a, ElementType b);
@@ -60,19 +60,50 @@ struct Tensor {
 
 // What autograd saves for each, and what its backward allocates: estimator/memory/autograd_rules.cc.
 enum class OpKind {
+  kEmbedding,        // (indices, weight) -> rows of the weight, whose gradient is dense
   kEmbeddingLookup,  // (indices) -> pooled embeddings of all tables, received from the trainers that hold
                      // them
   kLinear,           // (x, weight[, bias])
   kRelu,             // (x)
+  kTanh,             // (x)
+  kSigmoid,          // (x)
+  kGelu,             // (x), exact or by tanh
+  kSilu,             // (x)
+  kScale,            // (x) -> -x, x + 1, x * 2 and the like
+  kPower,            // (x) -> x to a constant power
+  kMean,             // (x) -> its mean over the last dimension
+  kRsqrt,            // (x) -> 1 / sqrt(x)
+  kSoftmax,          // (x)
+  kLogSoftmax,       // (x)
+  kLayerNorm,        // (x[, weight, bias]) over the last dimension
+  kDropout,          // (x)
+  kAttention,        // (q, k, v[, mask]): scaled_dot_product_attention in one kernel, no matrix of scores
   kAdd,              // (a, b), b may broadcast
   kMul,              // (a, b)
   kMatMul,           // (a, b), batched
   kConcat,           // (parts...)
   kSplit,            // (x) -> views of parts of it
   kView,             // (x) -> the same memory in another shape
+  kSlice,            // (x) -> a view of a part of it; unlike a split's, its gradient is as large as x
+  kReshape,          // (x) -> the same memory; its gradient lies otherwise and must be copied
+  kCopy,             // (x) -> the same values in other strides
+  kRepeat,           // (x) -> each value several times
+  kExpand,           // (x) -> x repeated along a dimension and written out; the gradient is a sum
+  kSum,              // (x) -> sums over a dimension; the gradient is a view of the given one
+  kSort,             // (x) -> its order: integers
   kGather,           // (x, indices): elements picked by constant indices
+  kSelectRows,       // (x, indices) -> rows of x
+  kTopK,             // (x) -> the largest values and where they are
   kCast,             // (x) -> a copy in another type
+  kReceive,          // () -> what the stage before sent; its gradient is sent back
+  kAllReduce,        // (x) -> x, summed over the trainers in place; its gradient is passed on
+  kCopyToRegion,     // (x) -> x; its gradient is summed over the trainers in place
+  kAllGather,        // (x) -> the trainers' parts of x together; the gradient is scattered again
+  kReduceScatter,    // (x) -> this trainer's part of the sum; the gradient is gathered
+  kAllToAll,         // (x) -> parts exchanged with the other trainers
   kBceWithLogits,    // (logits, labels) -> mean loss
+  kNllLoss,          // (log probabilities, labels) -> mean loss
+  kScopeEnd,         // (values...): names of the model's code that held them until here
 };
 
 struct Op {
@@ -92,15 +123,24 @@ class OperatorGraph {
   // or when the operator is an embedding lookup (the tables are trained).
   TensorId apply(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, ElementType type,
                  std::int64_t count = 1);
-  // Appends a kView whose output has the memory of `x`.
-  TensorId view(std::string name, TensorId x, Shape shape);
+  // Appends a kView, or another operator whose output has the memory of its first input.
+  TensorId view(std::string name, TensorId x, Shape shape) {
+    return alias(OpKind::kView, std::move(name), {x}, std::move(shape));
+  }
+  TensorId alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape);
   // Appends a kSplit of `x`; part i stands for counts[i] equal tensors.
   std::vector<TensorId> split(std::string name, TensorId x, std::vector<Shape> shapes,
                               const std::vector<std::int64_t>& counts);
 
   // Operators appended from now on belong to a new block, or to none.
   void begin_block() { block_ = ++last_block_; }
+  // What the values of the model's code were called that lived until here.
+  void end_scope(std::vector<TensorId> values) {
+    ops_.push_back(
+        {.kind = OpKind::kScopeEnd, .name = "", .inputs = std::move(values), .outputs = {}, .block = block_});
+  }
   void end_block() { block_ = -1; }
+  bool in_block() const { return block_ >= 0; }
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const std::vector<Op>& ops() const { return ops_; }
@@ -111,6 +151,7 @@ class OperatorGraph {
   Bytes bytes(TensorId id, std::int64_t batch) const;
   // All parameters.
   Bytes parameter_bytes() const;
+  std::int64_t parameter_count() const;
 
  private:
   TensorId add(Tensor tensor);

@@ -12,7 +12,8 @@ constexpr std::array<std::int64_t, 10> kMicroBatches = {13, 16, 20, 23, 26, 30, 
 
 // A node of the paper's trace: an operator that the model's code calls. Autocast's copies are made below it.
 bool is_node(const Op& op) {
-  return op.kind != OpKind::kCast && op.kind != OpKind::kBceWithLogits;
+  return op.kind != OpKind::kCast && op.kind != OpKind::kBceWithLogits && op.kind != OpKind::kNllLoss &&
+         op.kind != OpKind::kScopeEnd;
 }
 
 }  // namespace

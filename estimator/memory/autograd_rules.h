@@ -13,16 +13,19 @@ namespace plimsoll::estimator {
 
 // Where the gradient of an input comes from.
 enum class InputGradient {
-  kNone,   // the input wants none
-  kNew,    // a new block of the input's size
-  kAlias,  // the output's gradient itself
-  kPart,   // a view of a part of the output's gradient
+  kNone,     // the input wants none
+  kNew,      // a new block of the input's size
+  kNewView,  // the same, handed on as a view of itself: never added to in place
+  kAlias,    // the output's gradient itself
+  kPart,     // a view of it, or of a part of it
 };
 
 struct AutogradRule {
   std::vector<TensorId> saved;           // kept from forward until this operator's backward has run
   std::vector<InputGradient> gradients;  // of each input
-  Bytes backward_temporary;              // held while the backward runs
+  Bytes kept;                            // beside them: what the operator itself makes for its backward
+  Bytes forward_temporary;               // held while the operator runs
+  Bytes backward_temporary;              // held while its backward runs
   // A matrix product: what selective checkpointing keeps instead of computing it again.
   bool expensive = false;
 };

@@ -1,6 +1,8 @@
 #include "estimator/memory/estimate.h"
 
 #include "estimator/graph/lower_dlrm.h"
+#include "estimator/graph/lower_transformer.h"
+#include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/account.h"
 #include "estimator/memory/amp.h"
 #include "estimator/memory/fixed_costs.h"
@@ -19,19 +21,14 @@ Result<void> check(const EstimateRequest& request) {
   if (request.model == nullptr || request.training == nullptr) {
     return invalid("an estimate needs a model and its training settings");
   }
-  if (request.model->transformer) {
+  if (request.model->graph) {
     return Error(
         ErrorCode::kUnsupported,
-        "model.transformer cannot be estimated by this version, only model.dlrm can; the job keeps the "
-        "trainers it asks for");
+        "model.graph cannot be estimated by this version, only model.dlrm and model.transformer can; the "
+        "job keeps the trainers it asks for");
   }
-  if (request.model->graph) {
-    return Error(ErrorCode::kUnsupported,
-                 "model.graph cannot be estimated by this version, only model.dlrm can; the job keeps the "
-                 "trainers it asks for");
-  }
-  if (!request.model->dlrm) {
-    return invalid("model is empty: give model.dlrm");
+  if (!request.model->dlrm && !request.model->transformer) {
+    return invalid("model is empty: give model.dlrm or model.transformer");
   }
   const std::int64_t batch = request.training->batch_size_per_trainer;
   if (batch < 1 || batch > kMaxBatch) {
@@ -48,14 +45,21 @@ Result<void> check(const EstimateRequest& request) {
   return {};
 }
 
+Result<OperatorGraph> lower(const EstimateRequest& request) {
+  if (request.model->dlrm) {
+    return lower_dlrm(*request.model->dlrm, *request.training);
+  }
+  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+  return spec ? lower_transformer(*spec, *request.training, {}) : spec.error();
+}
+
 Estimate by_simulation(const OperatorGraph& graph, const EstimateRequest& request) {
-  const Ledger ledger = simulate(
-      graph, {.training = request.training,
-              .trainers = request.trainers,
-              .batches_in_flight = request.device == Device::kCuda && !request.model->dlrm->tables.empty()
-                                       ? kSparseBatchesInFlight
-                                       : 1,
-              .device = request.device});
+  const bool pipelined =
+      request.device == Device::kCuda && request.model->dlrm && !request.model->dlrm->tables.empty();
+  const Ledger ledger = simulate(graph, {.training = request.training,
+                                         .trainers = request.trainers,
+                                         .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
+                                         .device = request.device});
   return account_of(ledger, request, graph.parameter_bytes());
 }
 
@@ -84,7 +88,7 @@ Result<Estimate> estimate_memory(const EstimateRequest& request) {
   if (!checked) {
     return checked.error();
   }
-  Result<OperatorGraph> graph = lower_dlrm(*request.model->dlrm, *request.training);
+  Result<OperatorGraph> graph = lower(request);
   if (!graph) {
     return graph.error();
   }

@@ -76,8 +76,7 @@ struct Estimate {
   Bytes dense_parameters;  // parameter bytes of the dense part of the model
 };
 
-// Errors: kInvalid (a dimension that cannot be), kUnsupported (a transformer or graph model in this version:
-// says so).
+// Errors: kInvalid (a dimension that cannot be), kUnsupported (a graph model in this version: says so).
 Result<Estimate> estimate_memory(const EstimateRequest& request);
 
 // The contract of docs/cli.md: {"allocatedBytes", "reservedBytes", "upperBoundBytes"}, and the breakdown's

@@ -24,6 +24,8 @@ OptimizerMemory memory_of(crds::Optimizer optimizer, Device device) {
     case crds::Optimizer::kLAMB:
       return foreach ? OptimizerMemory{.kept = 2, .step_times_parameters = 1}
                      : OptimizerMemory{.kept = 2, .step_times_largest = 2};
+    case crds::Optimizer::kAdafactor:
+    case crds::Optimizer::kAdam8bit: return {};
   }
   return {};
 }

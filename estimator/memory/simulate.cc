@@ -35,6 +35,7 @@ Division division_of(crds::ParallelStrategy strategy, std::int64_t trainers) {
       return {
           .gradients = trainers, .optimizer = trainers, .step = trainers, .whole_gradients = trainers > 1};
     case crds::ParallelStrategy::kFSDP:
+    case crds::ParallelStrategy::kFSDP2:
     case crds::ParallelStrategy::kZeRO3:
       return {.parameters = trainers,
               .gradients = trainers,
@@ -63,7 +64,7 @@ class Iteration {
       : graph_(graph),
         request_(request),
         batch_(request.training->batch_size_per_trainer),
-        division_(division_of(request.training->strategy, request.trainers)),
+        division_(division_of(request.training->parallelism.strategy, request.trainers)),
         ledger_(request.device == Device::kCuda ? kCudaGranule : 1),
         storages_(graph.tensors().size()),
         held_(graph.tensors().size(), false),
@@ -76,6 +77,7 @@ class Iteration {
       }
     }
     saved_.resize(graph.ops().size(), false);
+    kept_.resize(graph.ops().size(), -1);
   }
 
   Ledger run() && {
@@ -241,13 +243,75 @@ class Iteration {
     }
   }
 
+  // An operator's results, and what it makes for its backward.
+  void make(std::int32_t i) {
+    if (rule(i).kept.count > 0) {
+      kept_[index(i)] = ledger_.allocate(Part::kActivations, rule(i).kept);
+    }
+    std::optional<BlockId> temporary;
+    if (rule(i).forward_temporary.count > 0) {
+      temporary = ledger_.allocate(Part::kTemporaries, rule(i).forward_temporary);
+    }
+    for (const TensorId output : op(i).outputs) {
+      hold(output);
+    }
+    if (temporary) {
+      ledger_.release(*temporary);
+    }
+  }
+  void save(std::int32_t i) {
+    for (const TensorId saved : rule(i).saved) {
+      refer(saved);
+    }
+    saved_[index(i)] = true;
+  }
+  void forget_kept(std::int32_t i) {
+    if (kept_[index(i)] >= 0) {
+      ledger_.release(kept_[index(i)]);
+      kept_[index(i)] = -1;
+    }
+  }
+
+  bool saves_own_results(std::int32_t i) const {
+    const auto& saved = rule(i).saved;
+    return rule(i).kept.count > 0 || std::any_of(saved.begin(), saved.end(), [&](TensorId id) {
+             return std::find(op(i).outputs.begin(), op(i).outputs.end(), id) != op(i).outputs.end();
+           });
+  }
+  // torch.utils.checkpoint stops the second forward once all is there that backward wants (its early stop):
+  // at the last operator that saves something, which is itself run only if that is a result of its own.
+  std::int32_t recomputed_until(const Range& range) const {
+    for (std::int32_t i = range.end; i-- > range.begin;) {
+      if (trained(i) && (!rule(i).saved.empty() || rule(i).kept.count > 0)) {
+        return saves_own_results(i) ? i + 1 : i;
+      }
+    }
+    return range.begin;
+  }
+  // An operator that the second forward does not reach: it saves what is there.
+  void leave_out(std::int32_t i) {
+    if (keeps_result(i)) {
+      for (const TensorId output : op(i).outputs) {
+        drop(output);
+      }
+    }
+    if (trained(i)) {
+      save(i);
+    }
+  }
+
   void forward(const Range& range, Pass pass) {
     if (pass == Pass::kDropping) {
       remember_inputs(range);
     }
+    const std::int32_t stop = pass == Pass::kAgain ? recomputed_until(range) : range.end;
     for (std::int32_t i = range.begin; i < range.end; ++i) {
+      if (i >= stop) {
+        leave_out(i);
+        continue;
+      }
+      make(i);
       for (const TensorId output : op(i).outputs) {
-        hold(output);
         if (pass == Pass::kDropping && keeps_result(i)) {
           refer(output);
         } else if (pass == Pass::kAgain && keeps_result(i)) {
@@ -255,10 +319,9 @@ class Iteration {
         }
       }
       if (pass != Pass::kDropping && trained(i)) {
-        for (const TensorId saved : rule(i).saved) {
-          refer(saved);
-        }
-        saved_[index(i)] = true;
+        save(i);
+      } else {
+        forget_kept(i);
       }
       for (const TensorId input : op(i).inputs) {
         if (last_use_[index(input)] == i) {
@@ -338,7 +401,11 @@ class Iteration {
       const TensorId input = op(i).inputs[j];
       switch (rule(i).gradients[j]) {
         case InputGradient::kNone: break;
-        case InputGradient::kNew: results.emplace_back(input, Pending{new_gradient(input), false}); break;
+        case InputGradient::kNew:
+        case InputGradient::kNewView:
+          results.emplace_back(input,
+                               Pending{new_gradient(input), rule(i).gradients[j] == InputGradient::kNewView});
+          break;
         case InputGradient::kAlias:
         case InputGradient::kPart:
           ++gradients_[index(given.front())].references;
@@ -358,6 +425,7 @@ class Iteration {
       for (const TensorId saved : rule(i).saved) {
         drop(saved);
       }
+      forget_kept(i);
     }
     for (const TensorId output : op(i).outputs) {
       let_go(output);  // only the loss is still held
@@ -400,6 +468,7 @@ class Iteration {
   Ledger ledger_;
   std::vector<AutogradRule> rules_;     // by operator
   std::vector<bool> saved_;             // by operator: its saved tensors are referred to
+  std::vector<BlockId> kept_;           // by operator: its rule's `kept`, -1 when it is not there
   std::vector<Storage> storages_;       // by tensor that has memory of its own
   std::vector<bool> held_;              // by tensor: a later operator of the pass still wants it
   std::vector<std::int32_t> last_use_;  // by tensor: the last operator that takes it

@@ -104,13 +104,29 @@ TEST(EstimateCommand, TablesMayComeFromAConfigMapBesideTheJob) {
   EXPECT_GT(json["breakdown"]["embeddings"].asInt64(), 20LL << 30);
 }
 
+TEST(EstimateCommand, TransformersAreEstimatedBySizesAndByConfig) {
+  std::string job = kJob;
+  const std::size_t model = job.find("    dlrm:");
+  const std::size_t length = job.find("  training:") - model;
+  const std::string sizes =
+      "    transformer: {layers: 2, hidden: 64, heads: 4, ffn: 256, vocab: 1000, seqLen: 128}\n";
+  const Json by_sizes = estimate({"-o", "json"}, std::string(job).replace(model, length, sizes)).json();
+  const std::string config =
+      "    transformer:\n      seqLen: 128\n      config: |\n"
+      "        {\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64, "
+      "\"num_attention_heads\": 4,\n"
+      "         \"intermediate_size\": 256, \"vocab_size\": 1000}\n";
+  const Json by_config = estimate({"-o", "json"}, std::string(job).replace(model, length, config)).json();
+  EXPECT_GT(by_sizes["denseParameterBytes"].asInt64(), 0);
+  EXPECT_EQ(by_sizes["breakdown"], by_config["breakdown"]);
+}
+
 TEST(EstimateCommand, ModelsOfOtherKindsAreRefusedWithAReason) {
-  std::string transformer = kJob;
-  const std::size_t model = transformer.find("    dlrm:");
-  transformer.replace(
-      model, transformer.find("  training:") - model,
-      "    transformer: {layers: 2, hidden: 64, heads: 4, ffn: 256, vocab: 1000, seqLen: 128}\n");
-  const Outcome outcome = estimate({"-o", "json"}, transformer);
+  std::string graph = kJob;
+  const std::size_t model = graph.find("    dlrm:");
+  graph.replace(model, graph.find("  training:") - model,
+                "    graph: {configMapKeyRef: {name: cm, key: k}}\n");
+  const Outcome outcome = estimate({"-o", "json"}, graph);
   EXPECT_EQ(outcome.code, kExitRefused);
   EXPECT_EQ(outcome.json()["code"].asString(), "Unsupported");
 }

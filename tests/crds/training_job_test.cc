@@ -273,8 +273,9 @@ TEST(TrainingJob, EnumsHaveNames) {
   const Result<Optimizer> wrong = parse_optimizer("adam");
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(to_string(wrong.error()),
-            "Invalid: unknown optimizer; choose SGD, Momentum, Adam, AdamW, Adagrad, RowWiseAdagrad, RMSprop "
-            "or LAMB "
+            "Invalid: unknown optimizer; choose SGD, Momentum, Adam, AdamW, Adagrad, RowWiseAdagrad, "
+            "RMSprop, LAMB, "
+            "Adafactor or Adam8bit "
             "(near `adam`)");
 }
 

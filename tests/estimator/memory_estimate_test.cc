@@ -249,7 +249,7 @@ TEST(EstimateMemory, SumsExactlyWhateverIsAsked) {
               Asked asked = dlrm(interaction);
               asked.training.precision = precision;
               asked.training.activation_checkpointing = checkpointing;
-              asked.training.strategy = strategy;
+              asked.training.parallelism.strategy = strategy;
               asked.request.trainers = trainers;
               asked.request.method = method;
               asked.request.embedding_bytes = 3_GiB;
@@ -299,12 +299,12 @@ TEST(EstimateMemory, GrowsWithTheBatchAndTheTrainers) {
 
 TEST(EstimateMemory, DataParallelismTakesBuckets) {
   Asked asked = dlrm(Interaction::kDot);
-  asked.training.strategy = ParallelStrategy::kAuto;
+  asked.training.parallelism.strategy = ParallelStrategy::kAuto;
   EXPECT_EQ(asked().breakdown.ddp_buckets.count, 0);
   asked.request.trainers = 2;
   const Estimate two = asked();
   EXPECT_EQ(two.breakdown.ddp_buckets, two.breakdown.parameters);
-  asked.training.strategy = ParallelStrategy::kDDP;
+  asked.training.parallelism.strategy = ParallelStrategy::kDDP;
   asked.request.trainers = 1;  // asked for by name, the wrapper is there even alone
   EXPECT_EQ(asked().breakdown.ddp_buckets, two.breakdown.ddp_buckets);
 }
@@ -319,17 +319,17 @@ TEST(EstimateMemory, ShardingDividesWhatItSaysItDivides) {
   const auto about = [](std::int64_t bytes, std::int64_t expected) {
     return std::abs(bytes - expected) <= 1000;  // each tensor's share is rounded up
   };
-  asked.training.strategy = ParallelStrategy::kZeRO1;
+  asked.training.parallelism.strategy = ParallelStrategy::kZeRO1;
   EXPECT_TRUE(about(asked().breakdown.optimizer_state.count, 2 * whole / 8));
   EXPECT_EQ(asked().breakdown.parameters.count, whole);
   EXPECT_EQ(asked().breakdown.ddp_buckets.count, whole);
-  asked.training.strategy = ParallelStrategy::kZeRO2;
+  asked.training.parallelism.strategy = ParallelStrategy::kZeRO2;
   EXPECT_TRUE(about(asked().breakdown.optimizer_state.count, 2 * whole / 8));
   EXPECT_EQ(asked().breakdown.parameters.count, whole);
   EXPECT_EQ(asked().breakdown.ddp_buckets.count, 0);
   EXPECT_LE(asked().breakdown.gradients.count, whole / 8 + 1000);
   for (const auto strategy : {ParallelStrategy::kFSDP, ParallelStrategy::kZeRO3}) {
-    asked.training.strategy = strategy;
+    asked.training.parallelism.strategy = strategy;
     EXPECT_TRUE(about(asked().breakdown.parameters.count, whole / 8));
     EXPECT_TRUE(about(asked().breakdown.optimizer_state.count, 2 * whole / 8));
   }
@@ -462,18 +462,13 @@ TEST(EstimateMemory, AmpAndOursOnADlrm) {
 }
 
 TEST(EstimateMemory, WhatCannotBeEstimatedYetSaysSo) {
-  Asked transformer;
-  transformer.model.dlrm.reset();
-  transformer.model.transformer.emplace();
   Asked graph;
   graph.model.dlrm.reset();
   graph.model.graph.emplace();
-  for (Asked* asked : {&transformer, &graph}) {
-    const Result<Estimate> estimate = asked->result();
-    ASSERT_FALSE(estimate.ok());
-    EXPECT_EQ(estimate.error().code, ErrorCode::kUnsupported);
-    EXPECT_NE(estimate.error().message.find("cannot be estimated by this version"), std::string::npos);
-  }
+  const Result<Estimate> estimate = graph.result();
+  ASSERT_FALSE(estimate.ok());
+  EXPECT_EQ(estimate.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(estimate.error().message.find("cannot be estimated by this version"), std::string::npos);
   Asked empty;
   empty.model.dlrm.reset();
   EXPECT_EQ(empty.result().error().code, ErrorCode::kInvalid);

@@ -278,8 +278,7 @@ TEST(Provisioner, OptOutsAreObeyed) {
 
 TEST(Provisioner, WhatCannotBeEstimatedKeepsTheUsersValues) {
   Json object = job_object(1, kGiBOfRows);
-  object["spec"]["model"] = parse(R"({"transformer": {"layers": 2, "hidden": 64, "heads": 4, "ffn": 256,
-                                                      "vocab": 1000, "seqLen": 128}})");
+  object["spec"]["model"] = parse(R"({"graph": {"configMapKeyRef": {"name": "cm", "key": "k"}}})");
   Provision answer = provision(object, four_models());
   EXPECT_FALSE(answer.decided());
   EXPECT_EQ(answer.event_reason, "ModelUnknown");

@@ -173,10 +173,9 @@ TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenNothingFits) {
 TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenTheModelIsUnknown) {
   Json job = sample_job();
   job["spec"]["model"].removeMember("dlrm");
-  Json& transformer = job["spec"]["model"]["transformer"];
-  for (const char* size : {"layers", "hidden", "heads", "ffn", "vocab", "seqLen"}) {
-    transformer[size] = 16;
-  }
+  Json& reference = job["spec"]["model"]["graph"]["configMapKeyRef"];
+  reference["name"] = "graphs";
+  reference["key"] = "model.json.gz";
   const Mutation mutation = mutated(sample_review(job));
   expect_untouched(mutation, "ModelUnknown");
   EXPECT_FALSE(mutation.answer.warnings.empty());

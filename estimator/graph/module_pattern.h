@@ -1,0 +1,27 @@
+// Paths of modules with wildcards: "layers.*.mlp" matches "layers.3.mlp"; * is any one name. One thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll::estimator {
+
+bool module_matches(std::string_view pattern, std::string_view path);
+
+// Patterns that remember whether they have matched anything.
+class ModulePatterns {
+ public:
+  explicit ModulePatterns(const std::vector<std::string>& patterns)
+      : patterns_(patterns), used_(patterns.size(), false) {}
+
+  bool matches(std::string_view path);
+  // The first that has matched nothing; null when all have.
+  const std::string* unused() const;
+
+ private:
+  const std::vector<std::string>& patterns_;
+  std::vector<bool> used_;
+};
+
+}  // namespace plimsoll::estimator
