@@ -64,6 +64,8 @@ double states(crds::Optimizer optimizer, std::int64_t dim) {
     case crds::Optimizer::kLAMB:
     case crds::Optimizer::kAdam:
     case crds::Optimizer::kAdamW: return 2;
+    case crds::Optimizer::kAdafactor:  // the API refuses both for tables
+    case crds::Optimizer::kAdam8bit: break;
   }
   return 0;
 }
