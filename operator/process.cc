@@ -3,12 +3,14 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <boost/program_options/errors.hpp>
-#include <boost/program_options/value_semantic.hpp>
+#include <boost/program_options.hpp>
+#include <iostream>
 #include <limits>
 
 #include "base/log.h"
 #include "kube/file.h"
+#include "kube/http_client.h"
+#include "kube/kubeconfig.h"
 
 namespace plimsoll::process {
 namespace {
@@ -49,6 +51,22 @@ Result<LogFormat> parse_format(const std::string& name) {
   return invalid("--log-format must be text or json", name);
 }
 
+// The built-in catalogue, extended by the file if one is named.
+Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file) {
+  estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  if (file.empty()) {
+    return catalog;
+  }
+  Result<std::string> text = kube::read_file(file);
+  if (!text) {
+    return text.error();
+  }
+  if (Result<void> applied = catalog.apply_file(*text); !applied) {
+    return applied.error().within(file);
+  }
+  return catalog;
+}
+
 }  // namespace
 
 po::options_description describe(ServerOptions& options) {
@@ -79,6 +97,28 @@ po::options_description describe(ServerOptions& options) {
   return description;
 }
 
+int wrong_usage(const ServerCommand& command, const std::string& problem) {
+  std::cerr << "plimsoll " << command.name << ": " << problem << "\nRun `plimsoll " << command.name
+            << " --help` for its options.\n";
+  return kExitUsage;
+}
+
+std::optional<int> read_command_line(const ServerCommand& command, const po::options_description& description,
+                                     const std::vector<std::string>& arguments) {
+  po::variables_map values;
+  try {
+    po::store(po::command_line_parser(arguments).options(description).positional({}).run(), values);
+    po::notify(values);
+  } catch (const po::error& problem) {
+    return wrong_usage(command, problem.what());
+  }
+  if (values.count("help") > 0) {
+    std::cout << command.introduction << "\n" << description << command.examples;
+    return kExitDone;
+  }
+  return std::nullopt;
+}
+
 Result<void> prepare_server(const ServerOptions& options) {
   const Result<LogLevel> level = parse_level(options.log_level);
   if (!level) {
@@ -95,19 +135,29 @@ Result<void> prepare_server(const ServerOptions& options) {
   return {};
 }
 
-Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file) {
-  estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
-  if (file.empty()) {
-    return catalog;
+int fail(const std::string& what, const Error& error) {
+  log_error(what, {{"problem", to_string(error)}});
+  return error.code == ErrorCode::kInvalid || error.code == ErrorCode::kNotFound ? kExitUsage : kExitFailed;
+}
+
+std::optional<Surroundings> find_surroundings(const ServerOptions& options, int& exit_code) {
+  Result<estimator::GpuCatalog> catalog = load_gpu_catalog(options.gpu_catalog);
+  if (!catalog) {
+    exit_code = fail("Could not read the GPU catalogue", catalog.error());
+    return std::nullopt;
   }
-  Result<std::string> text = kube::read_file(file);
-  if (!text) {
-    return text.error();
+  const Result<kube::ClientConfig> config =
+      kube::load_client_config(kube::sources_from_environment(options.kubeconfig));
+  if (!config) {
+    exit_code = fail("Found no cluster", config.error());
+    return std::nullopt;
   }
-  if (Result<void> applied = catalog.apply_file(*text); !applied) {
-    return applied.error().within(file);
+  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
+  if (!client) {
+    exit_code = fail("Could not use the kubeconfig", client.error());
+    return std::nullopt;
   }
-  return catalog;
+  return Surroundings{*std::move(client), *std::move(catalog)};
 }
 
 void wait_for_stop_signal() {

@@ -1,22 +1,38 @@
-// What the two servers (`plimsoll operator`, `plimsoll webhook`) share as processes: their common options,
-// and how they end.
+// What the two servers (`plimsoll operator`, `plimsoll webhook`) share as processes: how they read their
+// command line, begin, run until they are told to stop, and end.
 //
 //   ServerOptions options;
 //   description.add(describe(options));              // Boost.Program_options
-//   if (Result<void> ready = prepare_server(options); !ready) ...
-//   ... start threads ...
-//   wait_for_stop_signal();
-//   ... stop them ...
+//   if (std::optional<int> code = read_command_line(command, description, arguments)) return *code;
+//   if (Result<void> ready = prepare_server(options); !ready) return wrong_usage(command,
+//   ready.error().message); return serve(options, [&](auto client, auto catalog) { return
+//   std::make_unique<OperatorProcess>(...); });
 #pragma once
 
 #include <boost/program_options/options_description.hpp>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "estimator/catalog/gpu_catalog.h"
+#include "kube/client.h"
 
 namespace plimsoll::process {
+
+// Exit codes, as of every plimsoll command.
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+
+// A server's name and the text of its --help around the options.
+struct ServerCommand {
+  const char* name = "";
+  const char* introduction = "";
+  const char* examples = "";
+};
 
 struct ServerOptions {
   std::string kubeconfig;               // empty: as kubectl finds it, at last the pod's service account
@@ -31,15 +47,49 @@ struct ServerOptions {
 // The options that both servers take, to be added to a server's own.
 boost::program_options::options_description describe(ServerOptions& options);
 
+// Stores `arguments` into what `description` points to. Nothing: go on. Else the exit code to end with;
+// --help, or what is wrong with the arguments, has been printed.
+std::optional<int> read_command_line(const ServerCommand& command,
+                                     const boost::program_options::options_description& description,
+                                     const std::vector<std::string>& arguments);
+
+// Prints the problem to stderr, and gives kExitUsage.
+int wrong_usage(const ServerCommand& command, const std::string& problem);
+
 // Configures the log, ignores SIGPIPE, and blocks SIGTERM and SIGINT in this thread and those it starts from
 // now on, so that they wait for wait_for_stop_signal. Call it before the first thread is started.
 // Errors: kInvalid for an unknown log format or level.
 Result<void> prepare_server(const ServerOptions& options);
 
-// The built-in catalogue, extended by the file if one is named. Errors: those of reading and decoding it.
-Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file);
+// What a server needs before it can start: the GPU catalogue, extended by the options' file, and the cluster.
+// Nothing: it has been logged why, and `exit_code` is set.
+struct Surroundings {
+  std::unique_ptr<kube::Client> client;
+  estimator::GpuCatalog catalog;
+};
+std::optional<Surroundings> find_surroundings(const ServerOptions& options, int& exit_code);
+
+// Logs the problem and gives the exit code: kExitUsage where what people wrote is wrong, else kExitFailed.
+int fail(const std::string& what, const Error& error);
 
 // Returns at SIGTERM or SIGINT. A second one ends the process at once, whatever it is doing.
 void wait_for_stop_signal();
+
+// Runs the server that `make` gives (with `Result<void> start()` and `void stop()`) until it is told to stop.
+template <class Make>
+int serve(const ServerOptions& options, Make make) {
+  int exit_code = kExitDone;
+  std::optional<Surroundings> surroundings = find_surroundings(options, exit_code);
+  if (!surroundings) {
+    return exit_code;
+  }
+  const auto server = make(std::move(surroundings->client), std::move(surroundings->catalog));
+  if (const Result<void> started = server->start(); !started) {
+    return fail("Could not start", started.error());
+  }
+  wait_for_stop_signal();
+  server->stop();
+  return kExitDone;
+}
 
 }  // namespace plimsoll::process

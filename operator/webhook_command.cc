@@ -5,14 +5,11 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdint>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "base/log.h"
-#include "kube/http_client.h"
-#include "kube/kubeconfig.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
 #include "webhook/admission_handler.h"
@@ -29,26 +26,22 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr int kExitDone = 0;
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
 // Of the dial that readiness makes to our own port; the kubelet waits a second by default.
 constexpr std::chrono::milliseconds kDialTimeout{900};
 
-constexpr const char* kIntroduction =
+constexpr ServerCommand kCommand{
+    "webhook",
     "usage: plimsoll webhook --certificate-directory DIR [options]\n"
     "\n"
-    "Serves the admission webhooks of TrainingJobs over TLS until SIGTERM: sets the GPU model and the number "
-    "of\n"
-    "trainers of each job, and refuses jobs that cannot be run. It reads GPUModels, MemoryProfiles and the\n"
-    "ConfigMaps that jobs name, and writes nothing. A second signal ends it at once.\n";
-
-constexpr const char* kExamples =
+    "Serves the admission webhooks of TrainingJobs over TLS until SIGTERM: sets the GPU model and the\n"
+    "number of trainers of each job, and refuses jobs that cannot be run. It reads GPUModels,\n"
+    "MemoryProfiles and the ConfigMaps that jobs name, and writes nothing. A second signal ends it at\n"
+    "once.\n",
     "\n"
     "Examples:\n"
     "  plimsoll webhook --certificate-directory /etc/plimsoll/tls\n"
     "  plimsoll webhook --certificate-directory tls --bind-address 127.0.0.1 --port 0 --port-file port \\\n"
-    "      --kubeconfig ~/.kube/config\n";
+    "      --kubeconfig ~/.kube/config\n"};
 
 struct WebhookOptions {
   ServerOptions server;
@@ -187,70 +180,33 @@ Result<void> WebhookProcess::webhook_ready() const {
   return webhook::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
 }
 
-int run(const WebhookOptions& options, std::chrono::milliseconds lame_duck) {
-  const auto fail = [](const std::string& what, const Error& error) {
-    log_error(what, {{"problem", to_string(error)}});
-    return error.code == ErrorCode::kInvalid || error.code == ErrorCode::kNotFound ? kExitUsage : kExitFailed;
-  };
-  Result<estimator::GpuCatalog> catalog = load_gpu_catalog(options.server.gpu_catalog);
-  if (!catalog) {
-    return fail("Could not read the GPU catalogue", catalog.error());
-  }
-  const Result<kube::ClientConfig> config =
-      kube::load_client_config(kube::sources_from_environment(options.server.kubeconfig));
-  if (!config) {
-    return fail("Found no cluster", config.error());
-  }
-  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
-  if (!client) {
-    return fail("Could not use the kubeconfig", client.error());
-  }
-  WebhookProcess process(options, lame_duck, *std::move(client), *std::move(catalog));
-  if (const Result<void> started = process.start(); !started) {
-    return fail("Could not start", started.error());
-  }
-  wait_for_stop_signal();
-  process.stop();
-  return kExitDone;
-}
-
 }  // namespace
 
 int run_webhook_command(const std::vector<std::string>& arguments) {
   WebhookOptions options;
   const po::options_description description = describe(options);
-  const auto wrong_usage = [](const std::string& problem) {
-    std::cerr << "plimsoll webhook: " << problem << "\nRun `plimsoll webhook --help` for its options.\n";
-    return kExitUsage;
-  };
-  po::variables_map values;
-  try {
-    po::store(po::command_line_parser(arguments).options(description).positional({}).run(), values);
-    po::notify(values);
-  } catch (const po::error& problem) {
-    return wrong_usage(problem.what());
-  }
-  if (values.count("help") > 0) {
-    std::cout << kIntroduction << "\n" << description << kExamples;
-    return kExitDone;
+  if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {
+    return *code;
   }
   if (options.certificate_directory.empty()) {
-    return wrong_usage("--certificate-directory is needed: the folder of tls.crt and tls.key");
+    return wrong_usage(kCommand, "--certificate-directory is needed: the folder of tls.crt and tls.key");
   }
   const std::optional<std::chrono::milliseconds> lame_duck = webhook::parse_duration(options.lame_duck);
   if (!lame_duck) {
-    return wrong_usage("--lame-duck must be a duration such as 5s, is " + options.lame_duck);
+    return wrong_usage(kCommand, "--lame-duck must be a duration such as 5s, is " + options.lame_duck);
   }
   if (options.port < 0 || options.port > 65535) {
-    return wrong_usage("--port must lie between 0 and 65535");
+    return wrong_usage(kCommand, "--port must lie between 0 and 65535");
   }
   if (options.workers < 0 || options.workers > 256) {
-    return wrong_usage("--workers must lie between 0 and 256");
+    return wrong_usage(kCommand, "--workers must lie between 0 and 256");
   }
   if (const Result<void> prepared = prepare_server(options.server); !prepared) {
-    return wrong_usage(prepared.error().message);
+    return wrong_usage(kCommand, prepared.error().message);
   }
-  return run(options, *lame_duck);
+  return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
+    return std::make_unique<WebhookProcess>(options, *lame_duck, std::move(client), std::move(catalog));
+  });
 }
 
 }  // namespace plimsoll::process

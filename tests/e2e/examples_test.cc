@@ -73,5 +73,22 @@ TEST_F(ExamplesTest, EveryExampleIsDecided) {
   EXPECT_EQ(replicas_of(job("single-gpu")), 1);
 }
 
+TEST_F(ExamplesTest, WhatTheClusterKnowsBetterCounts) {
+  const auto upper_bound = [&] {
+    must({"delete", "--ignore-not-found", "-f", example("single-gpu")});
+    must({"apply", "-f", example("single-gpu")});
+    return decision_of(job("single-gpu"))["upperBoundBytes"].asInt64();
+  };
+  const std::int64_t before = upper_bound();
+  must({"apply", "--server-side", "--force-conflicts", "-f", example("cluster-knowledge/gpu-model")});
+  must({"apply", "-f", example("cluster-knowledge/memory-profile")});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  std::int64_t after = before;
+  while (after == before && std::chrono::steady_clock::now() < deadline) {
+    after = upper_bound();  // the webhook learns of both from its watches
+  }
+  EXPECT_NE(after, before);
+}
+
 }  // namespace
 }  // namespace plimsoll::testing
