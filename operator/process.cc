@@ -51,22 +51,6 @@ Result<LogFormat> parse_format(const std::string& name) {
   return invalid("--log-format must be text or json", name);
 }
 
-// The built-in catalogue, extended by the file if one is named.
-Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file) {
-  estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
-  if (file.empty()) {
-    return catalog;
-  }
-  Result<std::string> text = kube::read_file(file);
-  if (!text) {
-    return text.error();
-  }
-  if (Result<void> applied = catalog.apply_file(*text); !applied) {
-    return applied.error().within(file);
-  }
-  return catalog;
-}
-
 }  // namespace
 
 po::options_description describe(ServerOptions& options) {
@@ -133,6 +117,21 @@ Result<void> prepare_server(const ServerOptions& options) {
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return {};
+}
+
+Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file) {
+  estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  if (file.empty()) {
+    return catalog;
+  }
+  Result<std::string> text = kube::read_file(file);
+  if (!text) {
+    return text.error();
+  }
+  if (Result<void> applied = catalog.apply_file(*text); !applied) {
+    return applied.error().within(file);
+  }
+  return catalog;
 }
 
 int fail(const std::string& what, const Error& error) {

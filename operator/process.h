@@ -61,6 +61,9 @@ int wrong_usage(const ServerCommand& command, const std::string& problem);
 // Errors: kInvalid for an unknown log format or level.
 Result<void> prepare_server(const ServerOptions& options);
 
+// The built-in catalogue, extended by the file if one is named. Errors: those of reading and decoding it.
+Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file);
+
 // What a server needs before it can start: the GPU catalogue, extended by the options' file, and the cluster.
 // Nothing: it has been logged why, and `exit_code` is set.
 struct Surroundings {
