@@ -22,6 +22,8 @@ constexpr std::size_t kBufferLimit = 8 << 20;
 constexpr std::size_t kChunkLimit = 1 << 30;
 // Our own deadlines end an exchange; cpprestsdk's per-read timer is a last resort behind them.
 constexpr std::chrono::minutes kLastResort{60};
+// A cancelled exchange ends at once; more would only hold up a process that is ending.
+constexpr std::chrono::milliseconds kFarewell{2'000};
 
 Result<web::uri> parse_server(const std::string& server) {
   try {
@@ -41,6 +43,29 @@ Result<web::uri> parse_server(const std::string& server) {
   }
 }
 
+// Counts the exchanges that cpprestsdk still works on, also those that their callers have dropped.
+class Outstanding {
+ public:
+  void add() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void remove() {
+    const std::lock_guard lock(mutex_);
+    --count_;
+    none_.notify_all();
+  }
+  void wait(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    none_.wait_for(lock, limit, [this] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable none_;
+  int count_ = 0;
+};
+
 }  // namespace
 
 struct HttpEndpoint::Implementation {
@@ -49,6 +74,7 @@ struct HttpEndpoint::Implementation {
   web::uri server;
   web::http::client::http_client_config options;
   std::shared_ptr<TlsMaterial> tls;
+  const std::shared_ptr<Outstanding> outstanding = std::make_shared<Outstanding>();
   std::string host_header;  // set when the certificate is to be checked against another name than the host
 
   std::mutex mutex;
@@ -63,7 +89,11 @@ struct HttpEndpoint::Implementation {
 HttpEndpoint::HttpEndpoint(std::unique_ptr<Implementation> implementation)
     : implementation_(std::move(implementation)) {}
 
-HttpEndpoint::~HttpEndpoint() = default;
+HttpEndpoint::~HttpEndpoint() {
+  // What was cancelled ends on cpprestsdk's threads; a process that exits before that would end in the midst
+  // of it.
+  implementation_->outstanding->wait(kFarewell);
+}
 
 void HttpEndpoint::forget_connections() {
   const std::lock_guard lock(implementation_->mutex);
@@ -95,6 +125,7 @@ Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& con
 // Shared by the caller's thread and cpprestsdk's, and alive until the last of them lets go.
 struct HttpExchange::State {
   std::shared_ptr<TlsMaterial> tls;
+  std::shared_ptr<Outstanding> outstanding;
   pplx::cancellation_token_source cancellation;
   mutable std::mutex mutex;
   std::condition_variable_any changed;
@@ -148,9 +179,7 @@ struct HttpExchange::State {
 
   void set_end() {
     const std::lock_guard lock(mutex);
-    finished = true;
-    ended = true;
-    changed.notify_all();
+    finish();
   }
 
   void set_failure(const std::exception_ptr& problem) {
@@ -158,6 +187,14 @@ struct HttpExchange::State {
     const std::lock_guard lock(mutex);
     if (!failure) {
       failure = std::move(reason);
+    }
+    finish();
+  }
+
+  // cpprestsdk lets go of the exchange. With the mutex held.
+  void finish() {
+    if (!finished) {
+      outstanding->remove();
     }
     finished = true;
     ended = true;
@@ -292,6 +329,8 @@ HttpExchange::HttpExchange(HttpEndpoint& endpoint, const HttpRequest& request)
     : state_(std::make_shared<State>()) {
   HttpEndpoint::Implementation& implementation = endpoint.implementation();
   state_->tls = implementation.tls;
+  state_->outstanding = implementation.outstanding;
+  state_->outstanding->add();
   const std::shared_ptr<State> state = state_;
   try {
     http_request translated = translate(request, implementation.host_header);

@@ -7,8 +7,9 @@
 //   while (exchange.read(bytes, deadline, stop) == HttpExchange::Read::kData) ...
 //
 // An endpoint keeps connections alive between exchanges and may be shared by threads; an exchange belongs to
-// one thread. Dropping an exchange before its end closes its connection; it never waits. Redirects are not
-// followed, so that credentials never travel to another host.
+// one thread. Dropping an exchange before its end closes its connection and does not wait; dropping the
+// endpoint waits for all of its exchanges, two seconds at most. Redirects are not followed, so that
+// credentials never travel to another host.
 #pragma once
 
 #include <chrono>
