@@ -43,7 +43,7 @@ Result<web::uri> parse_server(const std::string& server) {
   }
 }
 
-// Counts the exchanges that cpprestsdk still works on, also those that their callers have dropped.
+// Counts the exchanges that cpprestsdk still holds on to, also those that their callers have dropped.
 class Outstanding {
  public:
   void add() {
@@ -124,8 +124,15 @@ Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& con
 
 // Shared by the caller's thread and cpprestsdk's, and alive until the last of them lets go.
 struct HttpExchange::State {
+  explicit State(std::shared_ptr<Outstanding> counter) : outstanding(std::move(counter)) {
+    outstanding->add();
+  }
+  ~State() { outstanding->remove(); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  const std::shared_ptr<Outstanding> outstanding;
   std::shared_ptr<TlsMaterial> tls;
-  std::shared_ptr<Outstanding> outstanding;
   pplx::cancellation_token_source cancellation;
   mutable std::mutex mutex;
   std::condition_variable_any changed;
@@ -191,11 +198,8 @@ struct HttpExchange::State {
     finish();
   }
 
-  // cpprestsdk lets go of the exchange. With the mutex held.
+  // cpprestsdk has given its answer. With the mutex held.
   void finish() {
-    if (!finished) {
-      outstanding->remove();
-    }
     finished = true;
     ended = true;
     changed.notify_all();
@@ -326,11 +330,9 @@ http_request translate(const HttpRequest& request, const std::string& host_heade
 }  // namespace
 
 HttpExchange::HttpExchange(HttpEndpoint& endpoint, const HttpRequest& request)
-    : state_(std::make_shared<State>()) {
+    : state_(std::make_shared<State>(endpoint.implementation().outstanding)) {
   HttpEndpoint::Implementation& implementation = endpoint.implementation();
   state_->tls = implementation.tls;
-  state_->outstanding = implementation.outstanding;
-  state_->outstanding->add();
   const std::shared_ptr<State> state = state_;
   try {
     http_request translated = translate(request, implementation.host_header);

@@ -7,6 +7,7 @@
 // defaults to 40 threads; 4 are plenty, because no thread of it ever waits.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 
@@ -18,6 +19,9 @@ void initialise_transport();
 
 // Starts cpprestsdk's pool with few threads unless it runs already. `connect` calls it; any thread.
 void start_transport_pool();
+
+// Waits until the pool has run what stands in its queue now, `limit` at most. Not from a thread of the pool.
+void settle_transport_pool(std::chrono::milliseconds limit);
 
 // The CA bundle that the process was started with: $SSL_CERT_FILE, else OpenSSL's default. Any thread.
 std::string system_ca_file();
