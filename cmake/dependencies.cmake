@@ -5,6 +5,7 @@ find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
 find_package(cpprestsdk REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(jsoncpp REQUIRED)
+find_package(simdjson REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 find_package(ZLIB REQUIRED)
 

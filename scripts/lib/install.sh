@@ -12,7 +12,7 @@ die() {
 
 BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
-  libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev prometheus-cpp-dev zlib1g-dev
+  libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev libsimdjson-dev prometheus-cpp-dev zlib1g-dev
   libboost-dev libboost-program-options-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
