@@ -1,0 +1,56 @@
+#include "estimator/graph/trace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace plimsoll::estimator {
+namespace {
+
+struct DtypeName {
+  const char* name;
+  std::int64_t width;
+  bool floating;
+};
+constexpr DtypeName kDtypes[] = {
+    {"float32", 4, true},         {"float64", 8, true},         {"float16", 2, true},
+    {"bfloat16", 2, true},        {"int64", 8, false},          {"int32", 4, false},
+    {"int16", 2, false},          {"int8", 1, false},           {"uint8", 1, false},
+    {"uint16", 2, false},         {"uint32", 4, false},         {"uint64", 8, false},
+    {"bool", 1, false},           {"complex32", 4, false},      {"complex64", 8, false},
+    {"complex128", 16, false},    {"float8_e4m3fn", 1, true},   {"float8_e5m2", 1, true},
+    {"float8_e4m3fnuz", 1, true}, {"float8_e5m2fnuz", 1, true},
+};
+
+const DtypeName* find(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
+                                   [&](const DtypeName& dtype) { return name == dtype.name; });
+  return found == std::end(kDtypes) ? nullptr : found;
+}
+
+}  // namespace
+
+std::int64_t Count::at(std::int64_t batch) const {
+  const auto b = static_cast<long double>(batch);
+  const long double value = c[0] + b * (c[1] + b * (c[2] + b * static_cast<long double>(c[3])));
+  constexpr auto kMost = static_cast<long double>(std::numeric_limits<std::int64_t>::max());
+  if (value >= kMost) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  if (value <= -kMost) {
+    return std::numeric_limits<std::int64_t>::min();
+  }
+  return std::llround(value);
+}
+
+std::int64_t width_of_dtype(const std::string& name) {
+  const DtypeName* dtype = find(name);
+  return dtype == nullptr ? 0 : dtype->width;
+}
+
+bool is_floating_dtype(const std::string& name) {
+  const DtypeName* dtype = find(name);
+  return dtype != nullptr && dtype->floating;
+}
+
+}  // namespace plimsoll::estimator
