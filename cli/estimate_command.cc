@@ -4,6 +4,7 @@
 
 #include "base/quantity.h"
 #include "cli/cluster_state.h"
+#include "cli/graph_estimate.h"
 #include "cli/jobs.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
@@ -15,7 +16,10 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr Help kHelp = {
-    "plimsoll estimate -f JOB.yaml [--gpu NAME] [--trainers N] [--method plimsoll|amp] [-o FORMAT]",
+    "plimsoll estimate -f JOB.yaml [--gpu NAME] [--trainers N] [--method plimsoll|amp] [-o FORMAT]\n"
+    "       plimsoll estimate --graph GRAPH.json.gz --batch-size B --optimizer NAME [--precision P] [--gpu "
+    "NAME]\n"
+    "                         [--device cuda|cpu] [-o FORMAT]",
     "Tells the peak GPU memory of each TrainingJob in the files, on its most loaded trainer, and what it "
     "consists "
     "of.\nEmbedding tables are placed first, for the shard of a trainer is most of its memory. Needs no "
@@ -24,7 +28,8 @@ constexpr Help kHelp = {
     "GPUModels.",
     "  plimsoll estimate -f examples/model-a.yaml --trainers 72\n"
     "  plimsoll estimate -f examples/single-gpu.yaml --gpu V100-32GB --trainers 1 -o json\n"
-    "  cat jobs.yaml | plimsoll estimate -f - --method amp",
+    "  cat jobs.yaml | plimsoll estimate -f - --method amp\n"
+    "  plimsoll estimate --graph gpt.json.gz --batch-size 32 --optimizer AdamW --gpu H100",
 };
 
 constexpr const char* kDefaultGpu = "A100-80GB";
@@ -158,21 +163,6 @@ void print_table(Console& console, const std::string& name, const Question& ques
               << breakdown_bars(answer.estimate.breakdown, question.gpu.memory, console.unicode) << '\n';
 }
 
-// Exported graphs: their options are there, their estimate is not in this version.
-int refuse_graph(OutputFormat format, Console& console) {
-  const Error error(
-      ErrorCode::kUnsupported,
-      "--graph: this version estimates the models that a TrainingJob describes (dlrm); exported "
-      "graphs are not supported yet");
-  if (format != OutputFormat::kTable) {
-    Json json(::Json::objectValue);
-    json["code"] = name_of(error.code);
-    json["reason"] = error.message;
-    print_answers(console, format, {json});
-  }
-  return complain(console, kExitRefused, error);
-}
-
 Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& state,
                               const po::variables_map& values) {
   Question question;
@@ -180,15 +170,11 @@ Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& 
   if (gpu.empty()) {
     gpu = job.spec.provisioning.gpu_models.empty() ? kDefaultGpu : job.spec.provisioning.gpu_models.front();
   }
-  const estimator::GpuModel* found = state.catalog.find(gpu);
-  if (found == nullptr) {
-    std::string known;
-    for (const estimator::GpuModel& model : state.catalog.models()) {
-      known += (known.empty() ? "" : ", ") + model.name;
-    }
-    return invalid("no GPU model is called \"" + gpu.substr(0, 64) + "\"; known are " + known);
+  const Result<const estimator::GpuModel*> found = find_gpu(state.catalog, gpu);
+  if (!found) {
+    return found.error();
   }
-  question.gpu = *found;
+  question.gpu = **found;
   question.trainers = job.spec.trainers.replicas;
   if (values.contains("trainers")) {
     const Result<std::int64_t> trainers = count_option(values, "trainers", 1, kMostTrainers);
@@ -216,12 +202,8 @@ po::options_description estimate_options() {
       "GPU model or product label; else the job's own, else A100-80GB")(
       "trainers", po::value<std::string>()->value_name("N"), "number of trainers; else the job's own")(
       "method", po::value<std::string>()->default_value("plimsoll")->value_name("NAME"),
-      "plimsoll, or amp for the formula published in the AMP paper")(
-      "graph", po::value<std::string>()->value_name("FILE"), "an exported graph (not in this version)")(
-      "batch-size", po::value<std::string>()->value_name("B"), "with --graph: samples of one iteration")(
-      "optimizer", po::value<std::string>()->value_name("NAME"), "with --graph: Adam, SGD, ...")(
-      "precision", po::value<std::string>()->value_name("NAME"), "with --graph: FP32, BF16Mixed, ...")(
-      "device", po::value<std::string>()->value_name("NAME"), "with --graph: cuda or cpu");
+      "plimsoll, or amp for the formula published in the AMP paper");
+  add_graph_options(options);
   add_output_option(options);
   options.add_options()("help,h", "print this help");
   return options;
@@ -241,13 +223,11 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
     return complain(console, kExitUsage, "--method must be plimsoll or amp");
   }
   if (values.contains("graph")) {
-    return refuse_graph(*format, console);
+    return run_graph_estimate(values, *format, console);
   }
-  for (const char* name : {"batch-size", "optimizer", "precision", "device"}) {
-    if (values.contains(name)) {
-      return complain(console, kExitUsage,
-                      std::string("--") + name + " goes with --graph; a job says it itself");
-    }
+  if (const char* name = graph_option_given(values)) {
+    return complain(console, kExitUsage,
+                    std::string("--") + name + " goes with --graph; a job says it itself");
   }
   if (!values.contains("filename")) {
     return complain(console, kExitUsage, "name the jobs with -f FILE, or -f - for standard input");

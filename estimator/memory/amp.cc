@@ -56,10 +56,15 @@ Bytes amp_training_bytes(const OperatorGraph& graph, std::int64_t batch) {
 }
 
 Bytes amp_predicted_training_bytes(const OperatorGraph& graph, std::int64_t batch) {
+  return amp_predicted_bytes([&](std::int64_t micro) { return amp_training_bytes(graph, micro); }, batch);
+}
+
+Bytes amp_predicted_bytes(const std::function<Bytes(std::int64_t batch)>& training_bytes,
+                          std::int64_t batch) {
   double sum_x = 0, sum_y = 0, sum_xx = 0, sum_xy = 0;
   for (const std::int64_t micro : kMicroBatches) {
     const auto x = static_cast<double>(micro);
-    const auto y = static_cast<double>(amp_training_bytes(graph, micro).count);
+    const auto y = static_cast<double>(training_bytes(micro).count);
     sum_x += x;
     sum_y += y;
     sum_xx += x * x;

@@ -2,6 +2,9 @@
 // comparison with the paper. Pure; any thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+
 #include "base/bytes.h"
 #include "estimator/graph/operator_graph.h"
 
@@ -16,5 +19,7 @@ Bytes amp_training_bytes(const OperatorGraph& graph, std::int64_t batch);
 
 // The same at the true batch size, predicted by a straight line through ten micro batch sizes (Finding 12).
 Bytes amp_predicted_training_bytes(const OperatorGraph& graph, std::int64_t batch);
+// That line, for any way to tell the training bytes of a batch size.
+Bytes amp_predicted_bytes(const std::function<Bytes(std::int64_t batch)>& training_bytes, std::int64_t batch);
 
 }  // namespace plimsoll::estimator

@@ -8,6 +8,7 @@
 #include "estimator/memory/fixed_costs.h"
 #include "estimator/memory/optimizer_memory.h"
 #include "estimator/memory/simulate.h"
+#include "estimator/memory/trace_estimate.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -21,14 +22,12 @@ Result<void> check(const EstimateRequest& request) {
   if (request.model == nullptr || request.training == nullptr) {
     return invalid("an estimate needs a model and its training settings");
   }
-  if (request.model->graph) {
-    return Error(
-        ErrorCode::kUnsupported,
-        "model.graph cannot be estimated by this version, only model.dlrm and model.transformer can; the "
-        "job keeps the trainers it asks for");
+  if (request.model->graph && request.graph == nullptr) {
+    return Error(ErrorCode::kUnsupported, "the graph in ConfigMap " + request.model->graph->config_map_name +
+                                              " is not at hand; the job keeps the trainers it asks for");
   }
-  if (!request.model->dlrm && !request.model->transformer) {
-    return invalid("model is empty: give model.dlrm or model.transformer");
+  if (!request.model->dlrm && !request.model->transformer && request.graph == nullptr) {
+    return invalid("model is empty: give model.dlrm, model.transformer or model.graph");
   }
   const std::int64_t batch = request.training->batch_size_per_trainer;
   if (batch < 1 || batch > kMaxBatch) {
@@ -88,6 +87,9 @@ Result<Estimate> estimate_memory(const EstimateRequest& request) {
   if (!checked) {
     return checked.error();
   }
+  if (request.graph != nullptr) {
+    return estimate_trace(request);
+  }
   Result<OperatorGraph> graph = lower(request);
   if (!graph) {
     return graph.error();
@@ -122,6 +124,18 @@ Json to_json(const Breakdown& breakdown) {
   json["workspace"] = Json::Int64(breakdown.workspace.count);
   json["communication"] = Json::Int64(breakdown.communication.count);
   json["cudaContext"] = Json::Int64(breakdown.cuda_context.count);
+  return json;
+}
+
+Json to_json(const std::vector<LiveTensor>& tensors) {
+  Json json(::Json::arrayValue);
+  for (const LiveTensor& tensor : tensors) {
+    Json each;
+    each["name"] = tensor.name;
+    each["kind"] = tensor.kind;
+    each["bytes"] = Json::Int64(tensor.bytes.count);
+    json.append(std::move(each));
+  }
   return json;
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/json.h"
@@ -20,6 +21,7 @@
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"
+#include "estimator/graph/trace.h"
 #include "estimator/memory/runtime_settings.h"
 
 namespace plimsoll::estimator {
@@ -34,6 +36,7 @@ enum class Device { kCuda, kCpu };
 struct EstimateRequest {
   const crds::ModelSpec* model = nullptr;        // required; tables_from already resolved into dlrm->tables
   const crds::TrainingSpec* training = nullptr;  // required
+  const TraceFile* graph = nullptr;              // what model->graph refers to, once it has been read
   const GpuModel* gpu = nullptr;                 // null: no fixed costs of a card are counted (device kCpu)
   std::int64_t trainers = 1;                     // world size: communication grows with it (Findings 7, 12)
   std::int64_t per_node = 8;
@@ -41,6 +44,7 @@ struct EstimateRequest {
   crds::LearnedBounds learned{};  // from the family's MemoryProfile
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
+  bool lenient = false;  // graphs: charge an operator without a rule a bound, and warn, instead of refusing
   RuntimeSettings runtime{};        // what the job's environment sets
   std::optional<Bytes> capacity{};  // of the card, for this trainer; absent: all of gpu->memory
 };
@@ -69,19 +73,34 @@ struct Peak {
   Bytes upper_bound;  // everything on the card, safe; equals breakdown.total()
 };
 
+// Something that is alive at the peak.
+struct LiveTensor {
+  std::string name;  // of the parameter, or of the module and operator that made it
+  std::string kind;  // "parameter", "gradient", "activation", "kernel temporary", ...
+  Bytes bytes;
+};
+
 struct Estimate {
   Peak peak;
   Breakdown breakdown;
-  std::string peak_phase;  // "Forward" | "Backward" | "OptimizerStep"
-  Bytes dense_parameters;  // parameter bytes of the dense part of the model
+  std::string peak_phase;                  // "Forward" | "Backward" | "OptimizerStep"
+  Bytes dense_parameters;                  // parameter bytes of the dense part of the model
+  std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; graphs only
+  std::vector<std::string> warnings{};
 };
 
-// Errors: kInvalid (a dimension that cannot be), kUnsupported (a graph model in this version: says so).
+// Errors: kInvalid (a dimension that cannot be), kUnsupported (a graph that lacks a trace or has an operator
+// without a rule: says so).
 Result<Estimate> estimate_memory(const EstimateRequest& request);
+
+// The largest batch whose upper bound is at most `capacity`; 0 when not even one sample fits. Grows with the
+// capacity. Errors: as estimate_memory.
+Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacity);
 
 // The contract of docs/cli.md: {"allocatedBytes", "reservedBytes", "upperBoundBytes"}, and the breakdown's
 // twelve.
 Json to_json(const Peak& peak);
 Json to_json(const Breakdown& breakdown);
+Json to_json(const std::vector<LiveTensor>& tensors);  // [{name, kind, bytes}]
 
 }  // namespace plimsoll::estimator

@@ -131,11 +131,64 @@ TEST(EstimateCommand, ModelsOfOtherKindsAreRefusedWithAReason) {
   EXPECT_EQ(outcome.json()["code"].asString(), "Unsupported");
 }
 
-TEST(EstimateCommand, ExportedGraphsAreNotInThisVersion) {
-  const Outcome outcome = run(run_estimate, {"--graph", "g.json", "--batch-size", "8", "-o", "json"});
+const char* const kGraph = "tests/estimator/graphs/linear.json";
+
+Outcome estimate_graph(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"--graph", source_file(kGraph), "--batch-size", "4"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run(run_estimate, arguments);
+}
+
+TEST(EstimateCommand, ExportedGraphsAreEstimated) {
+  const Outcome outcome = estimate_graph({"--optimizer", "Adam", "--device", "cpu", "-o", "json"});
+  ASSERT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_EQ(json["peak"]["allocatedBytes"].asInt64(), 236);
+  EXPECT_EQ(json["peakPhase"].asString(), "OptimizerStep");
+  EXPECT_EQ(json["largestLive"][0]["name"].asString(), "input");
+  EXPECT_TRUE(json["largestBatch"].isNull()) << "there is no card to fit";
+  std::int64_t sum = 0;
+  for (const Json& part : json["breakdown"]) {
+    sum += part.asInt64();
+  }
+  EXPECT_EQ(sum, json["peak"]["upperBoundBytes"].asInt64());
+  const Json table =
+      estimate_graph({"--optimizer", "Adam", "--device", "cpu", "--gpu", "T4", "-o", "json"}).json();
+  EXPECT_GT(table["largestBatch"].asInt64(), 1000);
+  EXPECT_THAT(estimate_graph({"--optimizer", "SGD", "--device", "cpu"}).out, HasSubstr("alive at the peak"));
+  const Json amp =
+      estimate_graph({"--optimizer", "SGD", "--device", "cpu", "--method", "amp", "-o", "json"}).json();
+  EXPECT_EQ(amp["method"].asString(), "amp");
+  EXPECT_EQ(amp["breakdown"]["activations"].asInt64(), 32) << "the one result of forward";
+}
+
+TEST(EstimateCommand, GraphsThatLackATraceAreRefused) {
+  const Outcome outcome = estimate_graph({"--optimizer", "Adam", "--device", "cuda", "-o", "json"});
   EXPECT_EQ(outcome.code, kExitRefused);
-  EXPECT_THAT(outcome.err, HasSubstr("not supported yet"));
   EXPECT_EQ(outcome.json()["code"].asString(), "Unsupported");
+  EXPECT_THAT(outcome.err, HasSubstr("plimsoll.export"));
+}
+
+TEST(EstimateCommand, WrongUsageOfGraphsIsExitTwo) {
+  EXPECT_EQ(run(run_estimate, {"--graph", source_file(kGraph), "--batch-size", "4"}).code, kExitUsage);
+  EXPECT_EQ(run(run_estimate, {"--graph", "/no/such/file", "--batch-size", "4", "--optimizer", "SGD"}).code,
+            kExitUsage);
+  EXPECT_EQ(
+      run(run_estimate, {"--graph", source_file("README.md"), "--batch-size", "4", "--optimizer", "SGD"})
+          .code,
+      kExitUsage);
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--optimizer", "Adom"},
+                                             {"--optimizer", "Adam", "--device", "tpu"},
+                                             {"--optimizer", "Adam", "--precision", "FP31"},
+                                             {"--optimizer", "Adam", "--foreach", "--fused"},
+                                             {"--optimizer", "Adam", "--accumulate", "3"},
+                                             {"--optimizer", "Adam", "--checkpoint", "PerModule"},
+                                             {"--optimizer", "Adam", "--gpu", "Z9"},
+                                             {"--optimizer", "Adam", "--trainers", "0"},
+                                             {"--optimizer", "Adam", "-f", "job.yaml"}}) {
+    EXPECT_EQ(estimate_graph(wrong).code, kExitUsage) << wrong.back();
+  }
 }
 
 TEST(EstimateCommand, WrongUsageIsExitTwo) {

@@ -461,14 +461,14 @@ TEST(EstimateMemory, AmpAndOursOnADlrm) {
   }
 }
 
-TEST(EstimateMemory, WhatCannotBeEstimatedYetSaysSo) {
+TEST(EstimateMemory, AGraphThatWasNotReadSaysSo) {
   Asked graph;
   graph.model.dlrm.reset();
-  graph.model.graph.emplace();
+  graph.model.graph = crds::GraphReference{.config_map_name = "gpt-graph", .key = "graph.json.gz"};
   const Result<Estimate> estimate = graph.result();
   ASSERT_FALSE(estimate.ok());
   EXPECT_EQ(estimate.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(estimate.error().message.find("cannot be estimated by this version"), std::string::npos);
+  EXPECT_NE(estimate.error().message.find("gpt-graph is not at hand"), std::string::npos);
   Asked empty;
   empty.model.dlrm.reset();
   EXPECT_EQ(empty.result().error().code, ErrorCode::kInvalid);

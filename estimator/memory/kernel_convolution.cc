@@ -1,0 +1,41 @@
+// What convolutions take inside: on the CPU oneDNN's blocked copies of input, weight and result, on CUDA
+// cuDNN's workspace.
+#include <algorithm>
+
+#include "estimator/memory/kernel_formulas.h"
+
+namespace plimsoll::estimator::kernels {
+namespace {
+
+// Peak within a kernel above what it leaves: `moments` are what lives at each, results included.
+Bytes above(std::initializer_list<Bytes> moments, Bytes results) {
+  return std::max(Bytes{}, std::max(moments) - results);
+}
+
+}  // namespace
+
+Bytes cpu_convolution(const KernelCall& call) {
+  const Bytes input = call.input(0).bytes();
+  const Bytes weight = call.input(1).bytes();
+  const Bytes output = call.output(0).bytes();
+  return above({input + weight + output, output * 2}, output);
+}
+
+Bytes cpu_convolution_backward(const KernelCall& call) {
+  const Bytes gradient = call.input(0).bytes();
+  const Bytes input = call.input(1).bytes();
+  const Bytes weight = call.input(2).bytes();
+  const Bytes results = call.output(0).bytes() + call.output(1).bytes() + call.output(2).bytes();
+  return above({gradient + weight + input, input * 2, call.output(0).bytes() + gradient + input + weight * 2},
+               results);
+}
+
+Bytes cuda_convolution(const KernelCall& /*call*/) {
+  return {};
+}
+
+Bytes cuda_convolution_backward(const KernelCall& /*call*/) {
+  return {};
+}
+
+}  // namespace plimsoll::estimator::kernels

@@ -1,0 +1,172 @@
+#include "estimator/memory/trace_estimate.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "estimator/graph/import_trace.h"
+#include "estimator/memory/account.h"
+#include "estimator/memory/amp.h"
+#include "estimator/memory/trace_optimizer.h"
+#include "estimator/memory/trace_run.h"
+#include "estimator/memory/trace_shapes.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+constexpr std::size_t kLargest = 10;
+
+struct Chosen {
+  const Trace* trace = nullptr;
+  bool halve_floats = false;
+};
+
+// The trace of that precision. TF32 is FP32 in memory; where a model's values are all fp32, pure BF16 is the
+// same in half the width.
+Result<Chosen> choose(const EstimateRequest& request) {
+  const TraceDevice device = request.device == Device::kCpu ? TraceDevice::kCpu : TraceDevice::kCuda;
+  const crds::Precision precision = request.training->precision;
+  const Result<const Trace*> exact = choose_trace(*request.graph, device, crds::name_of(precision));
+  if (exact) {
+    return Chosen{.trace = *exact};
+  }
+  if (precision == crds::Precision::kTF32 || precision == crds::Precision::kBF16) {
+    const Result<const Trace*> plain = choose_trace(*request.graph, device, "FP32");
+    if (plain) {
+      return Chosen{.trace = *plain, .halve_floats = precision == crds::Precision::kBF16};
+    }
+  }
+  return exact.error();
+}
+
+std::size_t index(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes) {
+  std::vector<bool> seen(trace.storages.size(), false);
+  Bytes sum;
+  for (const TraceParameter& parameter : trace.parameters) {
+    if (!seen[index(parameter.storage)]) {
+      seen[index(parameter.storage)] = true;
+      sum += shapes.storage(parameter.storage);
+    }
+  }
+  return sum;
+}
+
+std::vector<LiveTensor> largest_live(const TraceRun& run) {
+  const std::vector<Ledger::Block>& blocks = run.ledger.blocks();
+  std::vector<BlockId> live = run.ledger.live_at_peak();
+  const std::size_t most = std::min(kLargest, live.size());
+  std::partial_sort(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(most), live.end(),
+                    [&](BlockId a, BlockId b) {
+                      const Bytes left = blocks[index(a)].bytes;
+                      const Bytes right = blocks[index(b)].bytes;
+                      return left != right ? left > right : a < b;
+                    });
+  std::vector<LiveTensor> largest;
+  for (std::size_t i = 0; i < most; ++i) {
+    largest.push_back({run.name_of(live[i]), run.kind_of(live[i]), blocks[index(live[i])].bytes});
+  }
+  return largest;
+}
+
+Result<Estimate> by_amp(const EstimateRequest& request, const Trace& trace, const TraceShapes& shapes) {
+  Breakdown parts;
+  parts.parameters = parameter_bytes(trace, shapes);
+  parts.ddp_buckets = parts.parameters;
+  const Result<OptimizerRun> optimizer =
+      optimizer_run(request.training->optimizer, request.training->optimizer_implementation, trace.device,
+                    request.graph->producer.version);
+  if (!optimizer) {
+    return optimizer.error();
+  }
+  for (const SteppedParameter& parameter : stepped_parameters(trace, shapes)) {
+    for (const Bytes state : optimizer_state(*optimizer, parameter)) {
+      parts.optimizer_state += state;
+    }
+  }
+  parts.activations =
+      amp_predicted_bytes([&](std::int64_t batch) { return amp_training_bytes(trace, batch); },
+                          request.training->batch_size_per_trainer);
+  return account_of(parts, request, name_of(Phase::kForward), parts.parameters);
+}
+
+}  // namespace
+
+Bytes amp_training_bytes(const Trace& trace, std::int64_t batch) {
+  const Result<TraceShapes> shapes = TraceShapes::at(trace, batch);
+  if (!shapes) {
+    return Bytes::max();
+  }
+  std::vector<bool> trained(trace.storages.size(), false);
+  for (const TraceParameter& parameter : trace.parameters) {
+    trained[index(parameter.storage)] = parameter.trainable;
+  }
+  const auto for_each = [&](Span span, auto action) {
+    for (std::int32_t at = span.begin; at < span.begin + span.size; ++at) {
+      const std::int32_t tensor = trace.operands[index(at)];
+      if (tensor >= 0 && trace.tensors[index(tensor)].storage >= 0) {
+        action(tensor, index(trace.tensors[index(tensor)].storage));
+      }
+    }
+  };
+  Bytes sum;
+  for (std::int32_t i = 0; i < trace.forward_end; ++i) {
+    const TraceOperator& op = trace.operators[index(i)];
+    bool requires_grad = false;
+    for_each(op.inputs, [&](std::int32_t, std::size_t storage) { requires_grad |= trained[storage]; });
+    if (!requires_grad) {
+      continue;
+    }
+    for_each(op.outputs, [&](std::int32_t tensor, std::size_t storage) {
+      if (is_floating_dtype(trace.dtypes[static_cast<std::size_t>(trace.tensors[index(tensor)].dtype)])) {
+        trained[storage] = true;
+        sum += shapes->tensor(tensor).bytes();
+      }
+    });
+  }
+  return sum;
+}
+
+Result<Estimate> estimate_trace(const EstimateRequest& request) {
+  const Result<Chosen> chosen = choose(request);
+  if (!chosen) {
+    return chosen.error();
+  }
+  const Trace& trace = *chosen->trace;
+  const crds::TrainingSpec& training = *request.training;
+  Result<TraceRun> run = run_trace(trace, request.graph->producer,
+                                   {.batch = training.batch_size_per_trainer,
+                                    .optimizer = training.optimizer,
+                                    .implementation = training.optimizer_implementation,
+                                    .gradient_accumulation = training.gradient_accumulation,
+                                    .checkpointing = training.activation_checkpointing,
+                                    .checkpoint_modules = training.checkpoint_modules,
+                                    .halve_floats = chosen->halve_floats,
+                                    .lenient = request.lenient});
+  if (!run) {
+    if (run.error().code != ErrorCode::kTooLarge) {
+      return run.error();
+    }
+    Breakdown parts;
+    parts.activations = Bytes::max();
+    return account_of(parts, request, name_of(Phase::kForward), Bytes{});
+  }
+  const Result<TraceShapes> shapes =
+      TraceShapes::at(trace, training.batch_size_per_trainer / training.gradient_accumulation,
+                      {.halve_floats = chosen->halve_floats});
+  if (!shapes) {
+    return shapes.error();
+  }
+  if (request.method == Method::kAmp) {
+    return by_amp(request, trace, *shapes);
+  }
+  Estimate estimate = account_of(run->ledger, request, parameter_bytes(trace, *shapes));
+  estimate.largest_live = largest_live(*run);
+  estimate.warnings = std::move(run->warnings);
+  return estimate;
+}
+
+}  // namespace plimsoll::estimator

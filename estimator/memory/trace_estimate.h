@@ -1,0 +1,21 @@
+// estimate_trace(): the peak of a trainer whose model is an exported graph; estimate_memory() comes here for
+// request.graph. Pure; any thread.
+#pragma once
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "estimator/graph/trace.h"
+#include "estimator/memory/estimate.h"
+
+namespace plimsoll::estimator {
+
+// Errors: kUnsupported when the graph has no trace for the device or precision (saying how to export one), or
+// an operator without a rule; kInvalid for a batch at which the graph does not hold.
+Result<Estimate> estimate_trace(const EstimateRequest& request);
+
+// AMP's published term on a trace, for one batch size: the sum of all results of the forward pass that
+// require a gradient, in-place results again, the loss left out (see amp.h). Its backward term never exceeds
+// it.
+Bytes amp_training_bytes(const Trace& trace, std::int64_t batch);
+
+}  // namespace plimsoll::estimator

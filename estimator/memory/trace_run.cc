@@ -1,0 +1,412 @@
+#include "estimator/memory/trace_run.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "estimator/memory/fixed_costs.h"
+#include "estimator/memory/kernel_rules.h"
+#include "estimator/memory/trace_optimizer.h"
+#include "estimator/memory/trace_plan.h"
+#include "estimator/memory/trace_shapes.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+std::size_t index(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+Part part_of(StorageRole role) {
+  switch (role) {
+    case StorageRole::kParameter:
+    case StorageRole::kBuffer: return Part::kParameters;
+    case StorageRole::kInput: return Part::kInputs;
+    case StorageRole::kOutput:
+    case StorageRole::kLoss:
+    case StorageRole::kActivation: return Part::kActivations;
+    case StorageRole::kGradient: return Part::kGradients;
+    case StorageRole::kBackward: return Part::kTemporaries;
+  }
+  return Part::kTemporaries;
+}
+
+const char* kind_name(StorageRole role) {
+  switch (role) {
+    case StorageRole::kParameter: return "parameter";
+    case StorageRole::kBuffer: return "buffer";
+    case StorageRole::kInput: return "input";
+    case StorageRole::kOutput: return "output";
+    case StorageRole::kLoss: return "loss";
+    case StorageRole::kActivation: return "activation";
+    case StorageRole::kGradient: return "gradient";
+    case StorageRole::kBackward: return "activation gradient";
+  }
+  return "";
+}
+
+Result<void> check(const Trace& trace, const TraceRunRequest& request) {
+  constexpr std::int64_t kMaxBatch = std::int64_t{1} << 32;
+  if (request.batch < 1 || request.batch > kMaxBatch) {
+    return invalid("the batch size must be from 1 to " + std::to_string(kMaxBatch) + ", is " +
+                   std::to_string(request.batch));
+  }
+  const std::int64_t parts = request.gradient_accumulation;
+  if (parts < 1 || request.batch % parts != 0) {
+    return invalid("gradient accumulation must divide the batch of " + std::to_string(request.batch) +
+                   ", is " + std::to_string(parts));
+  }
+  if (trace.batch_sizes.size() == 1 && trace.batch_sizes.front() != request.batch / parts) {
+    return invalid("the graph was recorded at batch " + std::to_string(trace.batch_sizes.front()) +
+                   " alone and holds for no other; export it again with --batch-size " +
+                   std::to_string(request.batch / parts));
+  }
+  return {};
+}
+
+}  // namespace
+
+class TraceIteration {
+ public:
+  TraceIteration(const Trace& trace, const TraceProducer& producer, const TraceRunRequest& request,
+                 const TraceShapes& shapes, const TracePlan& plan, const OptimizerRun& optimizer)
+      : trace_(trace),
+        producer_(producer),
+        request_(request),
+        shapes_(shapes),
+        plan_(plan),
+        optimizer_(optimizer),
+        run_(trace, trace.device == TraceDevice::kCuda ? kCudaGranule : 1),
+        blocks_(trace.storages.size(), -1) {}
+
+  Result<TraceRun> run() && {
+    if (Result<void> charged = charge_kernels(); !charged) {
+      return charged.error();
+    }
+    stepped_ = stepped_parameters(trace_, shapes_);
+    persist();
+    for (std::int64_t part = 0; part < std::min<std::int64_t>(request_.gradient_accumulation, 2); ++part) {
+      iterate(part > 0);
+    }
+    step();
+    return std::move(run_);
+  }
+
+ private:
+  using Source = TraceRun::Source;
+
+  // ---- the ledger ----
+
+  BlockId allocate(Part part, Bytes bytes, Source source, std::int32_t id) {
+    const BlockId block = run_.ledger.allocate(part, bytes);
+    assert(static_cast<std::size_t>(block) == run_.origins_.size());
+    run_.origins_.push_back({source, id});
+    return block;
+  }
+
+  void allocate_storage(std::int32_t storage) {
+    const Bytes bytes = shapes_.storage(storage);
+    if (bytes.count > 0 && blocks_[index(storage)] < 0) {
+      blocks_[index(storage)] =
+          allocate(part_of(trace_.storages[index(storage)].role), bytes, Source::kStorage, storage);
+    }
+  }
+
+  void release(BlockId& block) {
+    if (block >= 0) {
+      run_.ledger.release(block);
+      block = -1;
+    }
+  }
+
+  // ---- kernels ----
+
+  // What each operator takes inside, by operator; refuses those that are not known.
+  Result<void> charge_kernels() {
+    std::vector<const KernelRule*> rules;
+    for (const std::string& name : trace_.operator_names) {
+      rules.push_back(find_kernel_rule(name));
+    }
+    std::vector<bool> by_rule(trace_.operators.size(), !trace_.measured);
+    for (const std::int32_t op : trace_.unmeasured) {
+      by_rule[index(op)] = true;
+    }
+    std::set<std::string> unknown;
+    inside_.assign(trace_.operators.size(), Bytes{});
+    for (const TraceTemporary& temporary : trace_.temporaries) {
+      inside_[index(temporary.op)] = Bytes{std::max<std::int64_t>(0, temporary.bytes.at(shapes_.batch()))};
+    }
+    for (std::size_t i = 0; i < trace_.operators.size(); ++i) {
+      if (!by_rule[i]) {
+        continue;
+      }
+      const KernelCall call(trace_, shapes_, producer_, i);
+      const KernelRule* rule = rules[index(trace_.operators[i].name)];
+      if (rule == nullptr) {
+        unknown.insert(trace_.operator_names[index(trace_.operators[i].name)]);
+        inside_[i] = conservative_temporary(call);
+      } else {
+        inside_[i] = trace_.device == TraceDevice::kCpu ? rule->cpu(call) : rule->cuda(call);
+      }
+    }
+    for (const std::string& name : unknown) {
+      if (!request_.lenient) {
+        return Error(ErrorCode::kUnsupported,
+                     "there is no rule for what the operator " + name.substr(0, 120) +
+                         " takes inside; with --lenient a conservative bound is taken instead");
+      }
+      run_.warnings.push_back("no rule for " + name.substr(0, 120) +
+                              ": charged as much again as it reads and writes");
+    }
+    return {};
+  }
+
+  void use_kernel(std::int32_t op) {
+    const Bytes bytes = inside_[index(op)];
+    if (bytes.count > 0) {
+      run_.ledger.release(allocate(Part::kTemporaries, bytes, Source::kKernel, op));
+    }
+  }
+
+  // ---- the iteration ----
+
+  // What lives from iteration to iteration.
+  void persist() {
+    for (std::size_t i = 0; i < trace_.storages.size(); ++i) {
+      if (trace_.storages[i].allocated_at < 0) {
+        allocate_storage(static_cast<std::int32_t>(i));
+      }
+    }
+    for (std::size_t i = 0; i < stepped_.size(); ++i) {
+      for (const Bytes bytes : optimizer_state(optimizer_, stepped_[i])) {
+        if (bytes.count > 0) {
+          allocate(Part::kOptimizerState, bytes, Source::kState, static_cast<std::int32_t>(stepped_[i].id));
+        }
+      }
+    }
+  }
+
+  void release_at(std::size_t time) {
+    for (const std::int32_t storage : plan_.deaths.at(time)) {
+      if (trace_.storages[index(storage)].allocated_at >= 0) {
+        release(blocks_[index(storage)]);
+      }
+    }
+  }
+
+  // Forward, loss and backward. `accumulating`: gradients of an earlier part of the batch are there, and each
+  // new one goes once it has been added.
+  void iterate(bool accumulating) {
+    std::vector<BlockId> first_gradients;
+    if (accumulating) {
+      for (std::size_t i = 0; i < trace_.storages.size(); ++i) {
+        if (trace_.storages[i].role == StorageRole::kGradient) {
+          first_gradients.push_back(std::exchange(blocks_[i], -1));
+        } else if (trace_.storages[i].allocated_at >= 0) {
+          release(blocks_[i]);
+        }
+      }
+    }
+    const TimeTable added = accumulating ? additions() : TimeTable();
+    run_.ledger.enter(Phase::kForward);
+    auto pass = plan_.recomputations.begin();
+    for (std::size_t op = 0; op <= trace_.operators.size(); ++op) {
+      release_at(op);
+      if (accumulating && op > 0) {
+        for (const std::int32_t storage : added.at(op - 1)) {
+          release(blocks_[index(storage)]);
+        }
+      }
+      release_recomputed(static_cast<std::int32_t>(op));
+      if (op == index(trace_.loss_end)) {
+        run_.kept_after_forward = kept();
+        run_.ledger.enter(Phase::kBackward);
+      }
+      for (; pass != plan_.recomputations.end() && pass->at <= static_cast<std::int32_t>(op); ++pass) {
+        if (pass->at >= 0) {
+          recompute(*pass);
+        }
+      }
+      if (op < trace_.operators.size()) {
+        for (const std::int32_t storage : plan_.births.at(op)) {
+          allocate_storage(storage);
+        }
+        use_kernel(static_cast<std::int32_t>(op));
+      }
+    }
+    for (auto& [until, block] : recomputed_) {
+      release(block);
+    }
+    recomputed_.clear();
+    if (accumulating) {
+      gradients_ = std::move(first_gradients);
+    }
+  }
+
+  // By operator: the gradients that are complete after it.
+  TimeTable additions() const {
+    std::vector<std::int32_t> last(trace_.storages.size(), -1);
+    for (std::size_t op = index(trace_.loss_end); op < trace_.operators.size(); ++op) {
+      const Span outputs = trace_.operators[op].outputs;
+      for (std::int32_t at = outputs.begin; at < outputs.begin + outputs.size; ++at) {
+        const std::int32_t tensor = trace_.operands[index(at)];
+        const std::int32_t storage = tensor < 0 ? -1 : trace_.tensors[index(tensor)].storage;
+        if (storage >= 0 && trace_.storages[index(storage)].role == StorageRole::kGradient) {
+          last[index(storage)] = static_cast<std::int32_t>(op);
+        }
+      }
+    }
+    return TimeTable(last, trace_.operators.size());
+  }
+
+  Bytes kept() const {
+    Bytes sum;
+    for (std::size_t i = 0; i < trace_.storages.size(); ++i) {
+      if (trace_.storages[i].allocated_at >= 0 && blocks_[i] >= 0) {
+        sum += shapes_.storage(static_cast<std::int32_t>(i));
+      }
+    }
+    return sum;
+  }
+
+  // ---- checkpointing ----
+
+  void recompute(const Recomputation& pass) {
+    std::vector<BlockId> made(pass.storages.size(), -1);
+    std::size_t next = 0;
+    for (std::int32_t op = pass.begin; op < pass.end; ++op) {
+      const std::size_t step = index(op - pass.begin);
+      if (!pass.skipped[step]) {
+        for (; next < pass.storages.size() &&
+               trace_.storages[index(pass.storages[next].storage)].allocated_at == op;
+             ++next) {
+          const std::int32_t storage = pass.storages[next].storage;
+          const Bytes bytes = shapes_.storage(storage);
+          if (bytes.count > 0) {
+            made[next] = allocate(Part::kActivations, bytes, Source::kRecomputed, storage);
+          }
+        }
+        use_kernel(op);
+      }
+      for (const std::int32_t each : pass.releases.at(step)) {
+        release(made[index(each)]);
+      }
+    }
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      if (made[i] >= 0 && pass.storages[i].released_at >= 0) {
+        recomputed_.emplace(pass.storages[i].released_at, made[i]);
+      } else {
+        release(made[i]);
+      }
+    }
+  }
+
+  void release_recomputed(std::int32_t time) {
+    while (!recomputed_.empty() && recomputed_.begin()->first <= time) {
+      release(recomputed_.begin()->second);
+      recomputed_.erase(recomputed_.begin());
+    }
+  }
+
+  // ---- the optimizer ----
+
+  class Step : public StepLedger {
+   public:
+    explicit Step(TraceIteration& iteration) : iteration_(iteration) {}
+    BlockId allocate(std::size_t parameter, Bytes bytes) override {
+      return iteration_.allocate(Part::kTemporaries, bytes, Source::kStep,
+                                 static_cast<std::int32_t>(iteration_.stepped_[parameter].id));
+    }
+    void release(BlockId block) override { iteration_.run_.ledger.release(block); }
+
+   private:
+    TraceIteration& iteration_;
+  };
+
+  void step() {
+    run_.ledger.enter(Phase::kOptimizerStep);
+    Step ledger(*this);
+    optimizer_step(optimizer_, stepped_, ledger);
+  }
+
+  const Trace& trace_;
+  const TraceProducer& producer_;
+  const TraceRunRequest& request_;
+  const TraceShapes& shapes_;
+  const TracePlan& plan_;
+  const OptimizerRun& optimizer_;
+  TraceRun run_;
+  std::vector<BlockId> blocks_;                      // by storage; -1: not alive
+  std::vector<BlockId> gradients_;                   // of earlier parts of the batch
+  std::multimap<std::int32_t, BlockId> recomputed_;  // by the time when they die
+  std::vector<Bytes> inside_;                        // by operator: what its kernel takes
+  std::vector<SteppedParameter> stepped_;
+};
+
+std::string TraceRun::name_of(BlockId block) const {
+  const Origin& origin = origins_[index(block)];
+  const auto operator_name = [this](std::int32_t op) {
+    const TraceOperator& called = trace_->operators[index(op)];
+    const std::string& module = called.module < 0 ? std::string() : trace_->modules[index(called.module)];
+    return (module.empty() ? "" : module + ": ") + trace_->operator_names[index(called.name)];
+  };
+  if (origin.source == Source::kKernel) {
+    return operator_name(origin.id);
+  }
+  if (origin.source == Source::kState || origin.source == Source::kStep) {
+    return trace_->parameters[index(origin.id)].name;
+  }
+  const TraceStorage& storage = trace_->storages[index(origin.id)];
+  for (const TraceParameter& parameter : trace_->parameters) {
+    const std::vector<std::int32_t>& gradient = parameter.gradient;
+    if (parameter.storage == origin.id ||
+        std::find(gradient.begin(), gradient.end(), origin.id) != gradient.end()) {
+      return parameter.name;
+    }
+  }
+  for (const TraceBuffer& buffer : trace_->buffers) {
+    if (buffer.storage == origin.id) {
+      return buffer.name;
+    }
+  }
+  return storage.allocated_at < 0 ? "input" : operator_name(storage.allocated_at);
+}
+
+const char* TraceRun::kind_of(BlockId block) const {
+  const Origin& origin = origins_[index(block)];
+  switch (origin.source) {
+    case Source::kStorage: return kind_name(trace_->storages[index(origin.id)].role);
+    case Source::kRecomputed: return "recomputed activation";
+    case Source::kKernel: return "kernel temporary";
+    case Source::kState: return "optimizer state";
+    case Source::kStep: return "optimizer temporary";
+  }
+  return "";
+}
+
+Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer,
+                           const TraceRunRequest& request) {
+  if (Result<void> checked = check(trace, request); !checked) {
+    return checked.error();
+  }
+  const Result<OptimizerRun> optimizer =
+      optimizer_run(request.optimizer, request.implementation, trace.device, producer.version);
+  if (!optimizer) {
+    return optimizer.error();
+  }
+  const Result<TraceShapes> shapes = TraceShapes::at(trace, request.batch / request.gradient_accumulation,
+                                                     {.halve_floats = request.halve_floats});
+  if (!shapes) {
+    return shapes.error();
+  }
+  const Result<TracePlan> plan = plan_trace(trace, request.checkpointing, request.checkpoint_modules);
+  if (!plan) {
+    return plan.error();
+  }
+  return TraceIteration(trace, producer, request, *shapes, *plan, *optimizer).run();
+}
+
+}  // namespace plimsoll::estimator

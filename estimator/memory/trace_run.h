@@ -1,0 +1,62 @@
+// run_trace(): executes a recorded iteration symbolically, for a batch size, an optimizer and a way to
+// checkpoint: every block that the iteration allocates and releases, in order, as a Ledger.
+//
+//   Result<TraceRun> run = run_trace(trace, producer, {.batch = 64, .optimizer = crds::Optimizer::kAdamW});
+//   run->ledger.peak();
+//   run->name_of(block);   // "layers.3.mlp: aten::addmm"
+//
+// One steady-state iteration: gradients set to none, forward, loss, backward, step. A storage lives until the
+// later of Python's release and autograd's, as recorded; what kernels take inside comes from kernel_rules.h,
+// the optimizer from trace_optimizer.h. Pure; any thread. The trace must outlive the run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "crds/training_job.h"
+#include "estimator/graph/trace.h"
+#include "estimator/memory/ledger.h"
+
+namespace plimsoll::estimator {
+
+struct TraceRunRequest {
+  std::int64_t batch = 1;
+  crds::Optimizer optimizer = crds::Optimizer::kAdam;
+  crds::OptimizerImplementation implementation = crds::OptimizerImplementation::kDefault;
+  std::int64_t gradient_accumulation = 1;  // equal parts the batch is taken in
+  crds::ActivationCheckpointing checkpointing = crds::ActivationCheckpointing::kNone;
+  std::vector<std::string> checkpoint_modules{};  // of kPerModule: paths, `*` is any one name
+  bool halve_floats = false;                      // read fp32 values as 16 bits wide
+  bool lenient = false;  // charge operators without a rule a conservative bound instead of refusing
+};
+
+class TraceRun {
+ public:
+  Ledger ledger;
+  std::vector<std::string> warnings;
+  Bytes kept_after_forward;  // activations alive when the loss is known
+
+  std::string name_of(BlockId block) const;
+  const char* kind_of(BlockId block) const;  // "parameter", "activation", "kernel temporary", ...
+
+ private:
+  friend class TraceIteration;
+  explicit TraceRun(const Trace& trace, std::int64_t granule) : ledger(granule), trace_(&trace) {}
+
+  enum class Source : std::uint8_t { kStorage, kRecomputed, kKernel, kState, kStep };
+  struct Origin {
+    Source source = Source::kStorage;
+    std::int32_t id = 0;  // storage, operator or parameter
+  };
+  const Trace* trace_;
+  std::vector<Origin> origins_;  // by block
+};
+
+// Errors: kUnsupported for an operator without a rule (naming it), kInvalid for what cannot be at this batch,
+// kTooLarge beyond any machine.
+Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer, const TraceRunRequest& request);
+
+}  // namespace plimsoll::estimator
