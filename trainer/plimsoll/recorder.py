@@ -131,6 +131,7 @@ def _dense(tensor):
 
 _ENGINE_ADDS_IN_PLACE = int(torch.__version__.split(".")[0]) >= 2
 _ADD, _ADD_IN_PLACE = torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor
+_CLONE = torch.ops.aten.clone.default
 _DETACH = torch.ops.aten.detach.default
 _PRIM_DEVICE = torch.ops.prim.device.default
 _SKIPPED_ARGUMENTS = frozenset(["generator", "device", "layout", "pin_memory", "memory_format", "size", "self", "out"])
@@ -209,6 +210,9 @@ class Recorder(TorchDispatchMode):
             storage.allocated_at = NEVER  # met as an argument: it was there before
         first_new = len(self.recording.storages)
         outputs = []
+        if operator is _CLONE and self.in_backward and not self._unpacked and args[0].layout is torch.sparse_coo:
+            self._steal(args[0], result)
+            return
         if operator is _ADD and self.in_backward and not self._unpacked and self._engine_adds_in_place(*args[:2]):
             self._take_over(result, inputs[0])
             kind = self._kinds.setdefault(_ADD_IN_PLACE, OperatorKind(_ADD_IN_PLACE))
@@ -268,6 +272,21 @@ class Recorder(TorchDispatchMode):
         self._by_key.pop(record.key, None)
         record.key, record.weak = torch._C._storage_id(result), StorageWeakRef(_storage_of(result))
         self._by_key[record.key] = storage
+
+    def _steal(self, gradient, clone):
+        """Autograd takes a sparse gradient over as it is (accumulate_grad.h), but clones it under a dispatch mode."""
+        was, self._paused = self._paused, True
+        try:
+            parts = [clone._indices(), clone._values()]
+        finally:
+            self._paused = was
+        for storage, part in zip(self._tensors[id(gradient)][1], parts):
+            record = self.recording.storages[storage]
+            if record.allocated_at != NEVER:
+                self._by_key.pop(record.key, None)
+                record.key, record.weak = torch._C._storage_id(part), StorageWeakRef(_storage_of(part))
+            self._by_key[torch._C._storage_id(part)] = storage
+        self.note(clone)
 
     # -- tensors and storages ----------------------------------------------------------------------------------------
     def note(self, tensor, now=NEVER):
