@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "estimator/asked.h"
+#include "estimator/sharder/bound.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -112,6 +113,7 @@ class ModelSearch {
     for (std::string& warning : warnings) {
       warn(std::move(warning));
     }
+    state_.emplace(sharding_);
   }
 
   Provision run();
@@ -119,9 +121,11 @@ class ModelSearch {
  private:
   bool gather_contenders();
   void bound(Contender& contender);
+  std::string why_none(const Contender& contender, Bytes left);
   std::optional<Found> search(const Contender& contender, std::int64_t most, std::string& why_not);
   Result<Estimate> estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings) const;
   Result<Bytes> budget(const Contender& contender, std::int64_t trainers);
+  Result<Bytes> exact_budget(const Contender& contender, std::int64_t trainers);
   Bytes usable(const Contender& contender) const;
   std::int64_t most_that_beats(const Found& best, const Contender& contender) const;
   Candidate consider(const Contender& contender, std::optional<Found>& best);
@@ -136,7 +140,8 @@ class ModelSearch {
   const crds::TrainingJobSpec& spec_;
   const Asked asked_;
   RuntimeSettings runtime_;
-  ShardRequest sharding_;  // tables are kept; topology and budget change from search to search
+  ShardRequest sharding_;            // tables are kept; topology and budget change from search to search
+  std::optional<StateBound> state_;  // of the tables
   std::vector<Contender> contenders_;
   std::map<std::pair<std::string, std::int64_t>, Bytes> budgets_;
   std::optional<Error> failure_;  // of the estimator: nothing can be decided
@@ -155,7 +160,6 @@ Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t 
   EstimateRequest request;
   request.model = &spec_.model;
   request.training = &spec_.training;
-  request.graph = request_.graph;
   request.gpu = &contender.gpu->model;
   request.trainers = trainers;
   request.per_node = contender.per_node;
@@ -181,6 +185,25 @@ Result<Bytes> ModelSearch::budget(const Contender& contender, std::int64_t train
   }
   const Bytes left = usable(contender) - reserved->peak.upper_bound;
   budgets_[{contender.name(), trainers}] = left;
+  return left;
+}
+
+// The embeddings that the estimate itself finds room for. It may add to their bytes, which the rest of the
+// card alone does not tell; asking it here spares a second search for what the first one overlooked.
+Result<Bytes> ModelSearch::exact_budget(const Contender& contender, std::int64_t trainers) {
+  Result<Bytes> left = budget(contender, trainers);
+  constexpr int kTries = 4;
+  for (int i = 0; left && i<kTries&& * left> Bytes{}; ++i) {
+    const Result<Estimate> full = estimate(contender, trainers, *left);
+    if (!full) {
+      return full.error();
+    }
+    const Bytes excess = full->peak.upper_bound - usable(contender);
+    if (excess <= Bytes{}) {
+      break;
+    }
+    left = *left - excess - 1_MiB;
+  }
   return left;
 }
 
@@ -241,8 +264,17 @@ bool ModelSearch::gather_contenders() {
   return false;
 }
 
-// The smallest count that memory alone cannot exclude. Reserved memory grows with the count, so a bound found
-// with the reserve of fewer trainers holds, and is tightened with the reserve of its own until it stands.
+// What the most trainers lack, in full.
+std::string ModelSearch::why_none(const Contender& contender, Bytes left) {
+  sharding_.topology = topology_of(contender, contender.most);
+  sharding_.budget = left;
+  const Infeasibility found = rule_out(sharding_);
+  return found.constraint + ": " + found.reason;
+}
+
+// The smallest count that the tables' state alone cannot exclude: one comparison a count, no look at how
+// tables may be sharded. Reserved memory grows with the count, so a bound found with the reserve of fewer
+// trainers holds, and is tightened with the reserve of its own until it stands.
 void ModelSearch::bound(Contender& contender) {
   if (contender.least > contender.most) {
     contender.impossible = "provisioning.maxTrainers " + std::to_string(spec_.provisioning.max_trainers) +
@@ -266,18 +298,18 @@ void ModelSearch::bound(Contender& contender) {
     if (sharding_.tables.empty()) {
       break;
     }
-    sharding_.topology = topology_of(contender, count);
-    sharding_.budget = *left;
-    const Result<std::int64_t> fewest = fewest_trainers_bound(sharding_, contender.most);
-    if (!fewest) {
-      contender.impossible = fewest.error().message;
+    std::int64_t fewest = count;
+    while (fewest < contender.most && state_->rules_out(fewest, *left)) {
+      fewest = round_up(fewest + 1, contender.per_node);
+    }
+    if (fewest >= contender.most && state_->rules_out(fewest, *left)) {
+      contender.impossible = why_none(contender, *left);
       return;
     }
-    const std::int64_t tightened = round_up(std::max(count, *fewest), contender.per_node);
-    if (tightened == count) {
+    if (fewest == count) {
       break;
     }
-    count = tightened;
+    count = fewest;
   }
   contender.bound = count;
   if (count > contender.capacity) {
@@ -300,7 +332,7 @@ std::optional<Found> ModelSearch::search(const Contender& contender, std::int64_
             if (late()) {
               return Error(ErrorCode::kTimeout, "the deadline passed during its search");
             }
-            const Result<Bytes> left = budget(contender, trainers);
+            const Result<Bytes> left = exact_budget(contender, trainers);
             return left ? Result<Bytes>(*left - withheld) : left;
           });
       if (!smallest) {

@@ -14,19 +14,20 @@ constexpr double kRounding = 1e-12;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Relaxed {
-  double total_ms = 0;
+  double value = 0;  // of the prices' objective
   double total_bytes = 0;
+  double total_host = 0;
 };
 
-// The cheapest option of each table at this price, of those whose shard takes no longer than `longest`.
+// The cheapest option of each table at these prices, of those whose shard takes no longer than `longest`.
 // False when a table has none.
-bool relax(const Options& options, double price, double longest, Relaxed* answer) {
+bool relax(const Options& options, const Prices& prices, double longest, Relaxed* answer) {
   *answer = {};
   for (std::size_t table = 0; table < options.tables(); ++table) {
     double least = kInfinity;
     const Option* best = nullptr;
     for (const Option& option : options.of(table)) {
-      const double value = option.total_ms + price * option.total_bytes;
+      const double value = prices.of(option);
       if (value < least && option.ms <= longest) {
         least = value;
         best = &option;
@@ -35,52 +36,97 @@ bool relax(const Options& options, double price, double longest, Relaxed* answer
     if (best == nullptr) {
       return false;
     }
-    answer->total_ms += best->total_ms;
+    answer->value += least;
     answer->total_bytes += best->total_bytes;
+    answer->total_host += best->total_host;
   }
   return true;
 }
 
-// Maximises the Lagrangian over the price, by the sign of its slope: memory used minus memory there is.
-// Stops early once the value passes `enough`.
-TimeBound maximise(const Options& options, double longest, double trainers, double budget, double start,
-                   double enough) {
-  const double memory = trainers * budget;
-  TimeBound best;
-  Relaxed relaxed;
-  const auto too_full_at = [&](double price) {
-    if (!relax(options, price, longest, &relaxed)) {
-      best.milliseconds = kInfinity;
-      return false;
-    }
-    const double value = (relaxed.total_ms + price * (relaxed.total_bytes - memory)) / trainers;
-    if (value > best.milliseconds) {
-      best = {.milliseconds = value, .price = price};
-    }
-    return relaxed.total_bytes > memory;
-  };
-  if (!too_full_at(0) || best.milliseconds > enough) {
-    return best;
+// The Lagrangian of one request, for shards within a length.
+class Dual {
+ public:
+  Dual(const Options& options, std::int64_t trainers, const Room& room, double longest)
+      : options_(options), trainers_(static_cast<double>(trainers)), room_(room), longest_(longest) {}
+
+  // Maximises over the price of card memory, by the sign of its slope: memory used minus memory there is.
+  // Stops early once the value passes `enough`.
+  TimeBound maximise(double host_price, double start, double enough);
+
+  // The same over the price of host memory too, where that is what is scarce.
+  TimeBound maximise_both();
+
+ private:
+  bool too_full_at(const Prices& prices);
+
+  const Options& options_;
+  double trainers_;
+  const Room& room_;
+  double longest_;
+  TimeBound best_;
+  Relaxed relaxed_;
+};
+
+bool Dual::too_full_at(const Prices& prices) {
+  if (!relax(options_, prices, longest_, &relaxed_)) {
+    best_.milliseconds = kInfinity;
+    return false;
+  }
+  const double memory = prices.card * room_.total + prices.host * room_.host * trainers_;
+  const double value = (relaxed_.value - memory) / trainers_;
+  if (value > best_.milliseconds) {
+    best_ = {.milliseconds = value, .prices = prices};
+  }
+  return relaxed_.total_bytes > room_.total;
+}
+
+TimeBound Dual::maximise(double host_price, double start, double enough) {
+  best_ = {.milliseconds = 0, .prices = {.card = 0, .host = host_price}};
+  if (!too_full_at(best_.prices) || best_.milliseconds > enough) {
+    return best_;
   }
   double low = 0;
-  double high = start > 0 ? start : std::max(relaxed.total_ms, 1e-9) / memory;
+  double high = start > 0 ? start : std::max(relaxed_.value, 1e-9) / std::max(room_.total, 1.0);
   constexpr int kGrowths = 30;
-  for (int i = 0; i < kGrowths && best.milliseconds <= enough && too_full_at(high); ++i) {
+  for (int i = 0; i < kGrowths && best_.milliseconds <= enough; ++i) {
+    if (!too_full_at({.card = high, .host = host_price})) {
+      break;
+    }
     low = high;
     high *= 4;
   }
   constexpr int kHalvings = 12;
-  for (int i = 0; i < kHalvings && best.milliseconds <= enough; ++i) {
+  for (int i = 0; i < kHalvings && best_.milliseconds <= enough; ++i) {
     const double middle = low > 0 ? std::sqrt(low * high) : high / 16;
-    (too_full_at(middle) ? low : high) = middle;
+    (too_full_at({.card = middle, .host = host_price}) ? low : high) = middle;
+  }
+  return best_;
+}
+
+TimeBound Dual::maximise_both() {
+  TimeBound best = maximise(0, 0, kInfinity);
+  const auto host_full = [&] {
+    return relax(options_, best.prices, longest_, &relaxed_) && relaxed_.total_host > room_.host * trainers_;
+  };
+  if (room_.host <= 0 || !host_full()) {
+    return best;
+  }
+  // Prices of host memory from where it costs as much as card memory; the best of a few is as good as exact.
+  double price =
+      std::max(best.prices.card, best.milliseconds * 1e-3 / std::max(room_.total / trainers_, 1.0));
+  constexpr int kPrices = 8;
+  for (int i = 0; i < kPrices; ++i, price /= 2) {
+    const TimeBound found = maximise(price, best.prices.card, kInfinity);
+    if (found.milliseconds > best.milliseconds) {
+      best = found;
+    }
   }
   return best;
 }
 
 }  // namespace
 
-TimeBound bound_time(const Options& options, std::int64_t trainers, double budget) {
-  const double ranks = static_cast<double>(trainers);
+TimeBound bound_time(const Options& options, std::int64_t trainers, const Room& room) {
   // The largest piece that cannot be avoided.
   double low = 0;
   for (std::size_t table = 0; table < options.tables(); ++table) {
@@ -90,15 +136,16 @@ TimeBound bound_time(const Options& options, std::int64_t trainers, double budge
     }
     low = std::max(low, shortest);
   }
-  TimeBound best = maximise(options, kInfinity, ranks, budget, 0, kInfinity);
+  TimeBound best = Dual(options, trainers, room, kInfinity).maximise_both();
   low = std::max(low, best.milliseconds);
 
   // No plan takes T when the bound over options of shards within T is above T. That bound falls as T grows,
   // so the largest such T lies between one that is refused and one that is not.
   const auto refused = [&](double time) {
-    const TimeBound within = maximise(options, time, ranks, budget, best.price, time);
+    const TimeBound within =
+        Dual(options, trainers, room, time).maximise(best.prices.host, best.prices.card, time);
     if (within.milliseconds <= time) {
-      best.price = within.price;
+      best.prices = within.prices;
     }
     return within.milliseconds > time;
   };
@@ -120,61 +167,90 @@ TimeBound bound_time(const Options& options, std::int64_t trainers, double budge
 }
 
 Infeasibility rule_out(const ShardRequest& request, const Options& options) {
-  const double budget = std::min(static_cast<double>(request.budget.count), kLargestBudget);
+  const Room room(request);
+  for (std::size_t table = 0; table < options.tables(); ++table) {
+    if (!options.possible(table)) {
+      const std::string& name = request.tables[table].name;
+      return {.constraint = "Pinned",
+              .reason = "none of the sharding types that table " + name + " is allowed can be had on " +
+                        std::to_string(request.topology.trainers) + " trainers and the ranks it is pinned to",
+              .missing = {},
+              .table = name};
+    }
+  }
+  // Bytes on the cards alone, and on cards and hosts together: either must have room.
   double needed = 0;
+  double needed_with_host = 0;
   double worst = 0;
   std::size_t worst_table = 0;
   for (std::size_t table = 0; table < options.tables(); ++table) {
     double least = kInfinity;
+    double least_with_host = kInfinity;
     for (const Option& option : options.of(table)) {
       least = std::min(least, option.total_bytes);
+      least_with_host = std::min(least_with_host, option.total_bytes + option.total_host);
     }
     if (std::isinf(least)) {
-      least = options.smallest(table).total_bytes;
-      const double missing = options.smallest(table).bytes - budget;
+      least = least_with_host = options.smallest(table).total_bytes;
+      const double missing = options.smallest(table).bytes - room.largest;
       if (missing > worst) {
         worst = missing;
         worst_table = table;
       }
     }
     needed += least;
+    needed_with_host += least_with_host;
   }
   if (worst > 0) {
     const Option& option = options.smallest(worst_table);
+    const std::string& name = request.tables[worst_table].name;
     return {.constraint = "LargestPiece",
-            .reason = "the smallest shard of table " + request.tables[worst_table].name + " (" +
-                      name_of(option.type) + ") takes " + to_string(Bytes::ceil(option.bytes)) +
-                      " with optimizer state and buffers, a trainer has " + to_string(request.budget) +
-                      " for it: " + to_string(Bytes::ceil(worst)) + " missing",
-            .missing = Bytes::ceil(worst)};
+            .reason = "the smallest shard of table " + name + " (" + name_of(option.type) + ") takes " +
+                      to_string(Bytes::ceil(option.bytes)) +
+                      " with optimizer state and buffers, a trainer has " +
+                      to_string(Bytes::ceil(room.largest)) + " for it: " + to_string(Bytes::ceil(worst)) +
+                      " missing",
+            .missing = Bytes::ceil(worst),
+            .table = name};
   }
-  const double memory = budget * static_cast<double>(request.topology.trainers);
-  if (needed > memory * (1 + kRounding)) {
-    const Bytes missing = Bytes::ceil(needed - memory);
+  const bool with_host = room.host > 0 && needed <= room.total * (1 + kRounding);
+  const double memory =
+      with_host ? room.total + room.host * static_cast<double>(request.topology.trainers) : room.total;
+  const double least = with_host ? needed_with_host : needed;
+  if (least > memory * (1 + kRounding)) {
+    const Bytes missing = Bytes::ceil(least - memory);
     return {.constraint = "TotalMemory",
-            .reason = "the tables take at least " + to_string(Bytes::ceil(needed)) +
+            .reason = "the tables take at least " + to_string(Bytes::ceil(least)) +
                       " with optimizer state and buffers, " + std::to_string(request.topology.trainers) +
                       " trainers have " + to_string(Bytes::ceil(memory)) +
-                      " for them: " + to_string(missing) + " missing",
-            .missing = missing};
+                      (with_host ? " on cards and hosts" : "") + " for them: " + to_string(missing) +
+                      " missing",
+            .missing = missing,
+            .table = {}};
   }
   return {};
 }
 
-StateBound::StateBound(const ShardRequest& request) {
+StateBound::StateBound(const ShardRequest& request)
+    : applies_(request.host_budget.count == 0 && request.budgets.empty()) {
   const CostModel model(request);
+  // A pipeline keeps outputs for no longer than the exchange, unless that is when the peak is.
+  const bool outputs = request.pipeline == Pipeline::kNone || request.embeddings_at_peak;
   for (const Table& table : request.tables) {
-    Table unused = table;
-    unused.lookups_per_sample = 0;
-    state_ += static_cast<double>(TableCost(model, unused)
-                                      .held(ShardingType::kTableWise, Kernel::kFused, table.rows, table.dim)
-                                      .card.count);
-    buffers_ += std::min(1.0, table.lookups_per_sample) * model.batch * static_cast<double>(table.dim) *
-                static_cast<double>(table.element_bytes);
+    const Held held =
+        TableCost(model, table).held(ShardingType::kTableWise, Kernel::kFused, table.rows, table.dim);
+    state_ += static_cast<double>(held.weights.count) + static_cast<double>(held.optimizer.count);
+    if (outputs) {
+      buffers_ += std::min(1.0, table.lookups_per_sample) * model.batch * static_cast<double>(table.dim) *
+                  static_cast<double>(table.element_bytes);
+    }
   }
 }
 
 bool StateBound::rules_out(std::int64_t trainers, Bytes budget) const {
+  if (!applies_) {
+    return false;
+  }
   const double ranks = static_cast<double>(trainers);
   return state_ + buffers_ * ranks >
          ranks * std::min(static_cast<double>(budget.count), kLargestBudget) * (1 + kRounding);

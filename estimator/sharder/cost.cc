@@ -219,8 +219,9 @@ Held TableCost::held(ShardingType type, Kernel kernel, std::int64_t rows, std::i
     return {};
   }
   const Bytes weights = Bytes{rows} * columns * element_;
-  const Bytes state = weights + optimizer_state(weights, rows);
-  Held held{.card = buffers(type, kernel, columns), .host = {}};
+  const Bytes optimizer = optimizer_state(weights, rows);
+  const Bytes state = weights + optimizer;
+  Held held{.card = buffers(type, kernel, columns), .host = {}, .weights = weights, .optimizer = optimizer};
   if (kernel == Kernel::kFused || kernel == Kernel::kDense) {
     held.card += state;
     return held;

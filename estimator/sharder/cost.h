@@ -39,21 +39,11 @@ struct CostModel {
   CostMethod method;
 };
 
-// Milliseconds of one iteration on a rank that holds a shard.
-struct StageTimes {
-  double forward_compute = 0;
-  double forward_exchange = 0;
-  double backward_compute = 0;
-  double backward_exchange = 0;
-
-  double compute() const { return forward_compute + backward_compute; }
-  double exchange() const { return forward_exchange + backward_exchange; }
-  double total() const { return compute() + exchange(); }
-};
-
 struct Held {
   Bytes card;
-  Bytes host;  // only of kernels that keep rows there
+  Bytes host;       // only of kernels that keep rows there
+  Bytes weights;    // of the shard, in either
+  Bytes optimizer;  // its state, likewise
 };
 
 class TableCost {

@@ -22,11 +22,29 @@ inline constexpr double kLargestBudget = 4503599627370496.0;
 struct Option {
   ShardingType type = ShardingType::kTableWise;
   Kernel kernel = Kernel::kFused;
-  std::int32_t cuts = 1;   // equal column blocks; 1 unless column-wise
+  std::int32_t cuts = 1;   // equal column blocks; 1 unless columns are cut
   double ms = 0;           // of one shard, on each rank that holds one
-  double bytes = 0;        // of the largest shard
+  double bytes = 0;        // of the largest shard, on its card
   double total_ms = 0;     // over all ranks
   double total_bytes = 0;  // over all ranks
+  double compute_ms = 0;   // part of `ms`
+  double host_bytes = 0;   // of the largest shard, on its host
+  double total_host = 0;   // over all ranks
+
+  // Work that is the same on every trainer.
+  bool everywhere() const { return type == ShardingType::kDataParallel || type == ShardingType::kRowWise; }
+  // Each part takes a whole node.
+  bool on_nodes() const { return type == ShardingType::kTableRowWise || type == ShardingType::kGrid; }
+};
+
+// Budgets of the trainers, as the search sees them.
+struct Room {
+  explicit Room(const ShardRequest& request);
+
+  double largest = 0;             // budget of one card
+  double total = 0;               // of all cards
+  double host = 0;                // budget of each trainer's share of its host's memory
+  std::vector<double> shortfall;  // of each trainer to the largest; empty: none has any
 };
 
 class Options {
@@ -41,6 +59,9 @@ class Options {
 
   // The option with the smallest shard among all there are, fitting or not; what a failure is explained with.
   const Option& smallest(std::size_t table) const { return smallest_[table]; }
+
+  // False when the table's constraint leaves no way to shard it on so many trainers, whatever the memory.
+  bool possible(std::size_t table) const { return smallest_[table].cuts > 0; }
 
  private:
   std::vector<Option> all_;

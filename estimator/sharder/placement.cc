@@ -3,114 +3,150 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace plimsoll::estimator {
 
 namespace {
 
-constexpr std::size_t kTime = static_cast<std::size_t>(Measure::kTime);
-constexpr std::size_t kMemory = static_cast<std::size_t>(Measure::kMemory);
-
 // An exchange must lower the fuller rank by this share of its load: smaller gains are rounding, and could go
 // in circles.
 constexpr double kLeastGain = 1e-9;
-// Emptiest ranks that are tried first, before all others are.
+// Emptiest ranks that are tried first, and as many as are tried when none of these helps.
 constexpr std::size_t kPartners = 16;
-// Shards tried on either side of the ideal one to take in return, when the other measure refuses it.
+constexpr std::size_t kMostPartners = 256;
+// Shards tried on either side of the ideal one to take in return, when the other measures refuse it.
 constexpr std::int64_t kNeighbours = 4;
-
-double share(const Amount& amount, const Amount& unit) {
-  return std::max(amount[kTime] / unit[kTime], amount[kMemory] / unit[kMemory]);
-}
-
-// The index that makes the fuller of both measures least; `time` and `memory` are loads in units.
-std::size_t emptiest(const std::vector<double>& time, const std::vector<double>& memory, double more_time,
-                     double more_memory) {
-  std::size_t best = 0;
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < time.size(); ++i) {
-    const double fuller = std::max(time[i] + more_time, memory[i] + more_memory);
-    if (fuller < least) {
-      least = fuller;
-      best = i;
-    }
-  }
-  return best;
-}
 
 }  // namespace
 
-Placement::Placement(std::int64_t ranks) {
+Placement::Placement(std::int64_t ranks, std::size_t measures) : measures_(measures) {
   for (std::vector<double>& load : load_) {
     load.assign(static_cast<std::size_t>(ranks), 0.0);
   }
   pieces_.resize(static_cast<std::size_t>(ranks));
 }
 
-void Placement::add_everywhere(Amount amount) {
-  for (std::size_t measure : {kTime, kMemory}) {
+std::int32_t Placement::add_zone(std::vector<std::int64_t> ranks) {
+  std::vector<bool> holds(pieces_.size(), false);
+  for (const std::int64_t rank : ranks) {
+    holds[static_cast<std::size_t>(rank)] = true;
+  }
+  zones_.push_back(std::move(ranks));
+  zone_holds_.push_back(std::move(holds));
+  return static_cast<std::int32_t>(zones_.size()) - 1;
+}
+
+void Placement::add_everywhere(const Amount& amount) {
+  for (std::size_t measure = 0; measure < measures_; ++measure) {
     for (double& load : load_[measure]) {
       load += amount[measure];
     }
   }
 }
 
-void Placement::add(std::int64_t rank, Amount amount) {
-  load_[kTime][static_cast<std::size_t>(rank)] += amount[kTime];
-  load_[kMemory][static_cast<std::size_t>(rank)] += amount[kMemory];
+void Placement::add(std::int64_t rank, const Amount& amount) {
+  for (std::size_t measure = 0; measure < measures_; ++measure) {
+    load_[measure][static_cast<std::size_t>(rank)] += amount[measure];
+  }
 }
 
-void Placement::place(std::vector<Piece> pieces, Amount unit) {
-  std::vector<double> time(load_[kTime]);
-  std::vector<double> memory(load_[kMemory]);
-  for (double& load : time) {
-    load /= unit[kTime];
+// The rank that makes the fullest of the measures least; `shares` are loads in units.
+std::size_t Placement::emptiest(const Piece& piece, const std::array<std::vector<double>, kMeasures>& shares,
+                                const Amount& more) const {
+  std::size_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  const auto consider_rank = [&](std::size_t rank) {
+    double fullest = std::max(shares[0][rank] + more[0], shares[1][rank] + more[1]);
+    for (std::size_t measure = 2; measure < measures_; ++measure) {
+      fullest = std::max(fullest, shares[measure][rank] + more[measure]);
+    }
+    if (fullest < least) {
+      least = fullest;
+      best = rank;
+    }
+  };
+  if (piece.zone >= 0) {
+    for (const std::int64_t rank : zones_[static_cast<std::size_t>(piece.zone)]) {
+      consider_rank(static_cast<std::size_t>(rank));
+    }
+    return best;
   }
-  for (double& load : memory) {
-    load /= unit[kMemory];
+  for (std::size_t rank = 0; rank < pieces_.size(); ++rank) {
+    consider_rank(rank);
   }
-  std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) {
-    return share(a.amount, unit) > share(b.amount, unit);
+  return best;
+}
+
+void Placement::place(std::vector<Piece> pieces, const Amount& unit) {
+  std::array<std::vector<double>, kMeasures> shares;
+  for (std::size_t measure = 0; measure < measures_; ++measure) {
+    shares[measure] = load_[measure];
+    for (double& share : shares[measure]) {
+      share /= unit[measure];
+    }
+  }
+  const auto size = [&](const Piece& piece) {
+    double largest = 0;
+    for (std::size_t measure = 0; measure < measures_; ++measure) {
+      largest = std::max(largest, piece.amount[measure] / unit[measure]);
+    }
+    return largest;
+  };
+  std::vector<std::pair<double, std::size_t>> order;
+  order.reserve(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    order.emplace_back(-size(pieces[i]), i);
+  }
+  const auto confined = [&](std::size_t i) { return pieces[i].zone >= 0; };
+  std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return confined(a.second) != confined(b.second) ? confined(a.second) : a < b;
   });
-  effort_ += static_cast<std::int64_t>(pieces.size() * time.size());
-  for (const Piece& piece : pieces) {
-    const double more_time = piece.amount[kTime] / unit[kTime];
-    const double more_memory = piece.amount[kMemory] / unit[kMemory];
-    const std::size_t rank = emptiest(time, memory, more_time, more_memory);
-    time[rank] += more_time;
-    memory[rank] += more_memory;
+  effort_ += static_cast<std::int64_t>(pieces.size() * pieces_.size());
+  for (const auto& [negative, index] : order) {
+    const Piece& piece = pieces[index];
+    Amount more{};
+    for (std::size_t measure = 0; measure < measures_; ++measure) {
+      more[measure] = piece.amount[measure] / unit[measure];
+    }
+    const std::size_t rank = emptiest(piece, shares, more);
+    for (std::size_t measure = 0; measure < measures_; ++measure) {
+      shares[measure][rank] += more[measure];
+    }
     add(static_cast<std::int64_t>(rank), piece.amount);
     pieces_[rank].push_back(piece);
   }
 }
 
-void Placement::consider(std::size_t from, std::size_t to, Measure measure, double other_limit, double target,
-                         Exchange* best) {
-  const std::size_t main = static_cast<std::size_t>(measure);
-  const std::size_t other = 1 - main;
+void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exchange* best) {
+  const std::size_t main = goal.measure;
   const std::vector<Piece>& giver = pieces_[from];
   const std::vector<Piece>& taker = pieces_[to];
   const double high = load_[main][from];
   const double low = load_[main][to];
   const double half = (high - low) / 2;
 
+  const auto within_limits = [&](const Piece& given, const Piece* back) {
+    for (std::size_t other = 0; other < measures_; ++other) {
+      const double swap = given.amount[other] - (back == nullptr ? 0 : back->amount[other]);
+      if (other != main && ((swap < 0 && load_[other][from] - swap > goal.limits[other]) ||
+                            (swap > 0 && load_[other][to] + swap > goal.limits[other]))) {
+        return false;
+      }
+    }
+    return may_lie(given, to) && (back == nullptr || may_lie(*back, from));
+  };
   const auto offer = [&](std::size_t given, std::int64_t taken) {
     ++effort_;
     const Piece* back = taken < 0 ? nullptr : &taker[static_cast<std::size_t>(taken)];
     const double flow = giver[given].amount[main] - (back == nullptr ? 0 : back->amount[main]);
     const double highest = std::max(high - flow, low + flow);
-    if (highest >= best->highest) {
-      return;
+    if (highest < best->highest && within_limits(giver[given], back)) {
+      *best = {.partner = to, .given = given, .taken = taken, .highest = highest};
     }
-    const double swap = giver[given].amount[other] - (back == nullptr ? 0 : back->amount[other]);
-    if ((swap < 0 && load_[other][from] - swap > other_limit) ||
-        (swap > 0 && load_[other][to] + swap > other_limit)) {
-      return;
-    }
-    *best = {.partner = to, .given = given, .taken = taken, .highest = highest};
   };
 
-  for (std::size_t given = giver.size(); given-- > 0 && best->highest > target;) {
+  for (std::size_t given = giver.size(); given-- > 0 && best->highest > goal.target;) {
     const double value = giver[given].amount[main];
     if (value <= 0) {
       break;
@@ -132,18 +168,28 @@ void Placement::consider(std::size_t from, std::size_t to, Measure measure, doub
   }
 }
 
-void Placement::apply(std::size_t from, const Exchange& exchange, Measure measure) {
-  const std::size_t main = static_cast<std::size_t>(measure);
+// False for a rank whose other measures are full: it could only swap, for what is smaller in those.
+bool Placement::has_room(std::size_t rank, const Goal& goal) const {
+  constexpr double kFull = 0.999;
+  for (std::size_t other = 0; other < measures_; ++other) {
+    if (other != goal.measure && load_[other][rank] > goal.limits[other] * kFull) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Placement::apply(std::size_t from, const Exchange& exchange, std::size_t measure) {
   const auto insert = [&](std::vector<Piece>& into, const Piece& piece) {
-    into.insert(
-        std::upper_bound(into.begin(), into.end(), piece,
-                         [&](const Piece& a, const Piece& b) { return a.amount[main] < b.amount[main]; }),
-        piece);
+    into.insert(std::upper_bound(
+                    into.begin(), into.end(), piece,
+                    [&](const Piece& a, const Piece& b) { return a.amount[measure] < b.amount[measure]; }),
+                piece);
   };
   const auto hand_over = [&](std::size_t giver, std::size_t taker, std::size_t index) {
     const Piece piece = pieces_[giver][index];
     pieces_[giver].erase(pieces_[giver].begin() + static_cast<std::ptrdiff_t>(index));
-    for (std::size_t i : {kTime, kMemory}) {
+    for (std::size_t i = 0; i < measures_; ++i) {
       load_[i][giver] -= piece.amount[i];
       load_[i][taker] += piece.amount[i];
     }
@@ -156,46 +202,48 @@ void Placement::apply(std::size_t from, const Exchange& exchange, Measure measur
   insert(pieces_[exchange.partner], given);
 }
 
-void Placement::level(Measure measure, double target, double other_limit, std::int64_t steps) {
+void Placement::level(Measure measure, double target, const Amount& limits, std::int64_t steps) {
   const std::size_t main = static_cast<std::size_t>(measure);
+  const Goal goal{.measure = main, .target = target, .limits = limits};
+  if (highest(measure) <= target) {
+    return;
+  }
   for (std::vector<Piece>& held : pieces_) {
     std::stable_sort(held.begin(), held.end(),
                      [&](const Piece& a, const Piece& b) { return a.amount[main] < b.amount[main]; });
   }
   const std::vector<double>& load = load_[main];
-  std::vector<std::size_t> order(load.size());
+  std::vector<std::size_t> order(load.size());  // emptiest first
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto emptier = [&](std::size_t a, std::size_t b) {
     return load[a] != load[b] ? load[a] < load[b] : a < b;
   };
-  const std::size_t first = std::min(kPartners, order.size());
-  for (; steps > 0; --steps) {
-    const std::size_t fullest =
-        static_cast<std::size_t>(std::max_element(load.begin(), load.end()) - load.begin());
-    if (load[fullest] <= target) {
-      return;
-    }
+  std::sort(order.begin(), order.end(), emptier);
+  effort_ += 2 * static_cast<std::int64_t>(load.size());
+  for (; steps > 0 && load[order.back()] > target; --steps) {
+    const std::size_t fullest = order.back();
     const double start = load[fullest] * (1 - kLeastGain);
-    effort_ += 2 * static_cast<std::int64_t>(load.size());
     Exchange best{.highest = start};
-    std::nth_element(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(first - 1), order.end(),
-                     emptier);
-    std::sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(first), emptier);
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      if (best.highest <= target || (i >= first && best.highest < start)) {
+    std::size_t partners = 0;
+    for (std::size_t i = 0; i + 1 < order.size() && best.highest > target && partners < kMostPartners; ++i) {
+      if (partners >= kPartners && best.highest < start) {
         break;
       }
-      if (i == first) {
-        std::sort(order.begin() + static_cast<std::ptrdiff_t>(first), order.end(), emptier);
-      }
-      if (order[i] != fullest) {
-        consider(fullest, order[i], measure, other_limit, target, &best);
+      if (has_room(order[i], goal)) {
+        consider(fullest, order[i], goal, &best);
+        ++partners;
       }
     }
     if (best.highest >= start) {
       return;
     }
-    apply(fullest, best, measure);
+    order.pop_back();
+    order.erase(std::lower_bound(order.begin(), order.end(), best.partner, emptier));
+    apply(fullest, best, main);
+    for (const std::size_t changed : {fullest, best.partner}) {
+      order.insert(std::upper_bound(order.begin(), order.end(), changed, emptier), changed);
+    }
+    effort_ += static_cast<std::int64_t>(load.size()) / 16;
   }
 }
 

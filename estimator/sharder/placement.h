@@ -3,7 +3,7 @@
 //
 //   Placement placement(trainers);
 //   placement.add_everywhere(...); placement.place(pieces, unit);
-//   placement.level(Measure::kTime, target, memory_limit, steps);
+//   placement.level(Measure::kTime, target, limits, steps);
 //
 // Owns copies of all it is given. Not thread-safe. Deterministic: ties go to the lower number.
 #pragma once
@@ -14,36 +14,44 @@
 
 namespace plimsoll::estimator {
 
-enum class Measure : std::size_t { kTime = 0, kMemory = 1 };
-using Amount = std::array<double, 2>;  // milliseconds, bytes
+// Time is all of a shard's, or what is exchanged when compute is told apart from it.
+enum class Measure : std::size_t { kTime = 0, kMemory = 1, kCompute = 2, kHost = 3 };
+inline constexpr std::size_t kMeasures = 4;
+using Amount = std::array<double, kMeasures>;  // milliseconds, bytes, milliseconds, bytes
 
 struct Piece {
   Amount amount{};
   std::int32_t table = 0;
-  std::int32_t part = 0;  // number of the column block
+  std::int32_t part = 0;   // number of the column block
+  std::int32_t zone = -1;  // of the ranks it may lie on; -1: all
 };
 
 class Placement {
  public:
-  explicit Placement(std::int64_t ranks);
+  // `measures`: how many of the first are in use.
+  Placement(std::int64_t ranks, std::size_t measures);
 
-  void add_everywhere(Amount amount);
-  void add(std::int64_t rank, Amount amount);
+  // Ranks that confined pieces may lie on; the zone's number comes back.
+  std::int32_t add_zone(std::vector<std::int64_t> ranks);
 
-  // Largest first, each to where the fuller of the two measures stays lowest; the measures are made
-  // comparable by `unit`, an amount that fills a rank.
-  void place(std::vector<Piece> pieces, Amount unit);
+  void add_everywhere(const Amount& amount);
+  void add(std::int64_t rank, const Amount& amount);
+
+  // Largest first, confined ones before the others, each to where the fullest of its measures stays lowest;
+  // the measures are made comparable by `unit`, an amount that fills a rank.
+  void place(std::vector<Piece> pieces, const Amount& unit);
 
   // Moves and swaps shards between the fullest rank and emptier ones until no rank has more than `target` of
-  // `measure`, no exchange helps, or `steps` exchanges are made. The other measure of no rank grows past
-  // `other_limit`.
-  void level(Measure measure, double target, double other_limit, std::int64_t steps);
+  // `measure`, no exchange helps, or `steps` exchanges are made. No rank's other measures grow past `limits`.
+  void level(Measure measure, double target, const Amount& limits, std::int64_t steps);
 
+  double load(std::int64_t rank, Measure measure) const {
+    return load_[static_cast<std::size_t>(measure)][static_cast<std::size_t>(rank)];
+  }
   double highest(Measure measure) const;
   std::int64_t fullest(Measure measure) const;  // the rank that has the highest
-  std::int64_t effort() const {
-    return effort_;
-  }  // comparisons made so far: time that no clock needs to tell
+  // Comparisons made so far: time that no clock needs to tell.
+  std::int64_t effort() const { return effort_; }
   const std::vector<std::vector<Piece>>& pieces() const { return pieces_; }
 
  private:
@@ -53,13 +61,26 @@ class Placement {
     std::int64_t taken = -1;  // none: a move
     double highest = 0;       // of the two ranks, afterwards
   };
-  void consider(std::size_t from, std::size_t to, Measure measure, double other_limit, double target,
-                Exchange* best);
-  void apply(std::size_t from, const Exchange& exchange, Measure measure);
+  struct Goal {
+    std::size_t measure = 0;
+    double target = 0;
+    Amount limits{};
+  };
+  std::size_t emptiest(const Piece& piece, const std::array<std::vector<double>, kMeasures>& shares,
+                       const Amount& more) const;
+  bool has_room(std::size_t rank, const Goal& goal) const;
+  void consider(std::size_t from, std::size_t to, const Goal& goal, Exchange* best);
+  void apply(std::size_t from, const Exchange& exchange, std::size_t measure);
+  bool may_lie(const Piece& piece, std::size_t rank) const {
+    return piece.zone < 0 || zone_holds_[static_cast<std::size_t>(piece.zone)][rank];
+  }
 
-  std::array<std::vector<double>, 2> load_;  // by measure, then rank
+  std::size_t measures_;
+  std::array<std::vector<double>, kMeasures> load_;  // by measure, then rank
   std::int64_t effort_ = 0;
   std::vector<std::vector<Piece>> pieces_;  // by rank; ascending in the measure that is being levelled
+  std::vector<std::vector<std::int64_t>> zones_;
+  std::vector<std::vector<bool>> zone_holds_;
 };
 
 }  // namespace plimsoll::estimator

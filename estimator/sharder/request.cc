@@ -1,5 +1,6 @@
 #include "estimator/sharder/request.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -13,6 +14,7 @@ constexpr std::int64_t kMostColumns = std::int64_t{1} << 24;
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 40;
 constexpr std::int64_t kMostElementBytes = 16;
 constexpr double kMostLookups = 1e12;
+constexpr double kMostSlack = 10;
 
 Result<void> within(const std::string& what, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
@@ -64,7 +66,8 @@ Result<void> check_tables(const ShardRequest& request) {
   const Topology& topology = request.topology;
   for (const auto& [what, bandwidth] : {std::pair{"bandwidth within a node", topology.intra_node_bandwidth},
                                         std::pair{"bandwidth between nodes", topology.inter_node_bandwidth},
-                                        std::pair{"HBM bandwidth", topology.hbm_bandwidth}}) {
+                                        std::pair{"HBM bandwidth", topology.hbm_bandwidth},
+                                        std::pair{"bandwidth to the host", topology.host_bandwidth}}) {
     if (bandwidth.count < 1) {
       return invalid(std::string(what) + " must be at least 1 byte a second, is " +
                      std::to_string(bandwidth.count));
@@ -75,7 +78,72 @@ Result<void> check_tables(const ShardRequest& request) {
       return checked;
     }
   }
+  if (!(request.cache_ratio > 0 && request.cache_ratio <= 1)) {
+    return invalid("the cache's share of a table must be above 0 and at most 1, is " +
+                   std::to_string(request.cache_ratio));
+  }
+  if (!(request.time_slack >= 0 && request.time_slack <= kMostSlack)) {
+    return invalid("the share of time given for memory must be from 0 to " + std::to_string(kMostSlack) +
+                   ", is " + std::to_string(request.time_slack));
+  }
+  if (request.host_budget.count < 0) {
+    return invalid("the host's memory for embeddings must not be negative");
+  }
+  std::vector<bool> constrained(request.tables.size(), false);
+  for (const Constraint& constraint : request.constraints) {
+    const std::size_t table = static_cast<std::size_t>(constraint.table);
+    if (constraint.table < 0 || table >= constrained.size()) {
+      return invalid("a constraint names table " + std::to_string(constraint.table) + " of " +
+                     std::to_string(constrained.size()));
+    }
+    if (constrained[table]) {
+      return invalid("table " + request.tables[table].name + " has two constraints");
+    }
+    constrained[table] = true;
+  }
   return {};
+}
+
+Result<void> check_ranks(const ShardRequest& request) {
+  const std::int64_t trainers = request.topology.trainers;
+  if (!request.budgets.empty() && request.budgets.size() != static_cast<std::size_t>(trainers)) {
+    return invalid("there are budgets of " + std::to_string(request.budgets.size()) + " trainers for " +
+                   std::to_string(trainers));
+  }
+  for (const Constraint& constraint : request.constraints) {
+    for (const std::int64_t rank : constraint.ranks) {
+      if (rank < 0 || rank >= trainers) {
+        return invalid("table " + request.tables[static_cast<std::size_t>(constraint.table)].name +
+                       " is pinned to rank " + std::to_string(rank) + " of " + std::to_string(trainers) +
+                       " trainers");
+      }
+    }
+  }
+  return {};
+}
+
+RankSet::RankSet(const std::vector<std::int64_t>& ranks, std::int64_t trainers)
+    : held_(static_cast<std::size_t>(trainers), ranks.empty()) {
+  for (const std::int64_t rank : ranks) {
+    held_[static_cast<std::size_t>(rank)] = true;
+  }
+  count_ = std::count(held_.begin(), held_.end(), true);
+}
+
+bool RankSet::holds_all(std::int64_t first, std::int64_t count) const {
+  const auto begin = held_.begin() + first;
+  return std::find(begin, begin + count, false) == begin + count;
+}
+
+std::vector<const Constraint*> constraints_by_table(const ShardRequest& request) {
+  std::vector<const Constraint*> by_table;
+  if (!request.constraints.empty()) {
+    by_table.resize(request.tables.size(), nullptr);
+    for (const Constraint& constraint : request.constraints) {
+      by_table[static_cast<std::size_t>(constraint.table)] = &constraint;
+    }
+  }
+  return by_table;
 }
 
 Result<void> check_trainers(const Topology& topology) {

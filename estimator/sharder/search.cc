@@ -1,14 +1,16 @@
 #include "estimator/sharder/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "estimator/sharder/request.h"
+#include "estimator/sharder/small.h"
 
 namespace plimsoll::estimator {
 
 namespace {
 
-// Within half a percent of the bound a plan counts as optimal: what the cost model knows is coarser.
-constexpr double kNearOptimal = 1.005;
 constexpr double kNearLevel = 1.05;  // of the mean: a memory level nobody needs to improve on
 // A tenth of the mean more in the fullest trainer is worth 0.03% of time: time first, memory second.
 constexpr double kMemoryWeight = 0.003;
@@ -17,6 +19,7 @@ constexpr double kUnfit = 1e6;  // above any score of a plan that fits
 // Levelling stops a little above the mean: the rest is not worth the steps.
 constexpr double kTimeLevel = 1.0005;
 constexpr double kMemoryLevel = 1.01;
+
 // By how much the memory limit is relaxed while time does not level, and how fast that grows.
 constexpr double kFirstAllowance = 0.03;
 constexpr double kMoreAllowance = 1.5;
@@ -26,130 +29,297 @@ constexpr double kFinest = 0.2;                       // of the mean: smaller sh
 constexpr int kPatience = 2;                          // selections in a row that bring nothing
 constexpr std::int64_t kMostEffort = 2'000'000;       // comparisons: some 10 ms
 constexpr std::int64_t kMostEffortToFit = 5'000'000;  // while no plan fits
+constexpr std::int64_t kLeastTries = 3;               // even where the first of them took more than that
 constexpr std::size_t kHeaviest = 4;                  // tables of the worst rank that are given other options
-constexpr std::int64_t kRefineEffort = 600'000;       // a search that took more goes without
-constexpr std::int64_t kSmallEffort = 100'000;        // so little that every table may be given other options
+constexpr double kLeastGain = 0.001;             // of time, for which all plans of a small request are tried
+constexpr std::int64_t kRefineEffort = 350'000;  // a search that took more goes without
+constexpr std::int64_t kSmallEffort = 100'000;   // so little that every table may be given other options
 
 }  // namespace
+
+// The two halves of a placement, and the pieces that wait for a place in either.
+struct Search::Work {
+  Placement nodes;
+  Placement ranks;
+  Amount unit{};
+  std::vector<Piece> node_pieces = {};
+  std::vector<Piece> rank_pieces = {};
+};
 
 Search::Search(const ShardRequest& request, const Options& options)
     : request_(request),
       options_(options),
       model_(request),
+      room_(request),
+      constraints_(constraints_by_table(request)),
+      lockstep_(request.cost == CostMethod::kStages),
+      measures_(room_.host > 0 ? 4
+                : lockstep_    ? 3
+                               : 2),
       ranks_(static_cast<double>(request.topology.trainers)),
-      budget_(std::min(static_cast<double>(request.budget.count), kLargestBudget)),
-      bound_(bound_time(options, request.topology.trainers, budget_)) {}
+      near_optimal_(1 + request.time_slack),
+      bound_(bound_time(options, request.topology.trainers, room_)) {}
+
+// What one shard puts on a rank. Where stages run in lockstep, time is that of the exchanges alone.
+Amount Search::amount_of(const Option& option) const {
+  const double apart = lockstep_ ? option.compute_ms : 0;
+  return {option.ms - apart, option.bytes, apart, option.host_bytes};
+}
+
+// What each rank has when all is level; never zero, so that it can divide.
+Amount Search::unit_of(const Selection& selection) const {
+  double shortfall = 0;
+  for (const double missing : room_.shortfall) {
+    shortfall += missing;
+  }
+  const double apart = lockstep_ ? selection.total_compute : 0;
+  return {std::max((selection.total_ms - apart) / ranks_, 1e-300),
+          std::max((selection.total_bytes + shortfall) / ranks_, 1.0), std::max(apart / ranks_, 1e-300),
+          std::max(selection.total_host / ranks_, 1.0)};
+}
+
+std::vector<std::int64_t> Search::allowed_ranks(std::size_t table, std::int64_t first,
+                                                std::int64_t count) const {
+  const Constraint* constraint = constraints_.empty() ? nullptr : constraints_[table];
+  const RankSet set(constraint == nullptr ? std::vector<std::int64_t>{} : constraint->ranks, model_.trainers);
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t rank = first; rank < first + count; ++rank) {
+    if (set.holds(rank)) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+std::vector<std::int64_t> Search::allowed_nodes(std::size_t table) const {
+  const RankSet set(constraints_[table]->ranks, model_.trainers);
+  std::vector<std::int64_t> nodes;
+  for (std::int64_t node = 0; node < model_.nodes; ++node) {
+    if (set.holds_all(node * model_.local, model_.local)) {
+      nodes.push_back(node);
+    }
+  }
+  return nodes;
+}
+
+Search::Work Search::empty_work(const Amount& unit) const {
+  Work work{.nodes = Placement(model_.nodes, measures_),
+            .ranks = Placement(model_.trainers, measures_),
+            .unit = unit};
+  // A trainer with less memory than the largest counts as filled by the difference.
+  for (std::size_t rank = 0; rank < room_.shortfall.size(); ++rank) {
+    work.ranks.add(static_cast<std::int64_t>(rank), {0, room_.shortfall[rank], 0, 0});
+  }
+  for (std::int64_t node = 0; node < model_.nodes && !room_.shortfall.empty(); ++node) {
+    const auto first = room_.shortfall.begin() + node * model_.local;
+    work.nodes.add(node, {0, *std::max_element(first, first + model_.local), 0, 0});
+  }
+  return work;
+}
 
 Candidate Search::place(Selection selection) {
-  Placement nodes(model_.nodes);
-  Placement ranks(model_.trainers);
-  std::vector<Piece> node_pieces;
-  std::vector<Piece> rank_pieces;
-  for (std::size_t i = 0; i < selection.options.size(); ++i) {
-    const Option& option = *selection.options[i];
-    const std::int32_t table = static_cast<std::int32_t>(i);
-    const Amount amount = {option.ms, option.bytes};
-    switch (option.type) {
-      case ShardingType::kDataParallel:
-        nodes.add_everywhere(amount);
-        ranks.add_everywhere(amount);
-        break;
-      case ShardingType::kRowWise:
-        nodes.add_everywhere(amount);
-        add_rows(&ranks, i, option, 0, model_.trainers);
-        break;
-      case ShardingType::kTableRowWise:
-      case ShardingType::kGrid: node_pieces.push_back({.amount = amount, .table = table, .part = 0}); break;
-      case ShardingType::kTableWise:
-      case ShardingType::kColumnWise:
-      case ShardingType::kTableColumnWise:
-        for (std::int32_t part = 0; part < option.cuts; ++part) {
-          rank_pieces.push_back({.amount = amount, .table = table, .part = part});
-        }
-        break;
-    }
-  }
-  // What each rank has when all is level; never zero, so that it can divide.
-  const Amount unit = {std::max(selection.total_ms / ranks_, 1e-300),
-                       std::max(selection.total_bytes / ranks_, 1.0)};
+  Work work = empty_work(unit_of(selection));
+  gather(selection, &work);
   Candidate candidate{.selection = std::move(selection),
                       .places = std::vector<std::vector<std::int64_t>>(request_.tables.size())};
-
-  nodes.place(std::move(node_pieces), unit);
-  level(&nodes, unit);
-  for (std::size_t node = 0; node < nodes.pieces().size(); ++node) {
-    for (const Piece& piece : nodes.pieces()[node]) {
-      const std::size_t table = static_cast<std::size_t>(piece.table);
-      candidate.places[table] = {static_cast<std::int64_t>(node)};
-      add_rows(&ranks, table, *candidate.selection.options[table],
-               static_cast<std::int64_t>(node) * model_.local, model_.local);
-    }
-  }
-
-  ranks.place(std::move(rank_pieces), unit);
-  level(&ranks, unit);
-  for (std::size_t rank = 0; rank < ranks.pieces().size(); ++rank) {
-    for (const Piece& piece : ranks.pieces()[rank]) {
-      const std::size_t table = static_cast<std::size_t>(piece.table);
-      candidate.places[table].resize(static_cast<std::size_t>(candidate.selection.options[table]->cuts));
-      candidate.places[table][static_cast<std::size_t>(piece.part)] = static_cast<std::int64_t>(rank);
-    }
-  }
-  candidate.slowest = ranks.fullest(Measure::kTime);
-  candidate.fullest = ranks.fullest(Measure::kMemory);
-  candidate.highest_ms = ranks.highest(Measure::kTime);
-  candidate.highest_bytes = ranks.highest(Measure::kMemory);
-  effort_ += nodes.effort() + ranks.effort();
+  place_on_nodes(&candidate, &work);
+  place_on_ranks(&candidate, &work);
+  measure(work.ranks, &candidate);
+  effort_ += work.nodes.effort() + work.ranks.effort();
   return candidate;
 }
 
-// The shards of a table cut by rows, one a rank from `first` on.
-void Search::add_rows(Placement* ranks, std::size_t table, const Option& option, std::int64_t first,
-                      std::int64_t count) const {
-  const TableCost cost(model_, request_.tables[table]);
-  for (std::int64_t shard = 0; shard < count; ++shard) {
-    const Bytes held =
-        cost.held(option.type, option.kernel, cost.rows_of(option.type, shard), request_.tables[table].dim)
-            .card;
-    ranks->add(first + shard, {option.ms, static_cast<double>(held.count)});
+// A placement that is given, not searched for.
+Candidate Search::fixed(Selection selection, std::vector<std::vector<std::int64_t>> places) const {
+  Work work = empty_work(unit_of(selection));
+  for (std::size_t table = 0; table < places.size(); ++table) {
+    const Option& option = *selection.options[table];
+    if (option.everywhere()) {
+      add_rows(&work.ranks, table, option, 0, model_.trainers);
+    }
+    for (const std::int64_t place : places[table]) {
+      const std::int64_t width = option.on_nodes() ? model_.local : 1;
+      add_rows(&work.ranks, table, option, place * width, width);
+    }
+  }
+  Candidate candidate{.selection = std::move(selection), .places = std::move(places)};
+  measure(work.ranks, &candidate);
+  return candidate;
+}
+
+double Search::slowest(const Placement& ranks) const {
+  return ranks.highest(Measure::kTime) + (lockstep_ ? ranks.highest(Measure::kCompute) : 0);
+}
+
+void Search::measure(const Placement& ranks, Candidate* candidate) const {
+  for (std::int64_t rank = 0; rank < model_.trainers; ++rank) {
+    const auto total = [&](std::int64_t of) {
+      return ranks.load(of, Measure::kTime) + (lockstep_ ? ranks.load(of, Measure::kCompute) : 0);
+    };
+    candidate->slowest = total(rank) > total(candidate->slowest) ? rank : candidate->slowest;
+  }
+  candidate->fullest = ranks.fullest(Measure::kMemory);
+  candidate->highest_ms = slowest(ranks);
+  candidate->highest_bytes = ranks.highest(Measure::kMemory);
+  candidate->highest_host = ranks.highest(Measure::kHost);
+}
+
+// Sorts the shards: what is everywhere is placed at once, the others wait as pieces.
+void Search::gather(const Selection& selection, Work* work) const {
+  for (std::size_t table = 0; table < selection.options.size(); ++table) {
+    const Option& option = *selection.options[table];
+    const Amount amount = amount_of(option);
+    const bool pinned =
+        !constraints_.empty() && constraints_[table] != nullptr && !constraints_[table]->ranks.empty();
+    Piece piece{.amount = amount, .table = static_cast<std::int32_t>(table)};
+    if (option.type == ShardingType::kDataParallel) {
+      work->nodes.add_everywhere(amount);
+      work->ranks.add_everywhere(amount);
+    } else if (option.type == ShardingType::kRowWise) {
+      work->nodes.add_everywhere(amount);
+      add_rows(&work->ranks, table, option, 0, model_.trainers);
+    } else if (option.type == ShardingType::kTableColumnWise) {
+      // Its blocks will be spread over one node, which has an equal part of them on each rank till then.
+      for (double& measure : piece.amount) {
+        measure *= static_cast<double>(option.cuts) / static_cast<double>(model_.local);
+      }
+      if (pinned) {
+        std::vector<std::int64_t> nodes;
+        for (std::int64_t node = 0; node < model_.nodes; ++node) {
+          if (!allowed_ranks(table, node * model_.local, model_.local).empty()) {
+            nodes.push_back(node);
+          }
+        }
+        piece.zone = work->nodes.add_zone(std::move(nodes));
+      }
+      work->node_pieces.push_back(piece);
+    } else {
+      Placement& placement = option.on_nodes() ? work->nodes : work->ranks;
+      if (pinned) {
+        piece.zone = placement.add_zone(option.on_nodes() ? allowed_nodes(table)
+                                                          : allowed_ranks(table, 0, model_.trainers));
+      }
+      std::vector<Piece>& pieces = option.on_nodes() ? work->node_pieces : work->rank_pieces;
+      for (; piece.part < option.cuts; ++piece.part) {
+        pieces.push_back(piece);
+      }
+    }
   }
 }
 
-// Memory below the budget first, then time as far as it goes in ever more memory, then memory again as far
+void Search::place_on_nodes(Candidate* candidate, Work* work) {
+  work->nodes.place(std::move(work->node_pieces), work->unit);
+  level(&work->nodes, work->unit);
+  for (std::size_t node = 0; node < work->nodes.pieces().size(); ++node) {
+    const std::int64_t first = static_cast<std::int64_t>(node) * model_.local;
+    for (const Piece& placed : work->nodes.pieces()[node]) {
+      const std::size_t table = static_cast<std::size_t>(placed.table);
+      const Option& option = *candidate->selection.options[table];
+      if (option.type == ShardingType::kTableColumnWise) {
+        Piece piece{.amount = amount_of(option), .table = placed.table};
+        piece.zone = work->ranks.add_zone(allowed_ranks(table, first, model_.local));
+        for (; piece.part < option.cuts; ++piece.part) {
+          work->rank_pieces.push_back(piece);
+        }
+        continue;
+      }
+      candidate->places[table].resize(static_cast<std::size_t>(option.cuts));
+      candidate->places[table][static_cast<std::size_t>(placed.part)] = static_cast<std::int64_t>(node);
+      add_rows(&work->ranks, table, option, first, model_.local);
+    }
+  }
+}
+
+void Search::place_on_ranks(Candidate* candidate, Work* work) {
+  work->ranks.place(std::move(work->rank_pieces), work->unit);
+  level(&work->ranks, work->unit);
+  for (std::size_t rank = 0; rank < work->ranks.pieces().size(); ++rank) {
+    for (const Piece& piece : work->ranks.pieces()[rank]) {
+      const std::size_t table = static_cast<std::size_t>(piece.table);
+      candidate->places[table].resize(static_cast<std::size_t>(candidate->selection.options[table]->cuts));
+      candidate->places[table][static_cast<std::size_t>(piece.part)] = static_cast<std::int64_t>(rank);
+    }
+  }
+}
+
+// The shards of a table cut by rows, one a rank from `first` on: equal ones, a shorter one, empty ones.
+void Search::add_rows(Placement* ranks, std::size_t table, const Option& option, std::int64_t first,
+                      std::int64_t count) const {
+  const Table& of = request_.tables[table];
+  const TableCost cost(model_, of);
+  const std::int64_t block = cost.row_block(option.type);
+  Amount amount = amount_of(option);
+  for (std::int64_t shard = 0; shard < count; ++shard) {
+    const std::int64_t rows = cost.rows_of(option.type, shard);
+    if (rows < block) {
+      const Held held = cost.held(option.type, option.kernel, rows, of.dim / option.cuts);
+      amount[static_cast<std::size_t>(Measure::kMemory)] = static_cast<double>(held.card.count);
+      amount[static_cast<std::size_t>(Measure::kHost)] = static_cast<double>(held.host.count);
+    }
+    ranks->add(first + shard, amount);
+  }
+}
+
+// Memory below the budgets first, then time as far as it goes in ever more memory, then memory again as far
 // as time permits.
-void Search::level(Placement* ranks, Amount unit) const {
+void Search::level(Placement* ranks, const Amount& unit) const {
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  constexpr std::size_t kTime = static_cast<std::size_t>(Measure::kTime);
+  constexpr std::size_t kMemory = static_cast<std::size_t>(Measure::kMemory);
+  constexpr std::size_t kCompute = static_cast<std::size_t>(Measure::kCompute);
   const std::int64_t steps = kStepsARank * model_.trainers;
-  if (ranks->highest(Measure::kMemory) > budget_) {
-    ranks->level(Measure::kMemory, budget_, std::numeric_limits<double>::infinity(), steps);
-    if (ranks->highest(Measure::kMemory) > budget_) {
+  Amount limits{kNoLimit, kNoLimit, kNoLimit, room_.host};
+  if (ranks->highest(Measure::kHost) > room_.host) {
+    ranks->level(Measure::kHost, room_.host, {kNoLimit, kNoLimit, kNoLimit, kNoLimit}, steps);
+  }
+  if (ranks->highest(Measure::kMemory) > room_.largest) {
+    ranks->level(Measure::kMemory, room_.largest, limits, steps);
+    if (ranks->highest(Measure::kMemory) > room_.largest) {
       return;
     }
   }
-  double room = std::max(std::min(unit[1] * kNearLevel, budget_), ranks->highest(Measure::kMemory));
+  // What a stage takes when all takes the bound's time.
+  const double stretch = bound_.milliseconds / (unit[kTime] + (lockstep_ ? unit[kCompute] : 0));
+
+  const auto level_time = [&](double memory) {
+    limits[kMemory] = memory;
+    limits[kCompute] = kNoLimit;
+    ranks->level(Measure::kTime, unit[kTime] * kTimeLevel, limits, steps);
+    if (lockstep_) {  // ranks whose sums are equal still wait for each other at every exchange
+      limits[kTime] = std::max(ranks->highest(Measure::kTime), unit[kTime] * kTimeLevel);
+      ranks->level(Measure::kCompute, unit[kCompute] * kTimeLevel, limits, steps);
+      limits[kTime] = kNoLimit;
+    }
+  };
+  double room =
+      std::max(std::min(unit[kMemory] * kNearLevel, room_.largest), ranks->highest(Measure::kMemory));
   double allowance = kFirstAllowance;
-  ranks->level(Measure::kTime, unit[0] * kTimeLevel, room, steps);
-  while (room < budget_ && ranks->highest(Measure::kTime) > bound_.milliseconds * kNearOptimal) {
-    room = std::min(budget_, room * (1 + allowance));
+  level_time(room);
+  while (room < room_.largest && slowest(*ranks) > bound_.milliseconds * near_optimal_) {
+    room = std::min(room_.largest, room * (1 + allowance));
     allowance *= kMoreAllowance;
-    ranks->level(Measure::kTime, unit[0] * kTimeLevel, room, steps);
+    level_time(room);
   }
-  const double slowest = std::max(ranks->highest(Measure::kTime), bound_.milliseconds * kNearOptimal);
-  ranks->level(Measure::kMemory, std::min(unit[1] * kMemoryLevel, budget_), slowest, steps);
+
+  limits[kTime] = std::max(ranks->highest(Measure::kTime), unit[kTime] * stretch * near_optimal_);
+  limits[kCompute] = std::max(ranks->highest(Measure::kCompute), unit[kCompute] * stretch * near_optimal_);
+  ranks->level(Measure::kMemory, std::min(unit[kMemory] * kMemoryLevel, room_.largest), limits, steps);
 }
 
 // Time over the bound counts in full once it is above what is called optimal; memory over the mean counts
 // kMemoryWeight of that. What does not fit loses to whatever does.
 double Search::score_of(const Candidate& candidate) const {
-  if (candidate.highest_bytes > budget_) {
-    return kUnfit * (candidate.highest_bytes / budget_);
+  if (!fits(candidate)) {
+    return kUnfit * (std::max(candidate.highest_bytes - room_.largest, 0.0) / std::max(room_.largest, 1.0) +
+                     std::max(candidate.highest_host - room_.host, 0.0) / std::max(room_.host, 1.0) + 1);
   }
   const double time = bound_.milliseconds > 0 ? candidate.highest_ms / bound_.milliseconds : 1;
-  return std::max(time, kNearOptimal) + kMemoryWeight * candidate.highest_bytes / mean_bytes_;
+  return std::max(time, near_optimal_) + kMemoryWeight * candidate.highest_bytes / mean_bytes_;
 }
 
 bool Search::good_enough() const {
-  return best_.highest_bytes <= std::min(budget_, mean_bytes_ * kNearLevel) &&
-         best_.highest_ms <= bound_.milliseconds * kNearOptimal;
+  return fits(best_) && best_.highest_bytes <= mean_bytes_ * kNearLevel &&
+         best_.highest_ms <= bound_.milliseconds * near_optimal_;
 }
 
 // Places a selection and keeps it when it is the best so far.
@@ -170,31 +340,36 @@ void Search::sweep() {
     double ms_share;  // longest shard, as a share of the bound
     double price;     // factor on the price of memory
   };
-  static constexpr Try kTries[] = {{0.004, 1, 1},   {0.002, 1, 1},  {0.004, 0.7, 1}, {0.01, 0.5, 1},
-                                   {0.02, 0.35, 2}, {0.001, 1, 1},  {0.02, 1, 1.1},  {0.05, 1, 4},
-                                   {0.03, 0.7, 1},  {0.06, 0.25, 1}};
+  static constexpr Try kTries[] = {{0.004, 1, 1},  {0.004, 0.7, 1}, {0.03, 0.7, 1}, {0.002, 1, 1},
+                                   {0.01, 0.5, 1}, {0.02, 0.35, 2}, {0.001, 1, 1},  {0.02, 1, 1.1},
+                                   {0.05, 1, 4},   {0.06, 0.25, 1}};
   const Selection fastest =
-      select(options_, {.ms = bound_.milliseconds, .bytes = budget_, .price = bound_.price});
-  mean_bytes_ = std::max(fastest.total_bytes / ranks_, 1.0);
+      select(options_, {.ms = bound_.milliseconds, .bytes = room_.largest, .prices = bound_.prices});
+  mean_bytes_ = unit_of(fastest)[static_cast<std::size_t>(Measure::kMemory)];
   double base = 0;
   for (const Option* option : fastest.options) {
-    if (option->type == ShardingType::kDataParallel || option->type == ShardingType::kRowWise) {
-      base += option->ms;
-    }
+    base += option->everywhere() ? option->ms : 0;
   }
   // What is left of the bound for shards that only some ranks have.
   const double longest = std::max({bound_.milliseconds - base, bound_.milliseconds * 0.05, 1e-300});
+  const double longest_compute = lockstep_ ? unit_of(fastest)[static_cast<std::size_t>(Measure::kCompute)]
+                                           : std::numeric_limits<double>::infinity();
   std::vector<std::vector<const Option*>> tried;
   int fruitless = 0;
+  std::int64_t first_effort = 0;
   for (const Try& a_try : kTries) {
-    const bool fits = best_.highest_bytes <= budget_;
+    const bool fit = !tried.empty() && fits(best_);
     if (!tried.empty() &&
-        (effort_ > (fits ? kMostEffort : kMostEffortToFit) || (fits && fruitless >= kPatience))) {
+        (effort_ > std::max(fit ? kMostEffort : kMostEffortToFit, kLeastTries * first_effort) ||
+         (fit && fruitless >= kPatience))) {
       return;
     }
-    Caps caps{.ms = longest * a_try.ms_share, .bytes = budget_, .price = bound_.price * a_try.price};
+    Caps caps{.ms = longest * a_try.ms_share,
+              .bytes = room_.largest,
+              .prices = {.card = bound_.prices.card * a_try.price, .host = bound_.prices.host * a_try.price}};
+    caps.compute_ms = longest_compute * a_try.ms_share;
     const double least = select(options_, caps).total_ms;
-    caps.bytes = smallest_cap(options_, caps, mean_bytes_ * kFinest, budget_,
+    caps.bytes = smallest_cap(options_, caps, mean_bytes_ * kFinest, room_.largest,
                               std::max(bound_.milliseconds * ranks_, least) * (1 + a_try.slack));
     Selection selection = select(options_, caps);
     if (std::find(tried.begin(), tried.end(), selection.options) != tried.end()) {
@@ -202,6 +377,7 @@ void Search::sweep() {
     }
     tried.push_back(selection.options);
     fruitless = offer(std::move(selection)) ? 0 : fruitless + 1;
+    first_effort = tried.size() == 1 ? effort_ : first_effort;
     if (good_enough()) {
       return;
     }
@@ -213,11 +389,9 @@ std::vector<std::size_t> Search::heaviest(std::int64_t rank, bool by_time) const
   std::vector<std::size_t> tables;
   for (std::size_t table = 0; table < best_.places.size(); ++table) {
     const Option& option = *best_.selection.options[table];
-    const std::int64_t place = option.type == ShardingType::kTableRowWise ? rank / model_.local : rank;
-    const bool everywhere =
-        option.type == ShardingType::kRowWise || option.type == ShardingType::kDataParallel;
-    if (everywhere || std::find(best_.places[table].begin(), best_.places[table].end(), place) !=
-                          best_.places[table].end()) {
+    const std::int64_t place = option.on_nodes() ? rank / model_.local : rank;
+    if (option.everywhere() || std::find(best_.places[table].begin(), best_.places[table].end(), place) !=
+                                   best_.places[table].end()) {
       tables.push_back(table);
     }
   }
@@ -235,8 +409,8 @@ std::vector<std::size_t> Search::heaviest(std::int64_t rank, bool by_time) const
 void Search::refine() {
   bool improved = true;
   while (improved) {
-    const bool by_time = best_.highest_bytes <= budget_;
-    if (by_time && best_.highest_ms <= bound_.milliseconds * kNearOptimal) {
+    const bool by_time = fits(best_);
+    if (by_time && best_.highest_ms <= bound_.milliseconds * near_optimal_) {
       return;
     }
     const std::vector<std::size_t> tables = heaviest(by_time ? best_.slowest : best_.fullest, by_time);
@@ -262,8 +436,8 @@ bool Search::improve(std::size_t table, std::int64_t most_effort) {
     }
     Selection selection = best_.selection;
     selection.options[table] = &option;
-    selection.total_ms += option.total_ms - current.total_ms;
-    selection.total_bytes += option.total_bytes - current.total_bytes;
+    selection.add(current, -1);
+    selection.add(option);
     if (offer(std::move(selection))) {
       return true;
     }
@@ -271,9 +445,29 @@ bool Search::improve(std::size_t table, std::int64_t most_effort) {
   return false;
 }
 
+// A small request's plans are few enough to try them all.
+void Search::try_all() {
+  const bool fit = fits(best_);
+  if (!is_small(request_) || (fit && best_.highest_ms <= bound_.milliseconds * near_optimal_)) {
+    return;
+  }
+  const double limit = fit ? best_.highest_ms : std::numeric_limits<double>::infinity();
+  std::optional<SmallPlan> found = search_all(request_, options_, room_, limit * (1 - kLeastGain));
+  if (!found) {
+    return;
+  }
+  Selection selection;
+  for (const Option* option : found->options) {
+    selection.options.push_back(option);
+    selection.add(*option);
+  }
+  best_ = fixed(std::move(selection), std::move(found->places));
+}
+
 Candidate Search::run() {
   sweep();
   refine();
+  try_all();
   return std::move(best_);
 }
 

@@ -23,9 +23,10 @@ namespace plimsoll::estimator {
 // A selection with a place for every shard.
 struct Candidate {
   Selection selection;
-  std::vector<std::vector<std::int64_t>> places;  // by table: ranks of its column blocks, or its node
+  std::vector<std::vector<std::int64_t>> places;  // by table: ranks of its column blocks, or their nodes
   double highest_ms = 0;
-  double highest_bytes = 0;
+  double highest_bytes = 0;                                // what a smaller budget lacks included
+  double highest_host = 0;                                 //
   std::int64_t slowest = 0;                                // rank
   std::int64_t fullest = 0;                                // rank
   double score = std::numeric_limits<double>::infinity();  // lower is better
@@ -40,16 +41,33 @@ class Search {
   Candidate run();
 
   double bound() const { return bound_.milliseconds; }
-  double budget() const { return budget_; }
+  const Room& room() const { return room_; }
+  bool fits(const Candidate& candidate) const {
+    return candidate.highest_bytes <= room_.largest && candidate.highest_host <= room_.host;
+  }
 
  private:
+  struct Work;
+
   void sweep();
   void refine();
+  void try_all();
   bool offer(Selection selection);
   Candidate place(Selection selection);
+  Candidate fixed(Selection selection, std::vector<std::vector<std::int64_t>> places) const;
+  Work empty_work(const Amount& unit) const;
+  void measure(const Placement& ranks, Candidate* candidate) const;
+  double slowest(const Placement& ranks) const;
+  void gather(const Selection& selection, Work* work) const;
+  void place_on_nodes(Candidate* candidate, Work* work);
+  void place_on_ranks(Candidate* candidate, Work* work);
+  Amount amount_of(const Option& option) const;
+  Amount unit_of(const Selection& selection) const;
+  std::vector<std::int64_t> allowed_ranks(std::size_t table, std::int64_t first, std::int64_t count) const;
+  std::vector<std::int64_t> allowed_nodes(std::size_t table) const;
   void add_rows(Placement* ranks, std::size_t table, const Option& option, std::int64_t first,
                 std::int64_t count) const;
-  void level(Placement* ranks, Amount unit) const;
+  void level(Placement* ranks, const Amount& unit) const;
   double score_of(const Candidate& candidate) const;
   bool good_enough() const;
   std::vector<std::size_t> heaviest(std::int64_t rank, bool by_time) const;
@@ -58,8 +76,12 @@ class Search {
   const ShardRequest& request_;
   const Options& options_;
   CostModel model_;
+  Room room_;
+  std::vector<const Constraint*> constraints_;
+  bool lockstep_;  // time is the critical path of the stages
+  std::size_t measures_;
   double ranks_;
-  double budget_;
+  double near_optimal_;
   TimeBound bound_;
   double mean_bytes_ = 1;  // of the fastest selection
   std::int64_t effort_ = 0;

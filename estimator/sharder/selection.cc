@@ -7,17 +7,14 @@ namespace plimsoll::estimator {
 
 namespace {
 
-// Work that is the same on every trainer is level already, however much it is.
-bool level_by_nature(const Option& option) {
-  return option.type == ShardingType::kDataParallel || option.type == ShardingType::kRowWise;
-}
-
 const Option& cheapest(std::span<const Option> options, const Caps& caps) {
   const Option* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const Option& option : options) {
-    const double value = option.total_ms + caps.price * option.total_bytes;
-    if (value < least && (level_by_nature(option) || (option.ms <= caps.ms && option.bytes <= caps.bytes))) {
+    const double value = caps.prices.of(option);
+    // Work that is everywhere is level already, however much it is.
+    if (value < least && (option.everywhere() || (option.ms <= caps.ms && option.bytes <= caps.bytes &&
+                                                  option.compute_ms <= caps.compute_ms))) {
       least = value;
       best = &option;
     }
@@ -26,7 +23,8 @@ const Option& cheapest(std::span<const Option> options, const Caps& caps) {
     return *best;
   }
   for (const Option& option : options) {
-    const double excess = std::max(option.ms / caps.ms, option.bytes / caps.bytes);
+    const double excess =
+        std::max({option.ms / caps.ms, option.bytes / caps.bytes, option.compute_ms / caps.compute_ms});
     if (best == nullptr || excess < least) {
       least = excess;
       best = &option;
@@ -37,14 +35,20 @@ const Option& cheapest(std::span<const Option> options, const Caps& caps) {
 
 }  // namespace
 
+void Selection::add(const Option& option, double sign) {
+  total_ms += sign * option.total_ms;
+  total_bytes += sign * option.total_bytes;
+  total_compute += sign * option.compute_ms * (option.total_ms / std::max(option.ms, 1e-300));
+  total_host += sign * option.total_host;
+}
+
 Selection select(const Options& options, const Caps& caps) {
   Selection selection;
   selection.options.reserve(options.tables());
   for (std::size_t table = 0; table < options.tables(); ++table) {
     const Option& option = cheapest(options.of(table), caps);
     selection.options.push_back(&option);
-    selection.total_ms += option.total_ms;
-    selection.total_bytes += option.total_bytes;
+    selection.add(option);
   }
   return selection;
 }

@@ -1,6 +1,6 @@
 // Which option each table takes, before any shard has a place.
 //
-//   Selection chosen = select(options, Caps{.ms = bound.milliseconds, .bytes = cap, .price = bound.price});
+//   Selection chosen = select(options, Caps{.ms = bound.milliseconds, .bytes = cap, .prices = bound.prices});
 //
 // Pure functions; any thread; a Selection refers to the options, which must outlive it.
 #pragma once
@@ -12,17 +12,32 @@
 
 namespace plimsoll::estimator {
 
-// What no single shard should exceed (above 0), and the worth of a byte in milliseconds.
+// What a byte is worth, in milliseconds.
+struct Prices {
+  double card = 0;
+  double host = 0;
+
+  double of(const Option& option) const {
+    return option.total_ms + card * option.total_bytes + host * option.total_host;
+  }
+};
+
+// What no single shard should exceed (above 0), and prices.
 struct Caps {
   double ms = std::numeric_limits<double>::infinity();
   double bytes = std::numeric_limits<double>::infinity();
-  double price = 0;
+  double compute_ms = std::numeric_limits<double>::infinity();
+  Prices prices = {};
 };
 
 struct Selection {
   std::vector<const Option*> options;  // by table
   double total_ms = 0;
   double total_bytes = 0;
+  double total_compute = 0;  // milliseconds, part of total_ms
+  double total_host = 0;
+
+  void add(const Option& option, double sign = 1);
 };
 
 // The cheapest option within the caps; where a table has none, the one that exceeds them least.

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,16 +70,29 @@ enum class CostMethod {
   kStages     // stages in lockstep, exchanges of whole batches, optimizer state as the kernels allocate it
 };
 
+// Where one table may go, when not everywhere.
+struct Constraint {
+  std::int64_t table = 0;                // index into the request's tables
+  std::vector<ShardingType> types = {};  // allowed; empty: all
+  std::vector<std::int64_t> ranks = {};  // that may hold a shard of it; empty: all
+};
+
 struct ShardRequest {
   std::vector<Table> tables = {};
   Topology topology = {};
-  std::int64_t batch_size = 512;  // per trainer
-  Bytes budget = {};              // per trainer, for shards with optimizer state and buffers
+  std::int64_t batch_size = 512;    // per trainer
+  Bytes budget = {};                // per trainer, for shards with optimizer state and buffers
+  std::vector<Bytes> budgets = {};  // instead, one for each trainer, where they are not alike
+  Bytes host_budget = {};           // of the host's memory, per trainer: 0 keeps all tables on the cards
   crds::Optimizer optimizer = crds::Optimizer::kRowWiseAdagrad;
   Pipeline pipeline = Pipeline::kNone;
   bool embeddings_at_peak = false;  // with a pipeline: outputs count too, the peak being in the lookups
   double cache_ratio = 0.2;         // share of a cached table's rows that the card holds (torchrec's default)
   CostMethod cost = CostMethod::kTorchrec;
+  // The knob between time and memory: the share by which a plan may be slower than the bound before time
+  // counts. Up to there, the plan with the emptiest fullest trainer wins.
+  double time_slack = 0.005;
+  std::vector<Constraint> constraints = {};
 };
 
 struct Shard {
@@ -90,18 +104,37 @@ struct Shard {
 struct TablePlacement {
   std::int64_t table = 0;  // index into the request's tables
   ShardingType type = ShardingType::kTableWise;
-  std::vector<Shard> shards;  // data-parallel: one a rank, all rows and columns
+  Kernel kernel = Kernel::kFused;
+  // Those that have rows. Data-parallel: none are listed, for every rank has the whole table.
+  std::vector<Shard> shards;
+};
+
+// Milliseconds of one iteration's lookups and exchanges.
+struct StageTimes {
+  double forward_compute = 0;
+  double forward_exchange = 0;
+  double backward_compute = 0;
+  double backward_exchange = 0;
+
+  double compute() const { return forward_compute + backward_compute; }
+  double exchange() const { return forward_exchange + backward_exchange; }
+  double total() const { return compute() + exchange(); }
 };
 
 struct RankLoad {
-  double milliseconds = 0;  // cost of one iteration's lookups and exchanges
-  Bytes memory;             // shards, optimizer state, input and output buffers
+  StageTimes stages;
+  double milliseconds = 0;  // of all stages
+  Bytes memory;             // of the card: shards, optimizer state, input and output buffers
+  Bytes host_memory;        // of the host: tables that are kept there
+  Bytes weights;            // of the shards alone, wherever they are
+  Bytes optimizer;          // their optimizer state
 };
 
 struct Plan {
   std::vector<TablePlacement> placements;  // in the order of the request's tables
   std::vector<RankLoad> ranks;
-  double max_milliseconds = 0;
+  StageTimes critical_path;     // the slowest rank of each stage
+  double max_milliseconds = 0;  // of the slowest rank; with CostMethod::kStages, the critical path
   double mean_milliseconds = 0;
   double lower_bound_milliseconds = 0;  // proven: no plan of the options in docs/sharding.md is faster
   Bytes max_memory;
@@ -111,11 +144,13 @@ struct Plan {
 };
 
 // Why a request cannot be met. `constraint` is "TotalMemory" (of all trainers), "LargestPiece" (one table's
-// smallest shard) or "Placement" (no bound forbids it, but no plan was found); empty when nothing is wrong.
+// smallest shard), "Pinned" (a table's own constraint leaves no way) or "Placement" (no bound forbids it, but
+// no plan was found); empty when nothing is wrong.
 struct Infeasibility {
   std::string constraint;
   std::string reason;
   Bytes missing;
+  std::string table;  // the one at fault, where it is one
 };
 
 // Errors: kInvalid (a table or topology that cannot be), kUnfittable (the message names the constraint, the
@@ -146,6 +181,14 @@ Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t le
                                     const std::function<Result<Bytes>(std::int64_t)>& budget_of = {},
                                     Infeasibility* why = nullptr);
 
+// What would make an unfittable request fit; each was searched for, and found.
+struct Remedy {
+  std::optional<std::int64_t> trainers;  // the next count that does, with the same budget
+  std::optional<Bytes> budget;  // a budget that does, with the same trainers; at most 2% more than needed
+};
+Remedy find_remedy(const ShardRequest& request, std::int64_t most_trainers);
+std::string to_string(const Remedy& remedy, std::int64_t trainers);  // "72 trainers would do, or 64 with ..."
+
 // An independent check of a plan against its request, written from the definitions: coverage of each row and
 // column exactly once, ranks in range, bytes and times recomputed, budgets kept. Empty: all holds; else what
 // is wrong.
@@ -153,5 +196,10 @@ std::vector<std::string> verify(const ShardRequest& request, const Plan& plan);
 
 // The contract of docs/cli.md: feasible, perf, memory, plan.
 Json to_json(const ShardRequest& request, const Plan& plan);
+
+// torchrec's ShardingPlan, field for field, of the embedding collection at the path `module` ("cuda" or "cpu"
+// being the device): examples/torchrec_plan.py makes the object of it.
+Json to_torchrec_json(const ShardRequest& request, const Plan& plan, const std::string& module,
+                      const std::string& device);
 
 }  // namespace plimsoll::estimator

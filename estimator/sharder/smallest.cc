@@ -33,6 +33,9 @@ Result<std::vector<std::int64_t>> counts_of(const ShardRequest& request, std::in
   if (Result<void> checked = check_trainers({.trainers = 1, .per_node = per_node}); !checked) {
     return checked.error();
   }
+  if (!request.budgets.empty()) {
+    return invalid("the number of trainers is given by the budgets of each; it cannot be searched for");
+  }
   std::vector<std::int64_t> counts = counts_between(least, std::min(most, kMostTrainers), per_node);
   if (counts.empty()) {
     return invalid("no number of trainers from " + std::to_string(least) + " to " + std::to_string(most) +

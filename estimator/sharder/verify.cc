@@ -1,6 +1,7 @@
 // verify(): what a plan must be, from the definitions in docs/sharding.md. It shares no code with the search
 // or its cost model, on purpose: an error in one is seen by the other.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -14,6 +15,16 @@ namespace plimsoll::estimator {
 namespace {
 
 using Interval = std::pair<std::int64_t, std::int64_t>;
+using Stages = std::array<double, 4>;  // forward kernels and exchange, backward kernels and exchange
+
+// What one rank does and holds.
+struct Share {
+  Stages stages{};
+  Bytes card;
+  Bytes host;
+  Bytes weights;
+  Bytes optimizer;
+};
 
 // Double sums of thousands of terms in different orders agree to this.
 constexpr double kTolerance = 1e-9;
@@ -28,8 +39,7 @@ class Verifier {
     ranks_ = request.topology.trainers;
     host_ = std::min(request.topology.per_node, ranks_);
     hosts_ = ranks_ / host_;
-    ms_.assign(static_cast<std::size_t>(ranks_), 0.0);
-    bytes_.assign(static_cast<std::size_t>(ranks_), Bytes{0});
+    shares_.resize(static_cast<std::size_t>(ranks_));
   }
 
   std::vector<std::string> run() {
@@ -74,7 +84,8 @@ class Verifier {
     return at == end;
   }
 
-  // Shards in range, and each row and column there exactly once (data-parallel: once a rank).
+  // Shards in range, and each row and column there exactly once (data-parallel: once a rank), as the type
+  // says.
   bool check_shape(const TablePlacement& placement) {
     const Table& table = table_of(placement);
     const std::size_t before = wrong_.size();
@@ -94,197 +105,370 @@ class Verifier {
       all_rows = all_rows && rows.back() == Interval(0, table.rows);
       all_columns = all_columns && columns.back() == Interval(0, table.dim);
     }
-    bool whole = false;
+    bool whole = !placement.shards.empty();
     switch (placement.type) {
-      case ShardingType::kDataParallel:
-        whole = all_rows && all_columns && ranks.size() == static_cast<std::size_t>(ranks_) &&
-                placement.shards.size() == ranks.size();
+      case ShardingType::kDataParallel: whole = placement.shards.empty(); break;  // each rank has all of it
+      case ShardingType::kTableWise:
+        whole = whole && all_rows && all_columns && placement.shards.size() == 1;
         break;
-      case ShardingType::kTableWise: whole = all_rows && all_columns && placement.shards.size() == 1; break;
-      case ShardingType::kColumnWise:
-      case ShardingType::kTableColumnWise: whole = all_rows && covers(columns, table.dim); break;
+      case ShardingType::kColumnWise: whole = whole && all_rows && covers(columns, table.dim); break;
+      case ShardingType::kTableColumnWise:
+        whole = whole && all_rows && covers(columns, table.dim) &&
+                *ranks.begin() / host_ == *ranks.rbegin() / host_;
+        break;
       case ShardingType::kRowWise:
-        whole = all_columns && covers(rows, table.rows) && in_blocks(placement, 0, ranks_);
+        whole =
+            whole && all_columns && covers(rows, table.rows) && in_blocks(placement.shards, table, 0, ranks_);
         break;
       case ShardingType::kTableRowWise:
-      case ShardingType::kGrid:
-        whole = all_columns && covers(rows, table.rows) &&
-                in_blocks(placement, placement.shards.front().rank / host_ * host_, host_);
+        whole = whole && all_columns && on_one_node(placement.shards, table);
         break;
+      case ShardingType::kGrid: whole = whole && in_grid(placement, table); break;
     }
     if (!whole) {
       wrong(name(placement) + " is not there exactly once (" + name_of(placement.type) + ")");
     }
+    if ((placement.type == ShardingType::kDataParallel) != (placement.kernel == Kernel::kDense)) {
+      wrong(name(placement) + " cannot be " + name_of(placement.type) + " with kernel " +
+            name_of(placement.kernel));
+    }
+    check_constraint(placement, ranks);
     return wrong_.size() == before;
   }
 
+  void check_constraint(const TablePlacement& placement, const std::set<std::int64_t>& ranks) {
+    for (const Constraint& constraint : request_.constraints) {
+      if (constraint.table != placement.table) {
+        continue;
+      }
+      const auto& types = constraint.types;
+      if (!types.empty() && std::find(types.begin(), types.end(), placement.type) == types.end()) {
+        wrong(name(placement) + " is " + name_of(placement.type) + ", which it is not allowed");
+      }
+      if (placement.type == ShardingType::kDataParallel && !constraint.ranks.empty() &&
+          std::set<std::int64_t>(constraint.ranks.begin(), constraint.ranks.end()).size() !=
+              static_cast<std::size_t>(ranks_)) {
+        wrong(name(placement) + " is on every rank, where it is not allowed");
+      }
+      for (const std::int64_t rank : ranks) {
+        const auto& pinned = constraint.ranks;
+        if (!pinned.empty() && std::find(pinned.begin(), pinned.end(), rank) == pinned.end()) {
+          wrong(name(placement) + " has a shard on rank " + std::to_string(rank) +
+                ", where it is not allowed");
+        }
+      }
+    }
+  }
+
+  // All rows once, in blocks over the ranks of one node.
+  bool on_one_node(const std::vector<Shard>& shards, const Table& table) const {
+    std::vector<Interval> rows;
+    for (const Shard& shard : shards) {
+      rows.emplace_back(shard.row_begin, shard.row_end);
+    }
+    return covers(rows, table.rows) && in_blocks(shards, table, shards.front().rank / host_ * host_, host_);
+  }
+
+  // Column blocks that cover the table, each by rows on one node.
+  bool in_grid(const TablePlacement& placement, const Table& table) const {
+    std::map<Interval, std::vector<Shard>> blocks;
+    for (const Shard& shard : placement.shards) {
+      blocks[{shard.column_begin, shard.column_end}].push_back(shard);
+    }
+    std::vector<Interval> columns;
+    for (const auto& [block, shards] : blocks) {
+      columns.push_back(block);
+      if (!on_one_node(shards, table)) {
+        return false;
+      }
+    }
+    return covers(columns, table.dim);
+  }
+
   // Row blocks of equal size but for the last, in the order of `count` ranks from `first` on.
-  bool in_blocks(const TablePlacement& placement, std::int64_t first, std::int64_t count) const {
-    const std::int64_t rows = table_of(placement).rows;
+  static bool in_blocks(const std::vector<Shard>& shards, const Table& table, std::int64_t first,
+                        std::int64_t count) {
+    const std::int64_t rows = table.rows;
     const std::int64_t block = rows / count + (rows % count == 0 ? 0 : 1);
-    return std::all_of(placement.shards.begin(), placement.shards.end(), [&](const Shard& shard) {
+    return std::all_of(shards.begin(), shards.end(), [&](const Shard& shard) {
       const std::int64_t index = shard.rank - first;
       return index >= 0 && index < count && shard.row_begin == index * block &&
              shard.row_end == std::min(rows, shard.row_begin + block);
     });
   }
 
-  void load(std::int64_t rank, double milliseconds) { ms_[static_cast<std::size_t>(rank)] += milliseconds; }
-
   void add(const TablePlacement& placement) {
     const Table& table = table_of(placement);
-    for (const Shard& shard : placement.shards) {
-      bytes_[static_cast<std::size_t>(shard.rank)] += held(table, placement.type, shard);
-      if (placement.type != ShardingType::kRowWise && placement.type != ShardingType::kTableRowWise) {
-        load(shard.rank, time(table, placement.type, shard.column_end - shard.column_begin));
-      }
-    }
-    // The ranks of a row-wise exchange take part whether or not they hold rows.
-    if (placement.type == ShardingType::kRowWise) {
+    if (placement.type == ShardingType::kDataParallel) {
+      const Stages stages = time(table, placement, table.dim);
       for (std::int64_t rank = 0; rank < ranks_; ++rank) {
-        load(rank, time(table, placement.type, table.dim));
+        Share& share = shares_[static_cast<std::size_t>(rank)];
+        const Shard copy{
+            .rank = rank, .row_begin = 0, .row_end = table.rows, .column_begin = 0, .column_end = table.dim};
+        hold(table, placement, copy, &share);
+        for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+          share.stages[stage] += stages[stage];
+        }
+      }
+      return;
+    }
+    // Time of a rank for a block of columns: once, however many rows of it are there.
+    std::set<std::pair<std::int64_t, std::int64_t>> taking_part;  // rank, first column
+    std::map<std::int64_t, std::int64_t> widths;                  // of blocks, by first column
+    for (const Shard& shard : placement.shards) {
+      Share& share = shares_[static_cast<std::size_t>(shard.rank)];
+      hold(table, placement, shard, &share);
+      widths[shard.column_begin] = shard.column_end - shard.column_begin;
+      // The ranks of an exchange by rows take part whether or not they hold rows.
+      std::int64_t first = shard.rank;
+      std::int64_t last = shard.rank;
+      if (placement.type == ShardingType::kRowWise) {
+        first = 0;
+        last = ranks_ - 1;
+      } else if (placement.type == ShardingType::kTableRowWise || placement.type == ShardingType::kGrid) {
+        first = shard.rank / host_ * host_;
+        last = first + host_ - 1;
+      }
+      for (std::int64_t rank = first; rank <= last; ++rank) {
+        taking_part.emplace(rank, shard.column_begin);
       }
     }
-    if (placement.type == ShardingType::kTableRowWise) {
-      const std::int64_t first = placement.shards.front().rank / host_ * host_;
-      for (std::int64_t rank = first; rank < first + host_; ++rank) {
-        load(rank, time(table, placement.type, table.dim));
+    for (const auto& [rank, column] : taking_part) {
+      const Stages stages = time(table, placement, widths[column]);
+      for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+        shares_[static_cast<std::size_t>(rank)].stages[stage] += stages[stage];
       }
     }
   }
 
-  Bytes held(const Table& table, ShardingType type, const Shard& shard) const {
+  bool exact() const { return request_.cost == CostMethod::kStages; }
+
+  // Pooled rows that one rank's batch asks of a table.
+  double pooled_rows(const Table& table) const {
+    const double batch = static_cast<double>(request_.batch_size);
+    return exact() ? batch : std::min(1.0, table.lookups_per_sample) * batch;
+  }
+
+  void hold(const Table& table, const TablePlacement& placement, const Shard& shard, Share* share) const {
     const std::int64_t rows = shard.row_end - shard.row_begin;
     const std::int64_t columns = shard.column_end - shard.column_begin;
-    const double batch = static_cast<double>(request_.batch_size);
-    const double indices = table.lookups_per_sample * batch;
-    const double pooled = std::min(1.0, table.lookups_per_sample) * batch;
+    const double indices = table.lookups_per_sample * static_cast<double>(request_.batch_size);
     // Whose batches a rank reads indices of, and whose it makes outputs for.
     double readers = static_cast<double>(ranks_);
     double writers = static_cast<double>(ranks_);
-    if (type == ShardingType::kDataParallel) {
-      readers = writers = 1;
-    } else if (type == ShardingType::kRowWise) {
-      readers = 1;
-    } else if (type == ShardingType::kTableRowWise) {
-      readers = static_cast<double>(hosts_);
+    switch (placement.type) {
+      case ShardingType::kDataParallel: readers = writers = 1; break;
+      case ShardingType::kRowWise: readers = 1; break;
+      case ShardingType::kTableRowWise:
+      case ShardingType::kGrid: readers = static_cast<double>(hosts_); break;
+      default: break;
+    }
+    const Bytes input = Bytes::ceil(indices * readers * 8);
+    const Bytes output =
+        Bytes::ceil(pooled_rows(table) * writers * static_cast<double>(columns * table.element_bytes));
+    const bool cached = placement.kernel == Kernel::kHostCached;
+    // Buffers by pipeline: how many batches of input are there at once, and whether outputs are.
+    Bytes buffers = input + output;
+    if (request_.pipeline != Pipeline::kNone) {
+      const std::int64_t batches = request_.pipeline == Pipeline::kSparseDist ? 2 : cached ? 10 : 3;
+      buffers = input * batches + (request_.embeddings_at_peak ? output : Bytes{0});
     }
     const Bytes weights = Bytes{rows} * columns * table.element_bytes;
-    return weights + optimizer_state(weights, table.dim) + Bytes::ceil(indices * readers * 8) +
-           Bytes::ceil(pooled * writers * static_cast<double>(columns * table.element_bytes));
+    const Bytes state = optimizer_state(table, weights, rows);
+    share->weights += weights;
+    share->optimizer += state;
+    share->card += buffers;
+    if (placement.kernel != Kernel::kHost && !cached) {
+      share->card += weights + state;
+      return;
+    }
+    share->host += weights + state;
+    if (cached) {
+      const long double whole = static_cast<long double>(table.rows) * static_cast<long double>(table.dim);
+      const double table_bytes =
+          static_cast<double>((Bytes{table.rows} * table.dim * table.element_bytes).count);
+      const long double part = static_cast<long double>(rows) * static_cast<long double>(columns) / whole;
+      const Bytes cache = Bytes::ceil(static_cast<double>(
+          static_cast<long double>(std::nearbyint(table_bytes * request_.cache_ratio)) * part));
+      const std::int64_t cached_rows =
+          static_cast<std::int64_t>(std::ceil(static_cast<double>(rows) * request_.cache_ratio));
+      share->card += cache + optimizer_state(table, cache, cached_rows) +
+                     Bytes::ceil(static_cast<double>(rows) * (4 + 16 * request_.cache_ratio));
+    }
   }
 
-  Bytes optimizer_state(Bytes weights, std::int64_t dim) const {
+  Bytes optimizer_state(const Table& table, Bytes weights, std::int64_t rows) const {
+    double of_each = 0;  // numbers for each weight
     switch (request_.optimizer) {
       case crds::Optimizer::kSGD: return Bytes{0};
-      case crds::Optimizer::kRowWiseAdagrad: {  // one number a row, shared out over the columns
-        const Bytes whole{weights.count / dim};
-        return weights.count % dim == 0 ? whole : whole + Bytes{1};
-      }
+      case crds::Optimizer::kRowWiseAdagrad:  // one number a row; by torchrec's count shared out over the
+                                              // columns
+        if (exact()) {
+          return Bytes{4 * rows};
+        }
+        of_each = 1.0 / static_cast<double>(table.dim);
+        break;
       case crds::Optimizer::kMomentum:
       case crds::Optimizer::kAdagrad:
-      case crds::Optimizer::kRMSprop: return weights;
+      case crds::Optimizer::kRMSprop: of_each = 1; break;
       case crds::Optimizer::kAdam:
       case crds::Optimizer::kAdamW:
-      case crds::Optimizer::kLAMB: return weights + weights;
-      case crds::Optimizer::kAdafactor:  // the API refuses both for tables
-      case crds::Optimizer::kAdam8bit: break;
+      case crds::Optimizer::kLAMB: of_each = 2; break;
+      case crds::Optimizer::kAdafactor:  // no optimizer of tables
+      case crds::Optimizer::kAdam8bit: return Bytes{0};
     }
-    return Bytes{0};
+    if (exact()) {  // in fp32
+      return Bytes{weights.count / table.element_bytes} * (of_each == 2 ? 8 : 4);
+    }
+    return Bytes::ceil(static_cast<double>(weights.count) * of_each);
   }
 
-  // Milliseconds of one iteration: kernels forward and twice that backward, exchanges, and what goes with
-  // them.
-  double time(const Table& table, ShardingType type, std::int64_t columns) const {
-    const double hbm = static_cast<double>(request_.topology.hbm_bandwidth.count) / 1e3;
-    const double nvlink = static_cast<double>(request_.topology.intra_node_bandwidth.count) / 1e3;
-    const double network = static_cast<double>(request_.topology.inter_node_bandwidth.count) / 1e3;
+  // Milliseconds of one iteration: kernels forward, exchange forward, and both backward.
+  Stages time(const Table& table, const TablePlacement& placement, std::int64_t columns) const {
+    const auto per_ms = [](Bytes bandwidth) { return static_cast<double>(bandwidth.count) / 1e3; };
+    const Topology& topology = request_.topology;
+    const double hbm = per_ms(topology.hbm_bandwidth);
+    const double nvlink = per_ms(topology.intra_node_bandwidth);
+    const double network = per_ms(topology.inter_node_bandwidth);
+    const double bus = per_ms(topology.host_bandwidth);
+    const bool prefetched = request_.pipeline == Pipeline::kPrefetchSparseDist;
+    double memory = hbm;
+    if (placement.kernel == Kernel::kDense) {
+      memory = hbm / 2;
+    } else if (placement.kernel == Kernel::kHost) {
+      memory = bus / 10;
+    } else if (placement.kernel == Kernel::kHostCached && !prefetched) {
+      memory = (hbm * request_.cache_ratio + bus * (1 - request_.cache_ratio)) / 10;
+    }
     const double all = static_cast<double>(ranks_);
-    const double batch = static_cast<double>(request_.batch_size);
-    const double indices = table.lookups_per_sample * batch;
-    const double pooled = std::min(1.0, table.lookups_per_sample) * batch;
+    const double hosts = static_cast<double>(hosts_);
+    const double indices = table.lookups_per_sample * static_cast<double>(request_.batch_size);
+    const double pooled = pooled_rows(table);
     const double element = static_cast<double>(table.element_bytes);
     const double row = static_cast<double>(columns) * element;
     const double link = hosts_ > 1 ? network : nvlink;
-    const double copied = 2.455 * pooled * all * row / hbm;
-    switch (type) {
+    const double ids = table.weighted ? 2 : 1;         // indices come with as many weights
+    const double back = table.weighted ? 2 + 1.1 : 2;  // and these want gradients
+    double kernel = 0;
+    double there = 0;
+    double return_trip = 0;
+    switch (placement.type) {
       case ShardingType::kTableWise:
       case ShardingType::kColumnWise:
       case ShardingType::kTableColumnWise: {
         const double penalty = columns < 64 ? 1.75 : columns < 128 ? 1.15 : 1.0;
         const double read =
             indices * all * element * static_cast<double>(std::max<std::int64_t>(columns, 32));
-        const double kernel = penalty * (std::ceil(8 * indices * all) + read + pooled * all * row) / hbm;
-        return kernel + 2 * kernel + pooled * all * row / link + pooled * all * row / link;
+        kernel = penalty * (ids * std::ceil(8 * indices * all) + read + pooled * all * row) / memory;
+        there = return_trip = pooled * all * row / link;
+        break;
       }
-      case ShardingType::kRowWise: {
-        const double kernel = (std::ceil(8 * indices) + indices * row + pooled * all * row) / hbm;
-        return kernel + 2 * kernel + 2 * pooled * all * row / link + copied;
-      }
+      case ShardingType::kRowWise:
+        kernel = (ids * std::ceil(8 * indices) + indices * row + pooled * all * row) / memory;
+        there = pooled * all * row / link;
+        return_trip = there + 2.455 * pooled * all * row / memory;
+        break;
       case ShardingType::kTableRowWise:
-      case ShardingType::kGrid: {
-        const double hosts = static_cast<double>(hosts_);
-        const double kernel =
-            (std::ceil(8 * indices * hosts) + indices * hosts * row + pooled * all * row) / hbm;
-        const double across = hosts_ > 1 ? pooled * hosts * row / network : 0;
-        return kernel + 2 * kernel + 2 * (pooled * all * row / nvlink + across) + copied;
-      }
+      case ShardingType::kGrid:
+        kernel = (ids * std::ceil(8 * indices * hosts) + indices * hosts * row + pooled * all * row) / memory;
+        there = pooled * all * row / nvlink + (hosts_ > 1 ? pooled * hosts * row / network : 0);
+        return_trip = there + 2.455 * pooled * all * row / memory;
+        break;
       case ShardingType::kDataParallel: {
-        const double dense = hbm / 2;
-        const double kernel = (std::ceil(8 * indices) + indices * row + pooled * row) / dense;
+        kernel = (ids * std::ceil(8 * indices) + indices * row + pooled * row) / memory;
         const double gradient = static_cast<double>(table.rows) * row;
         const double nics = network * static_cast<double>(host_);
         const double ring = hosts_ == 1 ? gradient / nics : 1.5 * gradient / nics;
-        return kernel + 2 * kernel + (hosts_ > 2 ? 2 * ring : ring) + 9.22 * gradient / dense;
+        return_trip = (hosts_ > 2 ? 2 * ring : ring) + 9.22 * gradient / memory;
+        break;
       }
     }
-    return 0;
+    return {kernel, there, back * kernel, return_trip};
   }
 
+  Bytes budget_of(std::size_t rank) const {
+    return request_.budgets.empty() ? request_.budget : request_.budgets[rank];
+  }
+
+  static std::array<double, 4> as_array(const StageTimes& stages) {
+    return {stages.forward_compute, stages.forward_exchange, stages.backward_compute,
+            stages.backward_exchange};
+  }
+  static double sum(const Stages& stages) { return stages[0] + stages[1] + stages[2] + stages[3]; }
+
   void check_loads() {
-    if (plan_.ranks.size() != ms_.size()) {
+    if (plan_.ranks.size() != shares_.size()) {
       wrong("loads of " + std::to_string(plan_.ranks.size()) + " ranks for " + std::to_string(ranks_));
       return;
     }
-    for (std::size_t rank = 0; rank < ms_.size(); ++rank) {
+    for (std::size_t rank = 0; rank < shares_.size(); ++rank) {
       const RankLoad& said = plan_.ranks[rank];
+      const Share& share = shares_[rank];
       const std::string of = "rank " + std::to_string(rank);
-      if (said.memory != bytes_[rank]) {
-        wrong(of + " holds " + std::to_string(bytes_[rank].count) + " bytes, the plan says " +
+      if (said.memory != share.card) {
+        wrong(of + " holds " + std::to_string(share.card.count) + " bytes, the plan says " +
               std::to_string(said.memory.count));
       }
-      if (!near(said.milliseconds, ms_[rank])) {
-        wrong(of + " takes " + std::to_string(ms_[rank]) + " ms, the plan says " +
+      if (said.host_memory != share.host || said.weights != share.weights ||
+          said.optimizer != share.optimizer) {
+        wrong(of + " holds " + std::to_string(share.weights.count) + " bytes of tables, " +
+              std::to_string(share.optimizer.count) + " of optimizer state, " +
+              std::to_string(share.host.count) + " on its host, and the plan says otherwise");
+      }
+      if (!near(said.milliseconds, sum(share.stages))) {
+        wrong(of + " takes " + std::to_string(sum(share.stages)) + " ms, the plan says " +
               std::to_string(said.milliseconds));
       }
-      if (bytes_[rank] > request_.budget) {
-        wrong(of + " exceeds its budget by " + to_string(bytes_[rank] - request_.budget));
+      for (std::size_t stage = 0; stage < share.stages.size(); ++stage) {
+        if (!near(as_array(said.stages)[stage], share.stages[stage])) {
+          wrong(of + "'s stages are not as the plan says");
+        }
+      }
+      if (share.card > budget_of(rank)) {
+        wrong(of + " exceeds its budget by " + to_string(share.card - budget_of(rank)));
+      }
+      if (share.host > request_.host_budget) {
+        wrong(of + " exceeds its host's budget by " + to_string(share.host - request_.host_budget));
       }
     }
   }
 
   void check_summary() {
-    if (ms_.empty() || plan_.ranks.size() != ms_.size()) {
+    if (shares_.empty() || plan_.ranks.size() != shares_.size()) {
       return;
     }
     double total_ms = 0;
     double total_bytes = 0;
+    double slowest = 0;
+    Stages critical{};
+    Bytes fullest;
     std::map<std::int64_t, Bytes> nodes;
-    for (std::size_t rank = 0; rank < ms_.size(); ++rank) {
-      total_ms += ms_[rank];
-      total_bytes += static_cast<double>(bytes_[rank].count);
-      nodes[static_cast<std::int64_t>(rank) / host_] += bytes_[rank];
+    for (std::size_t rank = 0; rank < shares_.size(); ++rank) {
+      const Share& share = shares_[rank];
+      total_ms += sum(share.stages);
+      slowest = std::max(slowest, sum(share.stages));
+      for (std::size_t stage = 0; stage < critical.size(); ++stage) {
+        critical[stage] = std::max(critical[stage], share.stages[stage]);
+      }
+      total_bytes += static_cast<double>(share.card.count);
+      fullest = std::max(fullest, share.card);
+      nodes[static_cast<std::int64_t>(rank) / host_] += share.card;
     }
     Bytes fullest_node;
     for (const auto& [node, bytes] : nodes) {
       fullest_node = std::max(fullest_node, bytes);
     }
-    const double slowest = *std::max_element(ms_.begin(), ms_.end());
     const double all = static_cast<double>(ranks_);
-    if (!near(plan_.max_milliseconds, slowest) || !near(plan_.mean_milliseconds, total_ms / all)) {
+    const double longest = exact() ? sum(critical) : slowest;
+    for (std::size_t stage = 0; stage < critical.size(); ++stage) {
+      if (!near(as_array(plan_.critical_path)[stage], critical[stage])) {
+        wrong("the plan's critical path is not that of its ranks");
+      }
+    }
+    if (!near(plan_.max_milliseconds, longest) || !near(plan_.mean_milliseconds, total_ms / all)) {
       wrong("the plan's times are not the largest and the mean of its ranks");
     }
-    if (plan_.max_memory != *std::max_element(bytes_.begin(), bytes_.end()) ||
+    if (plan_.max_memory != fullest ||
         !near(static_cast<double>(plan_.mean_memory.count), std::ceil(total_bytes / all))) {
       wrong("the plan's memory is not the largest and the mean of its ranks");
     }
@@ -293,7 +477,7 @@ class Verifier {
               std::ceil(total_bytes / static_cast<double>(hosts_)))) {
       wrong("the plan's node memory is not the largest and the mean of its nodes");
     }
-    if (plan_.lower_bound_milliseconds > slowest * (1 + kTolerance)) {
+    if (plan_.lower_bound_milliseconds > longest * (1 + kTolerance)) {
       wrong("the plan is faster than its lower bound");
     }
   }
@@ -303,8 +487,7 @@ class Verifier {
   std::int64_t ranks_ = 0;
   std::int64_t host_ = 0;
   std::int64_t hosts_ = 0;
-  std::vector<double> ms_;
-  std::vector<Bytes> bytes_;
+  std::vector<Share> shares_;
   std::vector<std::string> wrong_;
 };
 
@@ -315,6 +498,9 @@ std::vector<std::string> verify(const ShardRequest& request, const Plan& plan) {
   if (topology.trainers < 1 || topology.per_node < 1 ||
       (topology.trainers > topology.per_node && topology.trainers % topology.per_node != 0)) {
     return {"the request's topology cannot be"};
+  }
+  if (!request.budgets.empty() && request.budgets.size() != static_cast<std::size_t>(topology.trainers)) {
+    return {"there is not one budget for each trainer"};
   }
   return Verifier(request, plan).run();
 }

@@ -135,5 +135,84 @@ TEST(ShardCommand, WrongUsageIsExitTwo) {
       kExitUsage);
 }
 
+TEST(ShardCommand, SaysWhatWouldDo) {
+  const Outcome outcome = shard({"--trainers", "2", "--hbm", "4Gi", "-o", "json"});
+  const Json json = outcome.json();
+  const std::int64_t trainers = json["remedy"]["trainers"].asInt64();
+  const std::int64_t bytes = json["remedy"]["bytesPerTrainer"].asInt64();
+  EXPECT_EQ(shard({"--trainers", std::to_string(trainers), "--hbm", "4Gi"}).code, kExitDone);
+  EXPECT_EQ(shard({"--trainers", "2", "--hbm", std::to_string(bytes)}).code, kExitDone);
+  EXPECT_TRUE(json["table"].isNull());
+  EXPECT_THAT(outcome.err, HasSubstr("trainers would do, or 2 with"));
+}
+
+TEST(ShardCommand, TorchrecFormNamesTheModule) {
+  const Outcome outcome = shard({"--trainers", "8", "--hbm", "8Gi", "-o", "torchrec", "--module", "a.b"});
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  ASSERT_EQ(json["a.b"].size(), 16U);
+  EXPECT_TRUE(json["a.b"]["t0"]["sharding_type"].isString());
+}
+
+TEST(ShardCommand, TakesConstraintsAndUnequalTrainers) {
+  const Outcome outcome = shard({"--trainers", "8", "--hbm", "2Gi*4,8Gi*4", "--allow", "t3=row_wise", "--pin",
+                                 "t4=1,5-6", "--verify", "-o", "json"});
+  ASSERT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_EQ(json["plan"][3]["shardingType"].asString(), "row_wise");
+  for (const Json& shard : json["plan"][4]["shards"]) {
+    EXPECT_THAT((std::set<int>{1, 5, 6}), ::testing::Contains(shard["rank"].asInt()));
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_LE(json["ranks"][rank]["memoryBytes"].asInt64(), 2LL << 30);
+  }
+}
+
+TEST(ShardCommand, KeepsColdTablesOnTheHost) {
+  std::string csv;
+  for (int i = 0; i < 16; ++i) {
+    csv += "t" + std::to_string(i) + ",2097152,128,0.0001\n";
+  }
+  const std::vector<std::string> arguments = {"--trainers", "2", "--hbm", "4Gi", "-o", "json"};
+  EXPECT_EQ(shard(arguments, csv).code, kExitRefused);
+  std::vector<std::string> with_host = arguments;
+  with_host.insert(with_host.end(), {"--host-memory", "16Gi", "--cache-ratio", "1%", "--verify"});
+  const Outcome outcome = shard(with_host, csv);
+  ASSERT_EQ(outcome.code, kExitDone) << outcome.err;
+  EXPECT_GT(outcome.json()["ranks"][0]["hostBytes"].asInt64(), 0);
+}
+
+TEST(ShardCommand, WrongOptionsAreExitTwo) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--hbm", "8Gi*3"},
+      {"--hbm", "8Gi*x"},
+      {"--hbm", "8Gi*0"},
+      {"--hbm", "8Gi,"},
+      {"--hbm", "8Gi*99999999"},
+      {"--hbm", "8Gi", "--cost", "guess"},
+      {"--hbm", "8Gi", "--pipeline", "oil"},
+      {"--hbm", "8Gi", "--cache-ratio", "0"},
+      {"--hbm", "8Gi", "--cache-ratio", "nan"},
+      {"--hbm", "8Gi", "--time-slack", "-1%"},
+      {"--hbm", "8Gi", "--time-slack", "x"},
+      {"--hbm", "8Gi", "--host-memory", "-1"},
+      {"--hbm", "8Gi", "--allow", "t0"},
+      {"--hbm", "8Gi", "--allow", "nothere=row_wise"},
+      {"--hbm", "8Gi", "--allow", "t0=diagonal"},
+      {"--hbm", "8Gi", "--pin", "t0=8"},
+      {"--hbm", "8Gi", "--pin", "t0=3-1"},
+      {"--hbm", "8Gi", "--pin", "t0=a"},
+      {"--hbm", "8Gi", "--pin", "t0="},
+      {"--hbm", "8Gi", "-o", "pytorch"},
+  };
+  for (std::vector<std::string> arguments : wrong) {
+    SCOPED_TRACE(arguments.back());
+    arguments.insert(arguments.end(), {"--trainers", "8"});
+    const Outcome outcome = shard(arguments);
+    EXPECT_EQ(outcome.code, kExitUsage);
+    EXPECT_THAT(outcome.err, HasSubstr("plimsoll: "));
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll::cli

@@ -20,6 +20,7 @@ namespace plimsoll::estimator {
 struct Shape {
   std::int64_t most_tables = 60;
   std::vector<std::int64_t> trainers = {1, 2, 3, 4, 7, 8, 16, 24, 40};
+  bool all_features = false;  // host memory, unequal trainers, constraints, pipelines, stages
 };
 
 template <class T>
@@ -55,7 +56,7 @@ class Exhaustive {
       return;
     }
     for (const Option& option : options_.of(index)) {
-      if (option.type == ShardingType::kDataParallel || option.type == ShardingType::kRowWise) {
+      if (option.everywhere()) {
         everywhere(index, option, 0);
       } else {
         part(index, option, 0, 0);
@@ -82,9 +83,32 @@ class Exhaustive {
       table(index + 1);
       return;
     }
+    const std::size_t local = static_cast<std::size_t>(CostModel(request_).local);
+    if (option.on_nodes()) {
+      for (std::size_t node = from; node < ms_.size() / local; ++node) {
+        node_rows(index, option, placed, node, 0);
+      }
+      return;
+    }
     for (std::size_t rank = from; rank < ms_.size(); ++rank) {
       put(rank, option.ms, option.bytes, [&] { part(index, option, placed + 1, rank); });
     }
+  }
+
+  // The rows of one part, over the ranks of a node.
+  void node_rows(std::size_t index, const Option& option, std::int32_t placed, std::size_t node,
+                 std::size_t shard) {
+    const CostModel model(request_);
+    if (shard == static_cast<std::size_t>(model.local)) {
+      part(index, option, placed + 1, node);
+      return;
+    }
+    const Table& of = request_.tables[index];
+    const TableCost cost(model, of);
+    const std::int64_t rows = cost.rows_of(option.type, static_cast<std::int64_t>(shard));
+    const Bytes held = cost.held(option.type, option.kernel, rows, of.dim / option.cuts).card;
+    put(node * static_cast<std::size_t>(model.local) + shard, option.ms, static_cast<double>(held.count),
+        [&] { node_rows(index, option, placed, node, shard + 1); });
   }
 
   template <class Next>
@@ -108,6 +132,49 @@ class Exhaustive {
   std::optional<double> best_;
 };
 
+// Turns on some of what a request may ask beside the usual.
+inline void add_features(std::mt19937_64& random, ShardRequest* request) {
+  using enum ShardingType;
+  const std::int64_t trainers = request->topology.trainers;
+  const auto sometimes = [&] { return random() % 3 == 0; };
+  request->topology.per_node = trainers % 4 == 0 && sometimes() ? 4 : request->topology.per_node;
+  request->cost = sometimes() ? CostMethod::kStages : CostMethod::kTorchrec;
+  request->pipeline = one_of<Pipeline>(
+      random, {Pipeline::kNone, Pipeline::kNone, Pipeline::kSparseDist, Pipeline::kPrefetchSparseDist});
+  request->embeddings_at_peak = sometimes();
+  request->time_slack = one_of<double>(random, {0, 0.005, 0.005, 0.2});
+  if (sometimes()) {
+    request->host_budget = request->budget * one_of<std::int64_t>(random, {1, 4});
+    request->cache_ratio = between(random, 0.01, 1);
+  }
+  for (std::int64_t rank = 0; rank < trainers && sometimes(); rank = trainers) {
+    for (; rank < trainers; ++rank) {
+      request->budgets.push_back(
+          Bytes::ceil(static_cast<double>(request->budget.count) * between(random, 0.7, 1.3)));
+    }
+  }
+  for (std::size_t i = 0; i < request->tables.size(); ++i) {
+    request->tables[i].weighted = random() % 5 == 0;
+    if (random() % 8 != 0) {
+      continue;
+    }
+    Constraint constraint{.table = static_cast<std::int64_t>(i)};
+    if (sometimes()) {
+      constraint.types = one_of<std::vector<ShardingType>>(random, {{kTableWise},
+                                                                    {kColumnWise, kTableColumnWise},
+                                                                    {kTableColumnWise},
+                                                                    {kRowWise, kGrid},
+                                                                    {kTableRowWise},
+                                                                    {kGrid},
+                                                                    {kDataParallel, kTableWise}});
+    }
+    for (std::int64_t rank = 0; rank < trainers && sometimes(); ++rank) {
+      constraint.ranks.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(trainers)));
+    }
+    request->constraints.push_back(std::move(constraint));
+  }
+}
+
 // Tables of very different sizes and heat; a budget from hopeless to ample.
 inline ShardRequest random_request(std::mt19937_64& random, const Shape& shape) {
   ShardRequest request;
@@ -130,11 +197,14 @@ inline ShardRequest random_request(std::mt19937_64& random, const Shape& shape) 
   }
   const double share = total / static_cast<double>(request.topology.trainers);
   request.budget = Bytes::ceil(share * std::pow(10, between(random, -0.1, 1.2)) + between(random, 0, 1e9));
+  if (shape.all_features) {
+    add_features(random, &request);
+  }
   return request;
 }
 
 // The least time of the slowest rank over all plans of the sharder's options that keep the budget; nothing
-// when there is none. For a few tables on at most four trainers of one node.
+// when there is none. For a few tables on at most four trainers.
 inline std::optional<double> exhaustive_time(const ShardRequest& request) {
   const Options options(request);
   return Exhaustive(request, options).run();

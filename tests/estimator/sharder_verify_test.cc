@@ -85,7 +85,7 @@ TEST_F(SharderVerify, ColumnsThatOverlap) {
 }
 
 TEST_F(SharderVerify, AMissingReplica) {
-  placement(ShardingType::kDataParallel).shards[3].rank = 4;
+  placement(ShardingType::kDataParallel).shards.push_back({});
   expect_wrong("is not there exactly once (data_parallel)");
 }
 

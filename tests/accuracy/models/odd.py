@@ -14,7 +14,8 @@ class InPlace(nn.Module):
 
     def forward(self, x):
         for layer in self.layers:
-            x = x + layer(x).mul_(0.5).add_(1.0).relu_()
+            y = layer(x).relu_()
+            x = x + y.mul_(0.5).add_(1.0)
         return x.clamp_(-5, 5)
 
 
