@@ -6,6 +6,7 @@
 #include "base/quantity.h"
 #include "crds/embedding_tables_csv.h"
 #include "crds/gpu_model.h"
+#include "estimator/graph/import_trace.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -170,19 +171,30 @@ Result<ClusterState> cluster_from_client(kube::Client& client) {
   return std::move(collector).take();
 }
 
-Result<std::vector<crds::EmbeddingTable>> tables_of(const Json& config_map, const std::string& key) {
+namespace {
+
+// The key's content: `data` holds text, `binaryData` base64 of anything.
+Result<std::string> content_of(const Json& config_map, const std::string& key) {
   if (const Json& text = member(config_map, {"data", key}); text.isString()) {
-    return crds::parse_embedding_tables_csv(text.asString());
+    return text.asString();
   }
   const Json& binary = member(config_map, {"binaryData", key});
   if (!binary.isString()) {
     return Error(ErrorCode::kNotFound, "it has no key " + key);
   }
-  const Result<std::string> content = base64_decode(binary.asString());
-  if (!content) {
-    return content.error();
-  }
-  return crds::parse_embedding_tables_csv(*content);
+  return base64_decode(binary.asString());
+}
+
+}  // namespace
+
+Result<std::vector<crds::EmbeddingTable>> tables_of(const Json& config_map, const std::string& key) {
+  const Result<std::string> content = content_of(config_map, key);
+  return content ? crds::parse_embedding_tables_csv(*content) : content.error();
+}
+
+Result<estimator::TraceFile> graph_of(const Json& config_map, const std::string& key) {
+  const Result<std::string> content = content_of(config_map, key);
+  return content ? estimator::import_traces(*content) : content.error();
 }
 
 }  // namespace plimsoll::cli

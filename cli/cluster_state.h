@@ -16,6 +16,7 @@
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"
+#include "estimator/graph/trace.h"
 #include "kube/client.h"
 
 namespace plimsoll::cli {
@@ -45,6 +46,9 @@ Result<ClusterState> cluster_from_client(kube::Client& client);
 
 // The tables that a ConfigMap key names. Errors: kNotFound, kInvalid.
 Result<std::vector<crds::EmbeddingTable>> tables_of(const Json& config_map, const std::string& key);
+
+// The exported graph that a ConfigMap key names. Errors: kNotFound, kInvalid.
+Result<estimator::TraceFile> graph_of(const Json& config_map, const std::string& key);
 
 // GPUs that a pod holds or will hold on its node; 0 when it is not bound or has ended.
 std::int64_t gpus_of_pod(const Json& pod);

@@ -41,6 +41,7 @@ struct Question {
   std::int64_t per_node = 8;
   estimator::Method method = estimator::Method::kPlimsoll;
   const crds::MemoryProfile* profile = nullptr;
+  const estimator::TraceFile* graph = nullptr;  // of a job whose model is one
 };
 
 struct Answer {
@@ -60,6 +61,7 @@ Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Qu
   estimator::EstimateRequest request;
   request.model = &job.spec.model;
   request.training = &job.spec.training;
+  request.graph = question.graph;
   request.gpu = &question.gpu;
   request.trainers = question.trainers;
   request.per_node = question.per_node;
@@ -260,6 +262,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
     if (!question) {
       return complain(console, kExitUsage, question.error());
     }
+    question->graph = job.graph.get();
     question->method = method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
     const Result<Answer> answer = answer_for(*job.job, *question);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -37,6 +37,20 @@ Result<crds::TrainingJob> read_job(const Document& document, const std::string& 
   return job;
 }
 
+Result<std::shared_ptr<const estimator::TraceFile>> read_graph(const crds::TrainingJob& job,
+                                                               const ConfigMapReader& config_maps) {
+  const crds::GraphReference& from = *job.spec.model.graph;
+  const Result<Json> config_map = config_maps(job.namespace_name, from.config_map_name);
+  if (!config_map) {
+    return config_map.error();
+  }
+  Result<estimator::TraceFile> graph = graph_of(*config_map, from.key);
+  if (!graph) {
+    return graph.error().within("ConfigMap " + job.namespace_name + "/" + from.config_map_name);
+  }
+  return std::make_shared<const estimator::TraceFile>(*std::move(graph));
+}
+
 }  // namespace
 
 std::vector<JobOrError> read_jobs(const std::vector<Document>& documents,
@@ -49,7 +63,18 @@ std::vector<JobOrError> read_jobs(const std::vector<Document>& documents,
     std::string name = text_member(document.object, {"metadata", "namespace"}, default_namespace) + "/" +
                        text_member(document.object, {"metadata", "name"}, "(no name)");
     Result<crds::TrainingJob> job = read_job(document, default_namespace, config_maps);
-    jobs.push_back({std::move(name), job ? std::move(job) : job.error().within(document.where)});
+    std::shared_ptr<const estimator::TraceFile> graph;
+    if (job && job->spec.model.graph) {
+      Result<std::shared_ptr<const estimator::TraceFile>> read = read_graph(*job, config_maps);
+      if (read) {
+        graph = *std::move(read);
+      } else {
+        job = read.error();
+      }
+    }
+    jobs.push_back({.name = std::move(name),
+                    .job = job ? std::move(job) : job.error().within(document.where),
+                    .graph = std::move(graph)});
   }
   return jobs;
 }

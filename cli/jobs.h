@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "base/result.h"
 #include "cli/input.h"
 #include "crds/training_job.h"
+#include "estimator/graph/trace.h"
 
 namespace plimsoll::cli {
 
@@ -19,6 +21,7 @@ using ConfigMapReader =
 struct JobOrError {
   std::string name;  // "default/ads": what to call it, also when it could not be read
   Result<crds::TrainingJob> job;
+  std::shared_ptr<const estimator::TraceFile> graph{};  // what spec.model.graph names; null without one
 };
 
 // Each TrainingJob among the documents, in their order. A job that is wrong is an entry with its error, so

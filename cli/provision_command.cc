@@ -201,6 +201,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     }
     estimator::ProvisionRequest request;
     request.job = &*job.job;
+    request.graph = job.graph.get();
     request.gpus = &world->state.gpus;
     request.profile = world->state.profile_of(job.job->namespace_name, job.job->spec.model.family);
     request.method = method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;

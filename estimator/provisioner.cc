@@ -160,6 +160,7 @@ Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t 
   EstimateRequest request;
   request.model = &spec_.model;
   request.training = &spec_.training;
+  request.graph = request_.graph;
   request.gpu = &contender.gpu->model;
   request.trainers = trainers;
   request.per_node = contender.per_node;

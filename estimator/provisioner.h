@@ -30,6 +30,7 @@ namespace plimsoll::estimator {
 
 struct ProvisionRequest {
   const crds::TrainingJob* job = nullptr;           // tables_from resolved into spec.model.dlrm->tables
+  const TraceFile* graph = nullptr;                 // what spec.model.graph refers to, once it has been read
   const std::vector<AvailableGpu>* gpus = nullptr;  // present in the cluster
   const crds::MemoryProfile* profile = nullptr;     // of the job's family; may be null
   Method method = Method::kPlimsoll;

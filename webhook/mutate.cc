@@ -54,30 +54,40 @@ bool is_settled(const AdmissionRequest& request) {
   return !decision_changed;
 }
 
-// Appends the tables of the job's ConfigMap to its own.
-Result<void> resolve_tables(crds::TrainingJob& job, const MutateInputs& inputs) {
-  if (!job.spec.model.dlrm || !job.spec.model.dlrm->tables_from) {
-    return {};
+std::chrono::steady_clock::time_point deadline_of_reading(const MutateInputs& inputs) {
+  const auto now = std::chrono::steady_clock::now();
+  return inputs.deadline == std::chrono::steady_clock::time_point::max()
+             ? inputs.deadline
+             : now + (inputs.deadline - now) / kShareForTables;
+}
+
+// What the job's model names by a ConfigMap: tables are appended to its own, a graph is given back.
+Result<SharedGraph> resolve_model(crds::TrainingJob& job, const MutateInputs& inputs) {
+  const bool tables_wanted = job.spec.model.dlrm && job.spec.model.dlrm->tables_from;
+  if (!tables_wanted && !job.spec.model.graph) {
+    return SharedGraph();
   }
   if (inputs.tables == nullptr) {
     return Error(ErrorCode::kUnavailable, "this webhook has no access to ConfigMaps");
   }
+  if (job.spec.model.graph) {
+    return inputs.tables->graph(job.namespace_name, *job.spec.model.graph, deadline_of_reading(inputs));
+  }
   crds::DlrmModel& model = *job.spec.model.dlrm;
-  const auto now = std::chrono::steady_clock::now();
-  const auto deadline = inputs.deadline == std::chrono::steady_clock::time_point::max()
-                            ? inputs.deadline
-                            : now + (inputs.deadline - now) / kShareForTables;
-  const Result<SharedTables> tables = inputs.tables->tables(job.namespace_name, *model.tables_from, deadline);
+  const Result<SharedTables> tables =
+      inputs.tables->tables(job.namespace_name, *model.tables_from, deadline_of_reading(inputs));
   if (!tables) {
     return tables.error();
   }
   model.tables.insert(model.tables.end(), (*tables)->begin(), (*tables)->end());
-  return {};
+  return SharedGraph();
 }
 
-Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const MutateInputs& inputs) {
+Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const estimator::TraceFile* graph,
+                const MutateInputs& inputs) {
   const estimator::ProvisionRequest question{
       .job = &job,
+      .graph = graph,
       .gpus = &inputs.cluster->gpus,
       .profile = inputs.cluster->profile_of(job.namespace_name, job.spec.model.family),
       .method = estimator::Method::kPlimsoll,
@@ -132,10 +142,11 @@ Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs) {
   if (job->namespace_name.empty()) {
     job->namespace_name = request.namespace_name;  // a create request may leave it to the URL
   }
-  if (const Result<void> resolved = resolve_tables(*job, inputs); !resolved) {
-    return fall_back("TablesUnavailable", resolved.error().message);
+  const Result<SharedGraph> graph = resolve_model(*job, inputs);
+  if (!graph) {
+    return fall_back(job->spec.model.graph ? "GraphUnavailable" : "TablesUnavailable", graph.error().message);
   }
-  return decide(request, *job, inputs);
+  return decide(request, *job, graph->get(), inputs);
 }
 
 }  // namespace plimsoll::webhook

@@ -2,9 +2,13 @@
 
 #include "base/base64.h"
 #include "crds/embedding_tables_csv.h"
+#include "estimator/graph/import_trace.h"
 
 namespace plimsoll::webhook {
 namespace {
+
+// A ConfigMap holds 1 MiB; what that may grow into.
+constexpr Bytes kLargestGraph = 64_MiB;
 
 const kube::Resource kConfigMaps{.group = "", .version = "v1", .plural = "configmaps"};
 
@@ -32,10 +36,15 @@ Result<std::string> content_of(const Json& config_map, const std::string& key) {
 ConfigMapTableSource::ConfigMapTableSource(kube::Client& client, TableSourceOptions options)
     : client_(client), options_(options) {}
 
-Result<SharedTables> ConfigMapTableSource::tables(const std::string& namespace_name,
-                                                  const crds::TablesFrom& from,
-                                                  std::chrono::steady_clock::time_point deadline) {
-  const std::string what = "ConfigMap " + namespace_name + "/" + from.config_map_name;
+Result<SharedGraph> TableSource::graph(const std::string& /*namespace_name*/,
+                                       const crds::GraphReference& /*from*/,
+                                       std::chrono::steady_clock::time_point /*deadline*/) {
+  return Error(ErrorCode::kUnavailable, "this webhook reads no graphs");
+}
+
+Result<Json> ConfigMapTableSource::read(const std::string& what, const std::string& namespace_name,
+                                        const std::string& name,
+                                        std::chrono::steady_clock::time_point deadline) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   if (left.count() <= 0) {
@@ -43,13 +52,21 @@ Result<SharedTables> ConfigMapTableSource::tables(const std::string& namespace_n
   }
   kube::CallOptions call;
   call.timeout = std::min(call.timeout, left);
-  const Result<Json> config_map = client_.get(kConfigMaps, namespace_name, from.config_map_name, call);
+  Result<Json> config_map = client_.get(kConfigMaps, namespace_name, name, call);
+  return config_map ? std::move(config_map) : config_map.error().within("read " + what);
+}
+
+Result<SharedTables> ConfigMapTableSource::tables(const std::string& namespace_name,
+                                                  const crds::TablesFrom& from,
+                                                  std::chrono::steady_clock::time_point deadline) {
+  const std::string what = "ConfigMap " + namespace_name + "/" + from.config_map_name;
+  const Result<Json> config_map = read(what, namespace_name, from.config_map_name, deadline);
   if (!config_map) {
-    return config_map.error().within("read " + what);
+    return config_map.error();
   }
   const Key key(namespace_name, from.config_map_name, from.key,
                 text_member(*config_map, {"metadata", "resourceVersion"}));
-  if (SharedTables known = find(key)) {
+  if (SharedTables known = find(key).tables) {
     return known;
   }
   const Result<std::string> content = content_of(*config_map, from.key);
@@ -61,8 +78,34 @@ Result<SharedTables> ConfigMapTableSource::tables(const std::string& namespace_n
     return parsed.error().within(what + ", key " + from.key);
   }
   auto tables = std::make_shared<const std::vector<crds::EmbeddingTable>>(*std::move(parsed));
-  keep(key, tables);
+  keep({.key = key, .tables = tables, .graph = nullptr, .size = size_of(*tables)});
   return SharedTables(std::move(tables));
+}
+
+Result<SharedGraph> ConfigMapTableSource::graph(const std::string& namespace_name,
+                                                const crds::GraphReference& from,
+                                                std::chrono::steady_clock::time_point deadline) {
+  const std::string what = "ConfigMap " + namespace_name + "/" + from.config_map_name;
+  const Result<Json> config_map = read(what, namespace_name, from.config_map_name, deadline);
+  if (!config_map) {
+    return config_map.error();
+  }
+  const Key key(namespace_name, from.config_map_name, from.key,
+                text_member(*config_map, {"metadata", "resourceVersion"}));
+  if (SharedGraph known = find(key).graph) {
+    return known;
+  }
+  const Result<std::string> content = content_of(*config_map, from.key);
+  if (!content) {
+    return content.error().within(what);
+  }
+  Result<estimator::TraceFile> imported = estimator::import_traces(*content, {.text = kLargestGraph});
+  if (!imported) {
+    return imported.error().within(what + ", key " + from.key);
+  }
+  auto graph = std::make_shared<const estimator::TraceFile>(*std::move(imported));
+  keep({.key = key, .tables = nullptr, .graph = graph, .size = estimator::memory_of(*graph)});
+  return SharedGraph(std::move(graph));
 }
 
 Bytes ConfigMapTableSource::cached() const {
@@ -70,28 +113,27 @@ Bytes ConfigMapTableSource::cached() const {
   return cached_;
 }
 
-SharedTables ConfigMapTableSource::find(const Key& key) {
+ConfigMapTableSource::Entry ConfigMapTableSource::find(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) {
-    return nullptr;
+    return {};
   }
   entries_.splice(entries_.begin(), entries_, found->second);
-  return found->second->tables;
+  return *found->second;
 }
 
-void ConfigMapTableSource::keep(const Key& key, const SharedTables& tables) {
-  const Bytes size = size_of(*tables);
-  if (size > options_.cache_limit) {
+void ConfigMapTableSource::keep(Entry entry) {
+  if (entry.size > options_.cache_limit) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (by_key_.contains(key)) {
+  if (by_key_.contains(entry.key)) {
     return;  // another thread parsed it meanwhile
   }
-  entries_.push_front({key, tables, size});
-  by_key_[key] = entries_.begin();
-  cached_ += size;
+  cached_ += entry.size;
+  entries_.push_front(std::move(entry));
+  by_key_[entries_.front().key] = entries_.begin();
   while (cached_ > options_.cache_limit) {
     cached_ -= entries_.back().size;
     by_key_.erase(entries_.back().key);

@@ -1,4 +1,5 @@
-// TableSource: the embedding tables that a job names by a ConfigMap key (spec.model.dlrm.tablesFrom).
+// TableSource: what a job names by a ConfigMap key: embedding tables (spec.model.dlrm.tablesFrom) and
+// exported graphs (spec.model.graph).
 //
 //   ConfigMapTableSource source(client, {});
 //   Result<SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, deadline);
@@ -21,11 +22,13 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "crds/training_job.h"
+#include "estimator/graph/trace.h"
 #include "kube/client.h"
 
 namespace plimsoll::webhook {
 
 using SharedTables = std::shared_ptr<const std::vector<crds::EmbeddingTable>>;
+using SharedGraph = std::shared_ptr<const estimator::TraceFile>;
 
 class TableSource {
  public:
@@ -33,10 +36,13 @@ class TableSource {
   // Errors: the API's own, kNotFound for a missing key, kInvalid for content that is no CSV of tables.
   virtual Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
                                       std::chrono::steady_clock::time_point deadline) = 0;
+  // The same for a graph: JSON or gzip of it. A source without graphs answers kUnavailable.
+  virtual Result<SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
+                                    std::chrono::steady_clock::time_point deadline);
 };
 
 struct TableSourceOptions {
-  Bytes cache_limit = 64_MiB;  // of parsed tables; Model-A has some 300 KiB
+  Bytes cache_limit = 64_MiB;  // of parsed tables and graphs; Model-A has some 300 KiB
 };
 
 class ConfigMapTableSource : public TableSource {
@@ -46,6 +52,8 @@ class ConfigMapTableSource : public TableSource {
 
   Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
                               std::chrono::steady_clock::time_point deadline) override;
+  Result<SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
+                            std::chrono::steady_clock::time_point deadline) override;
 
   Bytes cached() const;
 
@@ -54,12 +62,15 @@ class ConfigMapTableSource : public TableSource {
       std::tuple<std::string, std::string, std::string, std::string>;  // namespace, name, key, version
   struct Entry {
     Key key;
-    SharedTables tables;
+    SharedTables tables;  // or
+    SharedGraph graph;
     Bytes size;
   };
 
-  SharedTables find(const Key& key);
-  void keep(const Key& key, const SharedTables& tables);
+  Result<Json> read(const std::string& what, const std::string& namespace_name, const std::string& name,
+                    std::chrono::steady_clock::time_point deadline);
+  Entry find(const Key& key);
+  void keep(Entry entry);
 
   kube::Client& client_;
   const TableSourceOptions options_;

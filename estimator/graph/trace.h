@@ -152,6 +152,9 @@ struct TraceFile {
   std::vector<Trace> traces;  // at most one of each device and precision
 };
 
+// What the traces take in this process, about.
+Bytes memory_of(const TraceFile& graph);
+
 // Bytes of an element of a dtype as PyTorch names it; 0 for a name that it does not have.
 std::int64_t width_of_dtype(const std::string& name);
 bool is_floating_dtype(const std::string& name);

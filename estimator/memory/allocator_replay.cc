@@ -132,17 +132,14 @@ class Replay {
     }
   }
 
+  // The last batch is gone when the next one comes: `for x, y in loader` has rebound its names by then.
   void renew_inputs() {
     for (const BlockId input : inputs_) {
-      std::vector<CachingAllocator::Handle> old;
-      for_each_handle(input, [&](CachingAllocator::Handle& handle, std::int64_t) {
-        old.push_back(std::exchange(handle, kNone));
-      });
-      allocate(input);
-      for (const CachingAllocator::Handle handle : old) {
-        if (handle != kNone) {
-          allocator_.release(handle);
-        }
+      release(input);
+    }
+    for (const BlockId input : inputs_) {
+      if (!failure_) {
+        allocate(input);
       }
     }
   }

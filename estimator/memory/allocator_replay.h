@@ -51,9 +51,9 @@ struct ReplayResult {
 };
 
 // The ledger's blocks before its first phase live on, with two exceptions: optimizer state begins at the
-// first step, and inputs are replaced at the start of each iteration, the new ones before the old ones go.
-// What an iteration does not release goes at the start of the next (zero_grad). A dispensable block that
-// cannot be had, once the cache was given up for it, is gone without.
+// first step, and inputs are let go and taken anew at the start of each iteration. What an iteration does not
+// release goes at the start of the next (zero_grad). A dispensable block that cannot be had, once the cache
+// was given up for it, is gone without.
 ReplayResult replay(const Ledger& ledger, const ReplayOptions& options);
 
 }  // namespace plimsoll::estimator

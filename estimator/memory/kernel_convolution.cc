@@ -2,6 +2,7 @@
 // cuDNN's workspace.
 #include <algorithm>
 
+#include "estimator/memory/convolution_workspace.h"
 #include "estimator/memory/kernel_formulas.h"
 
 namespace plimsoll::estimator::kernels {
@@ -28,6 +29,23 @@ Bytes cpu_convolution_backward(const KernelCall& call) {
   const Bytes results = call.output(0).bytes() + call.output(1).bytes() + call.output(2).bytes();
   return above({gradient + weight + input, input * 2, call.output(0).bytes() + gradient + input + weight * 2},
                results);
+}
+
+Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family) {
+  const bool backward = name == "aten::convolution_backward";
+  if (!backward && name != "aten::convolution" && name != "aten::cudnn_convolution") {
+    return {};
+  }
+  // (input, weight[, bias]) -> output; backward (gradient, input, weight).
+  const TensorView input = call.input(backward ? 1 : 0);
+  const TensorView output = backward ? call.input(0) : call.output(0);
+  return convolution_workspace({.input = input.bytes(),
+                                .output = output.bytes(),
+                                .element_bytes = input.width,
+                                .groups = call.integer("groups", 1),
+                                .input_channels = input.size(1),
+                                .channels_last = !input.contiguous() && input.stride(1) == 1},
+                               family);
 }
 
 Bytes cuda_convolution(const KernelCall& /*call*/) {

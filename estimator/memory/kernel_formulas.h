@@ -29,6 +29,9 @@ Bytes mkldnn_rnn_backward(const KernelCall& call);
 Bytes cpu_convolution(const KernelCall& call);
 Bytes cpu_convolution_backward(const KernelCall& call);
 Bytes cuda_convolution(const KernelCall& call);
+// What cuDNN takes for an operator on a family of cards, and does without where it cannot be had; nothing for
+// operators that are no convolutions. The rows of the table hold for all cards, so it is none of them.
+Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family);
 Bytes cuda_convolution_backward(const KernelCall& call);
 
 }  // namespace plimsoll::estimator::kernels

@@ -137,15 +137,17 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   }
   const Trace& trace = *chosen->trace;
   const crds::TrainingSpec& training = *request.training;
-  Result<TraceRun> run = run_trace(trace, request.graph->producer,
-                                   {.batch = training.batch_size_per_trainer,
-                                    .optimizer = training.optimizer,
-                                    .implementation = training.optimizer_implementation,
-                                    .gradient_accumulation = training.gradient_accumulation,
-                                    .checkpointing = training.activation_checkpointing,
-                                    .checkpoint_modules = training.checkpoint_modules,
-                                    .halve_floats = chosen->halve_floats,
-                                    .lenient = request.lenient});
+  Result<TraceRun> run =
+      run_trace(trace, request.graph->producer,
+                {.batch = training.batch_size_per_trainer,
+                 .optimizer = training.optimizer,
+                 .implementation = training.optimizer_implementation,
+                 .gradient_accumulation = training.gradient_accumulation,
+                 .checkpointing = training.activation_checkpointing,
+                 .checkpoint_modules = training.checkpoint_modules,
+                 .halve_floats = chosen->halve_floats,
+                 .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
+                 .lenient = request.lenient});
   if (!run) {
     if (run.error().code != ErrorCode::kTooLarge) {
       return run.error();

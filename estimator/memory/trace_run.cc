@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "estimator/memory/fixed_costs.h"
+#include "estimator/memory/kernel_formulas.h"
 #include "estimator/memory/kernel_rules.h"
 #include "estimator/memory/trace_optimizer.h"
 #include "estimator/memory/trace_plan.h"
@@ -145,6 +146,10 @@ class TraceIteration {
       }
       const KernelCall call(trace_, shapes_, producer_, i);
       const KernelRule* rule = rules[index(trace_.operators[i].name)];
+      if (trace_.device == TraceDevice::kCuda) {
+        workspaces_.push_back(kernels::cuda_convolution_workspace(
+            trace_.operator_names[index(trace_.operators[i].name)], call, request_.gpu_family));
+      }
       if (rule == nullptr) {
         unknown.insert(trace_.operator_names[index(trace_.operators[i].name)]);
         inside_[i] = conservative_temporary(call);
@@ -168,6 +173,10 @@ class TraceIteration {
     const Bytes bytes = inside_[index(op)];
     if (bytes.count > 0) {
       run_.ledger.release(allocate(Part::kTemporaries, bytes, Source::kKernel, op));
+    }
+    if (!workspaces_.empty() && workspaces_[index(op)].count > 0) {
+      run_.ledger.release(run_.ledger.allocate_dispensable(Part::kTemporaries, workspaces_[index(op)]));
+      run_.origins_.push_back({Source::kKernel, op});
     }
   }
 
@@ -342,6 +351,7 @@ class TraceIteration {
   std::vector<BlockId> blocks_;                      // by storage; -1: not alive
   std::vector<BlockId> gradients_;                   // of earlier parts of the batch
   std::multimap<std::int32_t, BlockId> recomputed_;  // by the time when they die
+  std::vector<Bytes> workspaces_;                    // by operator: what cuDNN takes; empty on the CPU
   std::vector<Bytes> inside_;                        // by operator: what its kernel takes
   std::vector<SteppedParameter> stepped_;
 };

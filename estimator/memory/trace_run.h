@@ -30,6 +30,7 @@ struct TraceRunRequest {
   crds::ActivationCheckpointing checkpointing = crds::ActivationCheckpointing::kNone;
   std::vector<std::string> checkpoint_modules{};  // of kPerModule: paths, `*` is any one name
   bool halve_floats = false;                      // read fp32 values as 16 bits wide
+  std::string gpu_family{};                       // GpuModel::family: decides what convolutions take on CUDA
   bool lenient = false;  // charge operators without a rule a conservative bound instead of refusing
 };
 

@@ -121,14 +121,14 @@ TEST(EstimateCommand, TransformersAreEstimatedBySizesAndByConfig) {
   EXPECT_EQ(by_sizes["breakdown"], by_config["breakdown"]);
 }
 
-TEST(EstimateCommand, ModelsOfOtherKindsAreRefusedWithAReason) {
+TEST(EstimateCommand, AGraphThatIsNotThereIsRefusedWithAReason) {
   std::string graph = kJob;
   const std::size_t model = graph.find("    dlrm:");
   graph.replace(model, graph.find("  training:") - model,
                 "    graph: {configMapKeyRef: {name: cm, key: k}}\n");
   const Outcome outcome = estimate({"-o", "json"}, graph);
   EXPECT_EQ(outcome.code, kExitRefused);
-  EXPECT_EQ(outcome.json()["code"].asString(), "Unsupported");
+  EXPECT_EQ(outcome.json()["code"].asString(), "NotFound") << "the ConfigMap is not in the input";
 }
 
 const char* const kGraph = "tests/estimator/graphs/linear.json";

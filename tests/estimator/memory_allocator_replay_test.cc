@@ -56,13 +56,13 @@ TEST(AllocatorReplay, StateThatIsMadeInTheFirstStepFragmentsTheCache) {
   const Ledger ledger = one_layer(40_MiB, 100_MiB, 80_MiB);
   EXPECT_EQ(ledger.peak(), 264_MiB);
   const ReplayResult result = replay(ledger, {});
-  // weight 40, inputs 20 for 4 (and the next batch's), activation 100, gradient 40, activation again 100.
+  // weight 40, inputs 20 for 4, activation 100, gradient 40, activation again 100.
   EXPECT_EQ(result.reserved_peak, 300_MiB);
   EXPECT_EQ(result.allocated_peak, 264_MiB);
   EXPECT_EQ(result.fragmentation(), 36_MiB);
   EXPECT_EQ(result.iterations, 3);
   EXPECT_FALSE(result.out_of_memory.has_value());
-  // With expandable segments the gap is filled: 264 MiB in pages of 20, inputs doubled for a moment.
+  // With expandable segments the gap is filled: 264 MiB in pages of 20.
   ReplayOptions expandable;
   expandable.settings.expandable_segments = true;
   EXPECT_EQ(replay(ledger, expandable).reserved_peak, 280_MiB);

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
+#include "estimator/graph/import_trace.h"
 #include "tests/webhook/samples.h"
 
 namespace plimsoll::webhook {
@@ -170,14 +174,14 @@ TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenNothingFits) {
   EXPECT_FALSE(mutation.answer.warnings.empty());
 }
 
-TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenTheModelIsUnknown) {
+TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenTheGraphCannotBeRead) {
   Json job = sample_job();
   job["spec"]["model"].removeMember("dlrm");
   Json& reference = job["spec"]["model"]["graph"]["configMapKeyRef"];
   reference["name"] = "graphs";
   reference["key"] = "model.json.gz";
   const Mutation mutation = mutated(sample_review(job));
-  expect_untouched(mutation, "ModelUnknown");
+  expect_untouched(mutation, "GraphUnavailable");
   EXPECT_FALSE(mutation.answer.warnings.empty());
 }
 
@@ -226,6 +230,44 @@ TEST(Mutate, ReadsTheTablesFromAConfigMap) {
   // As if the tables stood in the job.
   EXPECT_EQ(patched(job, mutation.answer.patch)["spec"]["trainers"],
             admitted(sample_job())["spec"]["trainers"]);
+}
+
+// Gives the graph it holds, or the error.
+class FixedGraph : public FixedTables {
+ public:
+  explicit FixedGraph(Result<SharedGraph> graph) : FixedTables(SharedTables()), graph_(std::move(graph)) {}
+  Result<SharedGraph> graph(const std::string&, const crds::GraphReference&,
+                            std::chrono::steady_clock::time_point) override {
+    return graph_;
+  }
+
+ private:
+  Result<SharedGraph> graph_;
+};
+
+Json job_with_a_graph() {
+  Json job = sample_job();
+  job["spec"]["model"].removeMember("dlrm");
+  job["spec"]["model"]["graph"]["configMapKeyRef"]["name"] = "gpt";
+  job["spec"]["model"]["graph"]["configMapKeyRef"]["key"] = "graph.json.gz";
+  return job;
+}
+
+TEST(Mutate, SizesAGraphFromAConfigMap) {
+  std::ifstream file(PLIMSOLL_SOURCE_DIR "/tests/estimator/graphs/linear.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::string cuda = text.str();
+  cuda.replace(cuda.find("\"cpu\""), 5, "\"cuda\"");
+  Json job = job_with_a_graph();
+  job["spec"]["training"]["precision"] = "FP32";
+  Result<estimator::TraceFile> read = estimator::import_traces(cuda);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  FixedGraph source(SharedGraph(std::make_shared<const estimator::TraceFile>(*std::move(read))));
+  const Mutation mutation = mutated(sample_review(job), &source);
+  EXPECT_TRUE(mutation.applied) << mutation.message;
+  FixedGraph missing(Error(ErrorCode::kNotFound, "there is no ConfigMap ads/gpt"));
+  expect_untouched(mutated(sample_review(job), &missing), "GraphUnavailable");
 }
 
 TEST(Mutate, KeepsTheUsersValuesAndWarnsWithoutTheTables) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include <map>
 
 #include "base/base64.h"
@@ -107,6 +110,29 @@ TEST(ConfigMapTableSource, ReadsGzipAndBinaryData) {
   EXPECT_TRUE(read(source, "tables", "plain.csv").ok());
   EXPECT_FALSE(read(source, "tables", "broken.csv").ok());
   EXPECT_FALSE(read(source, "tables", "nonsense").ok());
+}
+
+TEST(ConfigMapTableSource, ReadsGraphsOnceAVersion) {
+  std::ifstream file(PLIMSOLL_SOURCE_DIR "/tests/estimator/graphs/linear.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  ConfigMaps api;
+  Json& object = api.objects["ads/gpt"];
+  object["metadata"]["resourceVersion"] = "1";
+  object["binaryData"]["graph"] = base64_encode(gzip(text.str()));
+  object["data"]["broken"] = "{}";
+  ConfigMapTableSource source(api, {});
+  const auto graph = [&](const std::string& key) {
+    return source.graph("ads", {.config_map_name = "gpt", .key = key}, std::chrono::steady_clock::now() + 5s);
+  };
+  const Result<SharedGraph> first = graph("graph");
+  ASSERT_TRUE(first.ok()) << first.error().message;
+  EXPECT_EQ((*first)->traces.size(), 1U);
+  EXPECT_EQ(graph("graph")->get(), first->get());
+  EXPECT_GT(source.cached(), Bytes{});
+  ASSERT_FALSE(graph("broken").ok());
+  EXPECT_NE(graph("broken").error().message.find("ConfigMap ads/gpt, key broken"), std::string::npos);
+  EXPECT_FALSE(graph("missing").ok());
 }
 
 TEST(ConfigMapTableSource, SaysWhatIsWrongAndWhere) {

@@ -17,7 +17,7 @@ import traceback
 
 import torch
 
-from . import ExportError, __version__, iteration, trace, worlds
+from . import ExportError, __version__, iteration, probe, trace, worlds
 
 DEVICES = ("cpu", "cuda", "both")
 _MORE_BATCHES = (1, 2, 3)  # two make a line, the third checks it
@@ -78,7 +78,8 @@ class _Exporter:
         try:
             for batch in batches:
                 recordings.append(self._record(device, kind, batch))
-            return trace.make_trace(recordings, batches, device, self._precision, method, list(notes))
+            measured = self._measure(recordings, batches) if device == "cpu" else {}
+            return dict(trace.make_trace(recordings, batches, device, self._precision, method, list(notes)), **measured)
         except trace.Mismatch as mismatch:
             reason = str(mismatch)
         except Exception as error:
@@ -90,8 +91,20 @@ class _Exporter:
             only = recordings[0]
         else:
             only = self._record(device, kind, self._batch_size)
-        return trace.make_trace([only], [self._batch_size], device, self._precision, method,
-                                notes + [f"holds for batch {self._batch_size} alone: {reason}"])
+        measured = self._measure([only], [self._batch_size]) if device == "cpu" else {}
+        return dict(trace.make_trace([only], [self._batch_size], device, self._precision, method,
+                                     notes + [f"holds for batch {self._batch_size} alone: {reason}"]), **measured)
+
+    def _measure(self, recordings, batches):
+        """What kernels take inside, and the true size of what they keep."""
+        if probe.largest_operator(recordings[-1]) > probe.LARGEST_OPERATOR_BYTES:
+            self._progress("kernels are too large to be measured one by one: the estimator's rules decide for them")
+            return {}
+        began = time.monotonic()
+        measured = [probe.measure(recording) for recording in recordings]
+        rows, unmeasured = trace.merge_temporaries(measured[:2], batches)
+        self._progress(f"measured {len(recordings[0].operators) - len(unmeasured)} kernels in {time.monotonic() - began:.1f} s")
+        return {"temporaries": rows, "unmeasured": unmeasured}
 
     def _record(self, device, kind, batch):
         began = time.monotonic()

@@ -34,19 +34,30 @@ class StorageRecord:
         self.first_tensor = NEVER
 
 
+class Row:
+    """Stands for a tensor in the arguments of a recorded call."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index):
+        self.index = index
+
+
 class OperatorRecord:
-    """One executed operator; tensors are indices of `Recording.tensors`, NEVER for an absent one."""
+    """One executed operator; tensors are indices of `Recording.tensors`, NEVER for an absent one.
 
-    __slots__ = ("name", "overload", "module", "attributes", "inputs", "outputs", "between_nodes")
+    `call` is (ATen overload, args, kwargs) with a Row for each tensor, or None where it cannot be made again.
+    """
 
-    def __init__(self, name, overload, module, attributes, inputs, outputs, between_nodes):
+    __slots__ = ("name", "module", "attributes", "inputs", "outputs", "call")
+
+    def __init__(self, name, module, attributes, inputs, outputs, call):
         self.name = name
-        self.overload = overload
         self.module = module
         self.attributes = attributes
         self.inputs = inputs
         self.outputs = outputs
-        self.between_nodes = between_nodes
+        self.call = call
 
 
 class SavedRecord:
@@ -92,17 +103,36 @@ class Recording:
 class OperatorKind:
     """What a Recorder needs to know of an ATen overload, worked out once."""
 
-    __slots__ = ("name", "overload", "names", "tensors", "writes")
+    __slots__ = ("overload", "name", "names", "tensors", "writes")
 
     def __init__(self, operator):
         schema = operator._schema
+        self.overload = operator
         self.name = schema.name
-        self.overload = schema.overload_name
         self.names = [argument.name for argument in schema.arguments]
         self.tensors = ["Tensor" in str(argument.type) for argument in schema.arguments]
         self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
 
 
+def _storage_of(tensor):
+    holder = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    return getattr(holder, "_storage", holder)
+
+
+def _dense(tensor):
+    """Non-overlapping and dense: its strides are those of a contiguous tensor in some order of dims."""
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape) if n != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+_ENGINE_ADDS_IN_PLACE = int(torch.__version__.split(".")[0]) >= 2
+_ADD, _ADD_IN_PLACE = torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor
+_CLONE = torch.ops.aten.clone.default
+_DETACH = torch.ops.aten.detach.default
 _PRIM_DEVICE = torch.ops.prim.device.default
 _SKIPPED_ARGUMENTS = frozenset(["generator", "device", "layout", "pin_memory", "memory_format", "size", "self", "out"])
 
@@ -143,6 +173,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         if operator is _PRIM_DEVICE:
             return args[0].fake_device if hasattr(args[0], "fake_device") else args[0].device
+        if operator is _DETACH and not isinstance(args[0], torch.Tensor):
+            return torch.tensor(args[0])  # torch 1.13 hands a number that autograd wrapped over as a number
         kwargs = kwargs or {}
         if self._adopt is not None:
             args, kwargs = self._adopt_all(args), {k: self._adopt_one(v) for k, v in kwargs.items()}
@@ -178,10 +210,23 @@ class Recorder(TorchDispatchMode):
             storage.allocated_at = NEVER  # met as an argument: it was there before
         first_new = len(self.recording.storages)
         outputs = []
+        if operator is _CLONE and self.in_backward and not self._unpacked and args[0].layout is torch.sparse_coo:
+            self._steal(args[0], result)
+            return
+        if operator is _ADD and self.in_backward and not self._unpacked and self._engine_adds_in_place(*args[:2]):
+            self._take_over(result, inputs[0])
+            kind = self._kinds.setdefault(_ADD_IN_PLACE, OperatorKind(_ADD_IN_PLACE))
         self._note_tensors(result, outputs, now)
         if kind.writes or len(self.recording.storages) > first_new:
-            self.recording.operators.append(
-                OperatorRecord(kind.name, kind.overload, self.module, attributes, inputs, outputs, self.in_backward and not self._unpacked))
+            call = (kind.overload, self._template(args), {k: self._template(v) for k, v in kwargs.items()})
+            self.recording.operators.append(OperatorRecord(kind.name, self.module, attributes, inputs, outputs, call))
+
+    def _template(self, value):
+        if isinstance(value, torch.Tensor):
+            return Row(self.note(value)) if value.layout is torch.strided else None
+        if type(value) in (list, tuple):
+            return type(value)(self._template(v) for v in value)
+        return value
 
     def _note_argument(self, kind, index, value, inputs, attributes):
         if isinstance(value, torch.Tensor) or (type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value)):
@@ -205,6 +250,44 @@ class Recorder(TorchDispatchMode):
                 else:
                     self._note_tensors(item, rows, now)
 
+    def _engine_adds_in_place(self, old, new):
+        """Whether autograd's engine, which sums gradients of one tensor, would do so in place without a dispatch mode.
+
+        torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace, since torch 2: the first is dense and the last
+        reference to its storage. Under any dispatch mode the engine refrains, so the recording has a new sum.
+        """
+        if not _ENGINE_ADDS_IN_PLACE:
+            return False
+        if not isinstance(new, torch.Tensor) or old.shape != new.shape or old.dtype != new.dtype:
+            return False
+        if old.layout is not torch.strided or new.layout is not torch.strided or not _dense(old):
+            return False
+        record = self.recording.storages[self.recording.tensors[self.note(old)][0]]
+        return record.references == 1 and record.saved == 0
+
+    def _take_over(self, result, row):
+        """From here on the storage of `result` is that of a row: an operator was in place after all."""
+        storage = self.recording.tensors[row][0]
+        record = self.recording.storages[storage]
+        self._by_key.pop(record.key, None)
+        record.key, record.weak = torch._C._storage_id(result), StorageWeakRef(_storage_of(result))
+        self._by_key[record.key] = storage
+
+    def _steal(self, gradient, clone):
+        """Autograd takes a sparse gradient over as it is (accumulate_grad.h), but clones it under a dispatch mode."""
+        was, self._paused = self._paused, True
+        try:
+            parts = [clone._indices(), clone._values()]
+        finally:
+            self._paused = was
+        for storage, part in zip(self._tensors[id(gradient)][1], parts):
+            record = self.recording.storages[storage]
+            if record.allocated_at != NEVER:
+                self._by_key.pop(record.key, None)
+                record.key, record.weak = torch._C._storage_id(part), StorageWeakRef(_storage_of(part))
+            self._by_key[torch._C._storage_id(part)] = storage
+        self.note(clone)
+
     # -- tensors and storages ----------------------------------------------------------------------------------------
     def note(self, tensor, now=NEVER):
         """The row of a tensor; from now on its end is watched. A sparse one stands for its values; both parts count."""
@@ -225,6 +308,8 @@ class Recorder(TorchDispatchMode):
         return index
 
     def _note_sparse(self, tensor, now):
+        if self._adopt is not None and _ENGINE_ADDS_IN_PLACE:
+            raise NotImplementedError("sparse tensors without memory do not share storage as real ones do")
         was, self._paused = self._paused, True
         try:
             parts = [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else []
@@ -235,8 +320,7 @@ class Recorder(TorchDispatchMode):
         return rows[-1] if rows else NEVER
 
     def _new_storage(self, tensor, key, now):
-        holder = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-        holder = getattr(holder, "_storage", holder)
+        holder = _storage_of(tensor)
         index = len(self.recording.storages)
         self.recording.storages.append(StorageRecord(holder.nbytes(), now, key, StorageWeakRef(holder)))
         self._by_key[key] = index

@@ -154,6 +154,15 @@ def _released(storage, saved_until):
     return storage.released_at
 
 
+def merge_temporaries(measured, batches):
+    """([operator, count] rows, operators without a measure) from {operator: bytes} at one batch size, or at two."""
+    rows = []
+    for operator in sorted(set().union(*(temporaries for temporaries, _ in measured))):
+        values = [temporaries.get(operator, 0) for temporaries, _ in measured]
+        rows.append([operator, values[0] if len(values) == 1 else line(values[0], values[1], batches)])
+    return rows, sorted(set().union(*(unmeasured for _, unmeasured in measured)))
+
+
 def make_trace(recordings, batches, device, precision, method, notes):
     """One trace from one recording, or from two and more at as many batch sizes; Mismatch where they differ."""
     import torch

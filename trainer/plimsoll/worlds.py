@@ -7,6 +7,7 @@
 """
 
 import contextlib
+import inspect
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -153,12 +154,19 @@ def _map(value, convert):
     return value
 
 
+def _fake_mode():
+    """A mode in which looking at a value is an error; torch 1.13 makes one up unless told otherwise."""
+    if "throw_on_data_dependent_ops" in inspect.signature(FakeTensorMode.__init__).parameters:
+        return FakeTensorMode(throw_on_data_dependent_ops=True)
+    return FakeTensorMode()
+
+
 def build(function, batch_size, kind, device):
     if kind == REAL:
         torch.manual_seed(0)
         model, inputs, loss = _checked(function(batch_size))
         return Trainable(model, inputs, loss, contextlib.nullcontext(), None)
-    mode = FakeTensorMode()
+    mode = _fake_mode()
     adopt = _Adopter(mode, device)
     if kind == FAKE:
         with _modules_of_fakes(), mode, _default_device(device):

@@ -14,8 +14,7 @@ class InPlace(nn.Module):
 
     def forward(self, x):
         for layer in self.layers:
-            y = layer(x).relu_()
-            x = x + y.mul_(0.5).add_(1.0)
+            x = x + layer(x).mul_(0.5).add_(1.0).relu_()
         return x.clamp_(-5, 5)
 
 

@@ -25,7 +25,7 @@ FLAGS = {
     "ddp": ["--parallelism", "DDP"],
     "ddp_view": ["--parallelism", "DDP", "--gradient-as-bucket-view"],
     "zero1": ["--parallelism", "ZeRO1"],
-    "fsdp1": ["--parallelism", "FSDP1"],
+    "fsdp1": ["--parallelism", "FSDP"],
     "fsdp2": ["--parallelism", "FSDP2"],
     "tensor": ["--parallelism", "Tensor"],
     "pipeline": ["--parallelism", "Pipeline", "--microbatches", str(measure_parallel.MICROBATCHES)],

@@ -1,0 +1,55 @@
+"""The models of published_gpu.json, as functions that plimsoll.export takes.
+
+`published:convnext_tiny_1000` is torchvision's convnext_tiny with 1000 classes; `published:perceptron_7` the eighth of the
+perceptrons.
+"""
+import functools
+import json
+import pathlib
+
+import torch
+import torchvision
+
+DATA = json.loads((pathlib.Path(__file__).resolve().parents[1] / "published_gpu.json").read_text())
+ACTIVATIONS = {"ELU", "GELU", "Identity", "LeakyReLU", "Mish", "PReLU", "ReLU", "SELU", "SiLU", "Softplus", "Tanh"}
+
+
+def _image_classifier(name, classes, batch_size):
+    published = DATA["convolutional"]
+    module = getattr(torchvision.models, name)(weights=None, num_classes=classes)
+    labels = torch.randint(0, published["labels"], (batch_size,))
+    loss = torch.nn.CrossEntropyLoss()
+    return module, (torch.randn(batch_size, *published["image"]),), lambda output: loss(output, labels)
+
+
+def _perceptron(index, batch_size):
+    published = DATA["perceptrons"]["runs"][index]
+    width = published["input"]
+    layers = []
+    for item in published["layers"].split():
+        kind, outputs = item.split(":")
+        if kind == "linear":
+            layers.append(torch.nn.Linear(width, int(outputs)))
+            width = int(outputs)
+        elif kind == "batch_normalization":
+            layers.append(torch.nn.BatchNorm1d(width))
+        elif kind == "dropout":
+            layers.append(torch.nn.Dropout(published["dropout"]))
+        elif kind == "Softmax":
+            layers.append(torch.nn.Softmax(dim=1))
+        elif kind in ACTIVATIONS:
+            layers.append(getattr(torch.nn, kind)())
+        else:
+            raise ValueError(f"published_gpu.json has a layer of unknown kind '{kind}'")
+    labels = torch.randint(0, width, (batch_size,))
+    loss = torch.nn.CrossEntropyLoss()
+    return torch.nn.Sequential(*layers), (torch.randn(batch_size, published["input"]),), lambda output: loss(output, labels)
+
+
+def __getattr__(name):
+    model, _, number = name.rpartition("_")
+    if not number.isdigit():
+        raise AttributeError(name)
+    if model == "perceptron":
+        return functools.partial(_perceptron, int(number))
+    return functools.partial(_image_classifier, model, int(number))

@@ -1,0 +1,209 @@
+// ./scripts/bench estimate: how long an estimate of an exported graph takes, from the gzipped file in memory
+// to the peak, and how that grows with the graph.
+//
+// The graph is a chain of layers as the exporter writes one: product, ReLU, their backward, the gradient of
+// the weight; AdamW, batch 64, CUDA. Times are medians, on the processor. References are what the project
+// aims at.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/gzip.h"
+#include "base/json.h"
+#include "estimator/catalog/gpu_catalog.h"
+#include "estimator/graph/import_trace.h"
+#include "estimator/memory/estimate.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: estimate_bench [--json] [--repeat N]\n"
+    "\n"
+    "  --json      one object a line: {bench, case, metric, value, unit, reference}\n"
+    "  --repeat N  runs of each case, of which the median counts (default 15)\n";
+
+struct Measured {
+  std::string of;  // the case
+  std::string metric;
+  double value = 0;
+  std::string unit;
+  std::optional<double> reference;  // aimed at, at most
+};
+
+std::string joined(const std::vector<std::string>& rows) {
+  std::string text = "[";
+  for (const std::string& row : rows) {
+    text += (text.size() > 1 ? "," : "") + row;
+  }
+  return text + "]";
+}
+
+std::string row(std::initializer_list<std::string> columns) {
+  return joined(columns);
+}
+
+// A layer is five operators: mm, relu, threshold_backward, mm, mm.
+std::string chain(int layers) {
+  const auto text = [](int value) { return std::to_string(value); };
+  const int backward = 2 * layers;
+  std::vector<std::string> storages = {row({"[0,4096]", "2", "-1", "-1"})};
+  std::vector<std::string> tensors = {row({"0", "0", "0"})};
+  std::vector<std::string> modules = {"\"\""};
+  std::vector<std::string> parameters;
+  std::vector<std::string> forward;
+  std::vector<std::string> back;
+  std::vector<std::string> saved;
+  const auto made = [&](const char* bytes, const char* role, int from, int until, const char* layout) {
+    tensors.push_back(row({text(static_cast<int>(storages.size())), layout, "0"}));
+    storages.push_back(row({bytes, role, text(from), text(until)}));
+    return static_cast<int>(tensors.size()) - 1;
+  };
+  int x = 0;
+  for (int i = 0; i < layers; ++i) {
+    const int op = 2 * i;
+    const int b = backward + 3 * (layers - 1 - i);
+    modules.push_back("\"layers." + text(i) + "\"");
+    const int weight = made("4194304", "0", -1, -1, "1");
+    const int product = made("[0,4096]", "3", op, op + 2, "0");
+    const int result = made("[0,4096]", "3", op + 1, op + 3, "0");
+    const int through = made("[0,4096]", "5", b, b + 3, "0");
+    const int gradient = made("4194304", "4", b + 1, -1, "1");
+    const int next = made("[0,4096]", "5", b + 2, std::min(b + 4, backward + 3 * layers), "0");
+    forward.push_back(row({"0", text(i + 1), "-1", row({text(x), text(weight)}), row({text(product)})}));
+    forward.push_back(row({"1", text(i + 1), "-1", row({text(product)}), row({text(result)})}));
+    back.push_back(row({"0", text(i + 1), "-1", row({text(through), text(weight)}), row({text(next)})}));
+    back.push_back(row({"0", text(i + 1), "-1", row({text(through), text(x)}), row({text(gradient)})}));
+    back.push_back(row({"2", text(i + 1), "-1", row({text(result)}), row({text(through)})}));
+    saved.push_back(row({text(x), text(op), text(b + 1), text(b + 3)}));
+    saved.push_back(row({text(result), text(op + 2), text(b), text(b + 1)}));
+    parameters.push_back("{\"name\":\"layers." + text(i) + ".weight\",\"storage\":" + text(weight) +
+                         ",\"layout\":1,\"dtype\":0,\"trainable\":true,\"gradient\":[" + text(gradient) +
+                         "],\"sparseGradient\":false}");
+    x = result;
+  }
+  forward.insert(forward.end(), back.rbegin(), back.rend());
+  return "{\"format\":\"plimsoll-graph/"
+         "1\",\"name\":\"chain\",\"producer\":{\"torch\":\"2.15.0\"},\"batchSize\":64,"
+         "\"traces\":[{\"device\":\"cuda\",\"precision\":\"FP32\",\"method\":\"fake\",\"notes\":[],"
+         "\"batchSizes\":[64,128],"
+         "\"dtypes\":[\"float32\"],\"roles\":[\"parameter\",\"buffer\",\"input\",\"activation\",\"gradient\","
+         "\"backward\"],"
+         "\"operatorNames\":[\"aten::mm\",\"aten::relu\",\"aten::threshold_backward\"],"
+         "\"layouts\":[{\"shape\":[[0,1],1024]},{\"shape\":[1024,1024]}],\"attributes\":[],\"modules\":" +
+         joined(modules) + ",\"storages\":" + joined(storages) + ",\"tensors\":" + joined(tensors) +
+         ",\"operators\":" + joined(forward) + ",\"saved\":" + joined(saved) +
+         ",\"forwardEnd\":" + text(backward) + ",\"lossEnd\":" + text(backward) +
+         ",\"parameters\":" + joined(parameters) + ",\"buffers\":[]}]}";
+}
+
+// Median milliseconds of a call, of this process' time on the processor.
+double time_of(int repeat, const std::function<void()>& call) {
+  std::vector<double> times;
+  for (int i = 0; i < repeat; ++i) {
+    const std::clock_t start = std::clock();
+    call();
+    times.push_back(1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+Result<double> milliseconds_of(int operators, int repeat) {
+  const std::string file = gzip(chain(operators / 5));
+  const estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  crds::ModelSpec model;
+  model.graph = crds::GraphReference{};
+  crds::TrainingSpec training;
+  training.batch_size_per_trainer = 64;
+  training.optimizer = crds::Optimizer::kAdamW;
+  Error error;
+  bool failed = false;
+  const double median = time_of(repeat, [&] {
+    const Result<estimator::TraceFile> graph = estimator::import_traces(file);
+    if (!graph) {
+      failed = true;
+      error = graph.error();
+      return;
+    }
+    estimator::EstimateRequest request;
+    request.model = &model;
+    request.training = &training;
+    request.graph = &*graph;
+    request.gpu = catalog.find("A100-80GB");
+    const Result<estimator::Estimate> estimate = estimator::estimate_memory(request);
+    if (!estimate) {
+      failed = true;
+      error = estimate.error();
+    }
+  });
+  return failed ? Result<double>(error) : Result<double>(median);
+}
+
+void print(const Measured& one, bool json) {
+  if (json) {
+    Json object;
+    object["bench"] = "estimate";
+    object["case"] = one.of;
+    object["metric"] = one.metric;
+    object["value"] = one.value;
+    object["unit"] = one.unit;
+    object["reference"] = one.reference ? Json(*one.reference) : Json();
+    std::printf("%s\n", write_json(object).c_str());
+    return;
+  }
+  std::printf("%-26s %-10s %10.4g %-6s", one.of.c_str(), one.metric.c_str(), one.value, one.unit.c_str());
+  if (one.reference) {
+    std::printf(" aim %.4g%s", *one.reference, one.value > *one.reference ? "  MISSED" : "");
+  }
+  std::printf("\n");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  bool json = false;
+  int repeat = 15;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--help") {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
+    if (arguments[i] == "--json") {
+      json = true;
+    } else if (arguments[i] == "--repeat" && i + 1 < arguments.size() &&
+               std::atoi(arguments[i + 1].c_str()) > 0) {
+      repeat = std::atoi(arguments[++i].c_str());
+    } else {
+      std::fputs(kUsage, stderr);
+      return 2;
+    }
+  }
+  struct Case {
+    int operators;
+    std::optional<double> reference;
+  };
+  std::vector<double> times;
+  for (const Case& each : {Case{1000, 5}, Case{10000, 50}, Case{100000, {}}}) {
+    const Result<double> time = milliseconds_of(each.operators, repeat);
+    if (!time) {
+      std::fprintf(stderr, "estimate_bench: %s\n", to_string(time.error()).c_str());
+      return 1;
+    }
+    times.push_back(*time);
+    print({std::to_string(each.operators) + " operators", "estimate", *time, "ms", each.reference}, json);
+  }
+  // Ten times the operators, ten times the time; half as much again is caches.
+  print({"10000 to 100000 operators", "growth", times[2] / times[1], "ratio", 15}, json);
+  return 0;
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int argc, char** argv) {
+  return plimsoll::run({argv + 1, argv + argc});
+}

@@ -1,0 +1,201 @@
+"""plimsoll.export: traces against the profiler's memory events of real runs, and its errors."""
+
+import gc
+import gzip
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "trainer"))
+try:
+    import torch
+except ImportError:
+    print("SKIPPED: tests of the exporter: this Python has no torch")
+    sys.exit(0)
+from torch import nn
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+
+from plimsoll import ExportError
+from plimsoll import export as exporter
+from plimsoll.trace import evaluate
+
+torch.set_num_threads(1)
+
+
+def mlp(batch):
+    target = torch.randint(0, 10, (batch,))
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(inplace=True), nn.Dropout(0.1), nn.Linear(128, 10))
+    return model, (torch.randn(batch, 64),), lambda output: F.cross_entropy(output, target)
+
+
+def cnn(batch):
+    target = torch.randint(0, 4, (batch,))
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(True), nn.MaxPool2d(2), nn.Flatten(),
+                          nn.Linear(16 * 64, 4))
+    return model, (torch.randn(batch, 3, 16, 16),), lambda output: F.cross_entropy(output, target)
+
+
+def lstm(batch):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(50, 32)
+            self.lstm = nn.LSTM(32, 48, batch_first=True)
+            self.head = nn.Linear(48, 50)
+            self.head.bias.requires_grad_(False)
+
+        def forward(self, tokens):
+            return {"logits": self.head(self.lstm(self.embedding(tokens))[0])}
+
+    target = torch.randint(0, 50, (batch * 12,))
+    return Model(), (torch.randint(0, 50, (batch, 12)),), lambda output: F.cross_entropy(output["logits"].flatten(0, 1), target)
+
+
+def sparse(batch):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(1000, 32, sparse=True)
+            self.head = nn.Linear(32, 5)
+
+        def forward(self, tokens):
+            return self.head(self.embedding(tokens).mean(1))
+
+    return Model(), (torch.randint(0, 1000, (batch, 7)),), lambda output: output.square().mean()
+
+
+def transformer(batch):
+    return nn.Transformer(32, 4, 1, 1, 64, batch_first=True), (torch.randn(batch, 10, 32), torch.randn(batch, 12, 32)), \
+        lambda output: output.pow(2).mean()
+
+
+def needs_values(batch):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.layer(x) if x.sum().item() < 1e9 else x
+
+    return Model(), (torch.randn(batch, 8),), lambda output: output.sum()
+
+
+def replayed_peak(trace, batch):
+    end = len(trace["operators"]) + 1
+    until = [end if row[3] < 0 else row[3] for row in trace["storages"]]
+    for tensor, _, _, released in trace["saved"]:
+        storage = trace["tensors"][tensor][0]
+        until[storage] = max(until[storage], end if released < 0 else released)
+    change = [0] * (end + 1)
+    for row, last in zip(trace["storages"], until):
+        if row[2] >= 0:
+            change[row[2]] += evaluate(row[0], batch)
+            change[max(last, row[2] + 1)] -= evaluate(row[0], batch)
+    inside = {operator: evaluate(count, batch) for operator, count in trace.get("temporaries", [])}
+    live, peak = 0, 0
+    for index in range(end - 1):
+        live += change[index]
+        peak = max(peak, live + inside.get(index, 0))
+    return peak
+
+
+def real_peak(function, batch):
+    model, inputs, loss = function(batch)
+    for _ in range(2):
+        for parameter in model.parameters():
+            parameter.grad = None
+        gc.collect()
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            loss(model(*inputs)).backward()
+    live, peak = 0, 0
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            peak = max(peak, live)
+    return peak
+
+
+class Export(unittest.TestCase):
+    def check(self, function, batches=(4, 8), tolerance=0.005):
+        graph = exporter.export(function, 4, "cpu")
+        for batch in batches:
+            real = real_peak(function, batch)
+            self.assertLessEqual(abs(replayed_peak(graph["traces"][0], batch) - real), tolerance * real, f"batch {batch}")
+        return graph["traces"][0]
+
+    def test_mlp(self):
+        trace = self.check(mlp, (4, 8, 33))
+        self.assertEqual(trace["batchSizes"], [4, 8, 12])
+        self.assertEqual(trace["method"], "fake")
+
+    def test_cnn(self):
+        self.check(cnn)
+
+    def test_lstm_and_frozen_parameters(self):
+        trace = self.check(lstm)
+        frozen = [p for p in trace["parameters"] if not p["trainable"]]
+        self.assertEqual([(p["name"], p["gradient"]) for p in frozen], [("head.bias", [])])
+
+    def test_sparse_gradients(self):
+        trace = self.check(sparse)
+        self.assertTrue(trace["parameters"][0]["sparseGradient"])
+
+    def test_transformer(self):
+        self.check(transformer)
+
+    def test_a_model_that_looks_at_values_is_run_for_real(self):
+        trace = exporter.export(needs_values, 4, "cpu")["traces"][0]
+        self.assertEqual(trace["method"], "real")
+        self.assertTrue(trace["notes"])
+
+    def test_shared_parameters_are_named_once(self):
+        def tied(batch):
+            model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+            model[1].weight = model[0].weight
+            return model, (torch.randn(batch, 8),), lambda output: output.sum()
+
+        names = {p["name"]: p.get("aliases", []) for p in exporter.export(tied, 2, "cpu")["traces"][0]["parameters"]}
+        self.assertEqual(names["0.weight"], ["1.weight"])
+        self.assertNotIn("1.weight", names)
+
+
+class Errors(unittest.TestCase):
+    def refused(self, function, text, **options):
+        with self.assertRaises(ExportError) as raised:
+            exporter.export(function, options.pop("batch", 4), "cpu", **options)
+        self.assertIn(text, str(raised.exception))
+
+    def test_what_function_returns(self):
+        self.refused(lambda b: nn.Linear(2, 2), "must return (nn.Module")
+        self.refused(lambda b: (1, (), len), "must be an nn.Module")
+        self.refused(lambda b: (nn.Linear(2, 2), torch.ones(2), len), "tuple of example inputs")
+        self.refused(lambda b: (nn.Linear(2, 2), (torch.ones(b, 2),), None), "the loss")
+
+    def test_losses(self):
+        self.refused(lambda b: (nn.Linear(2, 2), (torch.ones(b, 2),), lambda o: o), "scalar")
+        self.refused(lambda b: (nn.Linear(2, 2), (torch.ones(b, 2),), lambda o: o.sum().detach()), "no gradient")
+
+    def test_options(self):
+        self.refused(mlp, "batch size", batch=0)
+        self.refused(mlp, "precision", precision="FP7")
+
+    def test_batch_of_one_with_batch_norm(self):
+        model = lambda b: (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)), (torch.ones(b, 4),), lambda o: o.sum())  # noqa: E731
+        self.refused(model, "more than 1 value per channel", batch=1)
+
+    def test_command_line(self):
+        self.assertEqual(exporter.main(["nowhere_at_all:f", "--batch-size", "2", "-o", "unused"]), 1)
+        self.assertEqual(exporter.main(["json:no_such", "--batch-size", "2", "-o", "unused"]), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "graph.json.gz")
+            exporter.write(exporter.export(mlp, 2, "cpu"), path)
+            with gzip.open(path) as file:
+                self.assertEqual(json.load(file)["format"], "plimsoll-graph/1")
+
+
+if __name__ == "__main__":
+    unittest.main()
