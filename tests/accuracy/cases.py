@@ -1,4 +1,4 @@
-"""What is measured: models, batch sizes, optimizers, and which models were held out when rules were written.
+"""What is measured: models, batch sizes, optimizers, and which models were held out until the end.
 
 A model is "FILE:FUNCTION" below models/; an optimizer is a name of the API, with "/foreach" or "/fused" for the
 implementation (none: PyTorch's default on the CPU, one tensor at a time).
