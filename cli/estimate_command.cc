@@ -42,6 +42,7 @@ struct Question {
   estimator::Method method = estimator::Method::kPlimsoll;
   const crds::MemoryProfile* profile = nullptr;
   const estimator::TraceFile* graph = nullptr;  // of a job whose model is one
+  estimator::RuntimeSettings runtime;
 };
 
 struct Answer {
@@ -56,6 +57,11 @@ Json integer(std::int64_t value) {
   return Json(static_cast<::Json::Int64>(value));
 }
 
+// What the headroom leaves of the card.
+Bytes usable_of(const crds::TrainingJob& job, const estimator::GpuModel& gpu) {
+  return gpu.memory - Bytes::ceil(static_cast<double>(gpu.memory.count) * job.spec.provisioning.headroom);
+}
+
 Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Question& question,
                                           Bytes embeddings) {
   estimator::EstimateRequest request;
@@ -67,6 +73,8 @@ Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Qu
   request.per_node = question.per_node;
   request.embedding_bytes = embeddings;
   request.method = question.method;
+  request.runtime = question.runtime;
+  request.capacity = usable_of(job, question.gpu);
   if (question.profile != nullptr) {
     request.learned = crds::bounds_for(*question.profile, question.gpu.name);
   }
@@ -104,9 +112,8 @@ Result<Answer> answer_for(const crds::TrainingJob& job, const Question& question
     return estimate.error();
   }
   Answer answer;
-  answer.headroom =
-      Bytes::ceil(static_cast<double>(question.gpu.memory.count) * job.spec.provisioning.headroom);
-  const Bytes usable = question.gpu.memory - answer.headroom;
+  const Bytes usable = usable_of(job, question.gpu);
+  answer.headroom = question.gpu.memory - usable;
   estimator::Infeasibility why;
   if (job.spec.model.dlrm && !job.spec.model.dlrm->tables.empty()) {
     const Bytes left = std::max(Bytes{}, usable - estimate->peak.upper_bound);
@@ -166,7 +173,7 @@ void print_table(Console& console, const std::string& name, const Question& ques
 }
 
 Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& state,
-                              const po::variables_map& values) {
+                              const po::variables_map& values, std::vector<std::string>& warnings) {
   Question question;
   std::string gpu = values.contains("gpu") ? values["gpu"].as<std::string>() : job.spec.trainers.gpu_model;
   if (gpu.empty()) {
@@ -191,6 +198,10 @@ Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& 
                    std::to_string(question.per_node));
   }
   question.profile = state.profile_of(job.namespace_name, job.spec.model.family);
+  question.runtime = estimator::runtime_settings_of(job.raw, warnings);
+  if (Result<void> read = read_allocator_option(values, question.runtime); !read) {
+    return read.error();
+  }
   return question;
 }
 
@@ -204,7 +215,9 @@ po::options_description estimate_options() {
       "GPU model or product label; else the job's own, else A100-80GB")(
       "trainers", po::value<std::string>()->value_name("N"), "number of trainers; else the job's own")(
       "method", po::value<std::string>()->default_value("plimsoll")->value_name("NAME"),
-      "plimsoll, or amp for the formula published in the AMP paper");
+      "plimsoll, or amp for the formula published in the AMP paper")(
+      "alloc-conf", po::value<std::string>()->value_name("TEXT"),
+      "as PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True, ...; else the pod template's own");
   add_graph_options(options);
   add_output_option(options);
   options.add_options()("help,h", "print this help");
@@ -258,11 +271,15 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
       answers.push_back(refusal(job.name, job.job.error()));
       continue;
     }
-    Result<Question> question = question_for(*job.job, *state, values);
+    std::vector<std::string> warnings;
+    Result<Question> question = question_for(*job.job, *state, values, warnings);
     if (!question) {
       return complain(console, kExitUsage, question.error());
     }
     question->graph = job.graph.get();
+    for (const std::string& warning : warnings) {
+      console.err << "plimsoll: warning: " << job.name << ": " << warning << '\n';
+    }
     question->method = method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
     const Result<Answer> answer = answer_for(*job.job, *question);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -30,6 +30,7 @@ struct GraphQuestion {
   estimator::Device device = estimator::Device::kCuda;
   estimator::Method method = estimator::Method::kPlimsoll;
   bool lenient = false;
+  estimator::RuntimeSettings runtime;
 };
 
 struct GraphAnswer {
@@ -147,6 +148,9 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
   question.method =
       values["method"].as<std::string>() == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
   question.lenient = values.contains("lenient");
+  if (Result<void> read = read_allocator_option(values, question.runtime); !read) {
+    return read.error();
+  }
   question.model.graph = crds::GraphReference{};
   return {};
 }
@@ -161,6 +165,7 @@ estimator::EstimateRequest request_of(const GraphQuestion& question, const estim
   request.method = question.method;
   request.device = question.device;
   request.lenient = question.lenient;
+  request.runtime = question.runtime;
   return request;
 }
 
@@ -298,6 +303,19 @@ Result<const estimator::GpuModel*> find_gpu(const estimator::GpuCatalog& catalog
     known += (known.empty() ? "" : ", ") + model.name;
   }
   return invalid("no GPU model is called \"" + name.substr(0, 64) + "\"; known are " + known);
+}
+
+Result<void> read_allocator_option(const po::variables_map& values, estimator::RuntimeSettings& runtime) {
+  const std::optional<std::string> text = text_of(values, "alloc-conf");
+  if (!text) {
+    return {};
+  }
+  const Result<estimator::AllocatorSettings> settings = estimator::parse_allocator_settings(*text);
+  if (!settings) {
+    return settings.error().within("--alloc-conf");
+  }
+  runtime.allocator = *settings;
+  return {};
 }
 
 int run_graph_estimate(const po::variables_map& values, OutputFormat format, Console& console) {

@@ -4,6 +4,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "estimator/catalog/gpu_catalog.h"
+#include "estimator/memory/runtime_settings.h"
 
 namespace plimsoll::cli {
 
@@ -15,6 +16,9 @@ const char* graph_option_given(const po::variables_map& values);
 
 // Errors: kInvalid, naming the GPUs that are known.
 Result<const estimator::GpuModel*> find_gpu(const estimator::GpuCatalog& catalog, const std::string& name);
+
+// --alloc-conf over what is there. Errors: as parse_allocator_settings.
+Result<void> read_allocator_option(const po::variables_map& values, estimator::RuntimeSettings& runtime);
 
 // Returns the exit code.
 int run_graph_estimate(const po::variables_map& values, OutputFormat format, Console& console);

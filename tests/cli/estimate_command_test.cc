@@ -49,6 +49,16 @@ TEST(EstimateCommand, YamlSaysTheSameAsJson) {
   }
 }
 
+TEST(EstimateCommand, TheAllocatorsOptionsMayBeGiven) {
+  const Json plain = estimate({"-o", "json"}).json();
+  const Json expandable = estimate({"--alloc-conf", "expandable_segments:True", "-o", "json"}).json();
+  EXPECT_EQ(plain["peak"]["allocatedBytes"], expandable["peak"]["allocatedBytes"]);
+  EXPECT_NE(plain["peak"]["reservedBytes"], expandable["peak"]["reservedBytes"]);
+  const Outcome wrong = estimate({"--alloc-conf", "max_split_size_mb:1"});
+  EXPECT_EQ(wrong.code, kExitUsage);
+  EXPECT_THAT(wrong.err, HasSubstr("--alloc-conf"));
+}
+
 TEST(EstimateCommand, PeopleGetBars) {
   const Outcome outcome = estimate({});
   EXPECT_EQ(outcome.code, kExitDone);
