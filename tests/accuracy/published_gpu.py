@@ -53,6 +53,7 @@ def exported(function, key):
             recording = json.loads(gzip.decompress(partial.read_bytes()))
             for trace in recording["traces"]:
                 trace["device"] = "cuda"
+                trace.pop("temporaries", None)  # of the CPU's kernels
             partial.write_bytes(gzip.compress(json.dumps(recording).encode()))
             print(f"{function}: PyTorch recorded it on the CPU; read as CUDA's", file=sys.stderr)
         partial.rename(graph)
