@@ -119,14 +119,17 @@ class DlrmLowering {
     if (tables_.tables > 0) {
       const std::vector<TensorId> pooled = lookup();
       graph_.begin_block();
+      graph_.begin_unit();
       features = interact(std::move(features), pooled);
     } else {
       graph_.begin_block();
+      graph_.begin_unit();
       if (model_.interaction == crds::Interaction::kDCN) {
         features = {cross(features.front())};
       }
     }
     graph_.end_block();
+    graph_.end_unit();
     loss(top_mlp(concat("interaction", features)));
     return std::move(graph_);
   }
@@ -186,10 +189,12 @@ class DlrmLowering {
   Feature bottom_mlp() {
     Feature x{graph_.add_input("dense", rows_of(model_.dense_features), stored_), model_.dense_features};
     graph_.begin_block();
+    graph_.begin_unit();
     for (std::size_t i = 0; i < model_.bottom_mlp.size(); ++i) {
       x = relu(linear("bottom." + std::to_string(i), x.id, x.width, model_.bottom_mlp[i]));
     }
     graph_.end_block();
+    graph_.end_unit();
     return x;
   }
 
@@ -266,6 +271,7 @@ class DlrmLowering {
     Feature x = x0;
     for (std::int64_t i = 0; i < model_.cross_layers; ++i) {
       graph_.begin_block();
+      graph_.begin_unit();
       const std::string name = "cross." + std::to_string(i);
       Feature inner = x;
       if (model_.cross_rank > 0) {
@@ -287,6 +293,7 @@ class DlrmLowering {
 
   Feature top_mlp(Feature x) {
     graph_.begin_block();
+    graph_.begin_unit();
     for (std::size_t i = 0; i < model_.top_mlp.size(); ++i) {
       x = linear("top." + std::to_string(i), x.id, x.width, model_.top_mlp[i]);
       if (i + 1 < model_.top_mlp.size()) {
@@ -294,6 +301,7 @@ class DlrmLowering {
       }
     }
     graph_.end_block();
+    graph_.end_unit();
     return x;
   }
 

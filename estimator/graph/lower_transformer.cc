@@ -526,6 +526,7 @@ class TransformerLowering {
       const std::string name = half + "layers." + std::to_string(i);
       const TensorId before = x;
       const Module layer(*this, name, true);
+      graph_.begin_unit();
       {
         const Module module(*this, name + ".attention", false);
         x = residual(name + ".attention", x, [&](TensorId in) {
@@ -543,6 +544,7 @@ class TransformerLowering {
         x = residual(name + ".mlp", x, [&](TensorId in) { return mlp(name + ".mlp", in, i); });
       }
       graph_.end_scope({before});
+      graph_.end_unit();
     }
     return x;
   }

@@ -42,7 +42,18 @@ TensorId OperatorGraph::add_parameter(std::string name, Shape shape, ElementType
               .type = type,
               .role = TensorRole::kParameter,
               .requires_grad = true,
-              .count = count});
+              .count = count,
+              .unit = unit_});
+}
+
+void OperatorGraph::append(OpKind kind, std::string name, std::vector<TensorId> inputs,
+                           std::vector<TensorId> outputs) {
+  ops_.push_back({.kind = kind,
+                  .name = std::move(name),
+                  .inputs = std::move(inputs),
+                  .outputs = std::move(outputs),
+                  .unit = unit_,
+                  .block = block_});
 }
 
 TensorId OperatorGraph::apply(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape,
@@ -55,11 +66,7 @@ TensorId OperatorGraph::apply(OpKind kind, std::string name, std::vector<TensorI
                                .role = TensorRole::kActivation,
                                .requires_grad = requires_grad,
                                .count = count});
-  ops_.push_back({.kind = kind,
-                  .name = std::move(name),
-                  .inputs = std::move(inputs),
-                  .outputs = {output},
-                  .block = block_});
+  append(kind, std::move(name), std::move(inputs), {output});
   return output;
 }
 
@@ -72,11 +79,7 @@ TensorId OperatorGraph::alias(OpKind kind, std::string name, std::vector<TensorI
                                .requires_grad = any_requires_grad(inputs),
                                .count = viewed.count,
                                .storage = viewed.storage});
-  ops_.push_back({.kind = kind,
-                  .name = std::move(name),
-                  .inputs = std::move(inputs),
-                  .outputs = {output},
-                  .block = block_});
+  append(kind, std::move(name), std::move(inputs), {output});
   return output;
 }
 
@@ -94,8 +97,7 @@ std::vector<TensorId> OperatorGraph::split(std::string name, TensorId x, std::ve
                          .count = counts[i],
                          .storage = whole.storage}));
   }
-  ops_.push_back(
-      {.kind = OpKind::kSplit, .name = std::move(name), .inputs = {x}, .outputs = parts, .block = block_});
+  append(OpKind::kSplit, std::move(name), {x}, parts);
   return parts;
 }
 

@@ -55,6 +55,7 @@ struct Tensor {
   TensorRole role = TensorRole::kActivation;
   bool requires_grad = false;
   std::int64_t count = 1;  // stands for so many equal tensors, each a block of its own
+  std::int32_t unit = -1;  // of a parameter: see begin_unit
   TensorId storage = -1;   // the tensor whose memory this one is; its own id when it has memory of its own
 };
 
@@ -111,6 +112,7 @@ struct Op {
   std::string name;
   std::vector<TensorId> inputs;
   std::vector<TensorId> outputs;
+  std::int32_t unit = -1;   // see begin_unit
   std::int32_t block = -1;  // the part of the model that activation checkpointing recomputes as one; -1: none
 };
 
@@ -135,12 +137,13 @@ class OperatorGraph {
   // Operators appended from now on belong to a new block, or to none.
   void begin_block() { block_ = ++last_block_; }
   // What the values of the model's code were called that lived until here.
-  void end_scope(std::vector<TensorId> values) {
-    ops_.push_back(
-        {.kind = OpKind::kScopeEnd, .name = "", .inputs = std::move(values), .outputs = {}, .block = block_});
-  }
+  void end_scope(std::vector<TensorId> values) { append(OpKind::kScopeEnd, "", std::move(values), {}); }
   void end_block() { block_ = -1; }
   bool in_block() const { return block_ >= 0; }
+  // Operators and parameters from now on belong to a new unit, whose parameters FSDP would gather and scatter
+  // together: a layer. Outside units: -1.
+  void begin_unit() { unit_ = ++last_unit_; }
+  void end_unit() { unit_ = -1; }
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const std::vector<Op>& ops() const { return ops_; }
@@ -159,6 +162,10 @@ class OperatorGraph {
 
   std::vector<Tensor> tensors_;
   std::vector<Op> ops_;
+  void append(OpKind kind, std::string name, std::vector<TensorId> inputs, std::vector<TensorId> outputs);
+
+  std::int32_t unit_ = -1;
+  std::int32_t last_unit_ = -1;
   std::int32_t block_ = -1;
   std::int32_t last_block_ = -1;
 };

@@ -1,13 +1,11 @@
 #include "estimator/memory/estimate.h"
 
-#include "estimator/graph/lower_dlrm.h"
-#include "estimator/graph/lower_transformer.h"
-#include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/account.h"
 #include "estimator/memory/amp.h"
 #include "estimator/memory/fixed_costs.h"
 #include "estimator/memory/optimizer_memory.h"
 #include "estimator/memory/simulate.h"
+#include "estimator/memory/spec_run.h"
 #include "estimator/memory/trace_estimate.h"
 
 namespace plimsoll::estimator {
@@ -44,22 +42,25 @@ Result<void> check(const EstimateRequest& request) {
   return {};
 }
 
-Result<OperatorGraph> lower(const EstimateRequest& request) {
-  if (request.model->dlrm) {
-    return lower_dlrm(*request.model->dlrm, *request.training);
-  }
-  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
-  return spec ? lower_transformer(*spec, *request.training, {}) : spec.error();
+Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters) {
+  Breakdown parts;
+  parts.activations = Bytes::max();
+  return account_of(parts, request, name_of(Phase::kForward), dense_parameters);
 }
 
-Estimate by_simulation(const OperatorGraph& graph, const EstimateRequest& request) {
-  const bool pipelined =
-      request.device == Device::kCuda && request.model->dlrm && !request.model->dlrm->tables.empty();
-  const Ledger ledger = simulate(graph, {.training = request.training,
-                                         .trainers = request.trainers,
-                                         .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
-                                         .device = request.device});
-  return account_of(ledger, request, graph.parameter_bytes());
+Result<Estimate> by_simulation(const EstimateRequest& request) {
+  const Result<SpecRun> run = run_spec(request);
+  if (!run) {
+    return run.error();
+  }
+  if (run->beyond_any_machine) {
+    return beyond_any_machine(request, run->dense_parameters);
+  }
+  Estimate estimate = account_of(run->heaviest, request, run->dense_parameters);
+  if (run->allocated.size() > 1) {
+    estimate.allocated_by_rank = run->allocated;
+  }
+  return estimate;
 }
 
 // AMP, section 9.2.1: constants for communication and CUDA, terms linear in the dense parameters for the
@@ -90,16 +91,17 @@ Result<Estimate> estimate_memory(const EstimateRequest& request) {
   if (request.graph != nullptr) {
     return estimate_trace(request);
   }
-  Result<OperatorGraph> graph = lower(request);
+  if (request.method == Method::kPlimsoll) {
+    return by_simulation(request);
+  }
+  const Result<OperatorGraph> graph = lower_whole(request);
   if (!graph) {
     return graph.error();
   }
   if (all_bytes(*graph, request.training->batch_size_per_trainer) > kBeyondAnyMachine) {
-    Breakdown parts;
-    parts.activations = Bytes::max();
-    return account_of(parts, request, name_of(Phase::kForward), graph->parameter_bytes());
+    return beyond_any_machine(request, graph->parameter_bytes());
   }
-  return request.method == Method::kAmp ? by_amp(*graph, request) : by_simulation(*graph, request);
+  return by_amp(*graph, request);
 }
 
 Json to_json(const Peak& peak) {

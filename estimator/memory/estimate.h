@@ -87,6 +87,8 @@ struct Estimate {
   Bytes dense_parameters;                  // parameter bytes of the dense part of the model
   std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; graphs only
   std::vector<std::string> warnings{};
+  // Where trainers differ (stages of a pipeline, owners under ZeRO-1), the allocated peak of each.
+  std::vector<Bytes> allocated_by_rank{};
 };
 
 // Errors: kInvalid (a dimension that cannot be), kUnsupported (a graph that lacks a trace or has an operator

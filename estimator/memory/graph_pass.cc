@@ -1,0 +1,375 @@
+#include "estimator/memory/graph_pass.h"
+
+#include <algorithm>
+#include <cassert>
+#include <optional>
+
+namespace plimsoll::estimator {
+namespace {
+
+constexpr std::int32_t kNoUnit = -2;
+
+}  // namespace
+
+GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& training, Device device,
+                     std::int64_t batch)
+    : graph_(graph),
+      batch_(batch),
+      selective_(training.activation_checkpointing == crds::ActivationCheckpointing::kSelective),
+      last_use_(graph.tensors().size(), -1),
+      parameter_(graph.tensors().size(), -1),
+      gradient_parts_(graph.tensors().size(), 0) {
+  bytes_.reserve(graph.tensors().size());
+  std::int32_t parameters = 0;
+  for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
+    bytes_.push_back(graph.bytes_of_one(static_cast<TensorId>(i), batch));
+    if (graph.tensors()[i].role == TensorRole::kParameter) {
+      parameter_[i] = parameters++;
+    }
+  }
+  rules_.reserve(graph.ops().size());
+  for (std::size_t i = 0; i < graph.ops().size(); ++i) {
+    const Op& each = graph.ops()[i];
+    rules_.push_back(rule_for(graph, each, device, batch));
+    trained_.push_back(std::any_of(each.outputs.begin(), each.outputs.end(), [&](TensorId id) {
+      return graph.tensors()[static_cast<std::size_t>(id)].requires_grad;
+    }));
+    for (std::size_t j = 0; j < each.inputs.size(); ++j) {
+      const auto input = static_cast<std::size_t>(each.inputs[j]);
+      last_use_[input] = static_cast<std::int32_t>(i);
+      if (parameter_[input] >= 0 && trained_.back() && rules_.back().gradients[j] != InputGradient::kNone) {
+        ++gradient_parts_[input];
+      }
+    }
+  }
+  find_ranges(training.activation_checkpointing);
+}
+
+bool GraphPlan::saves_own_results(std::int32_t i) const {
+  const auto& saved = rule(i).saved;
+  return rule(i).kept.count > 0 || std::any_of(saved.begin(), saved.end(), [&](TensorId id) {
+           return std::find(op(i).outputs.begin(), op(i).outputs.end(), id) != op(i).outputs.end();
+         });
+}
+
+// Neighbouring operators of the same block. torch.utils.checkpoint stops the second forward once all is there
+// that backward wants (its early stop): at the last operator that saves something, which is itself run only
+// if that is a result of its own.
+void GraphPlan::find_ranges(crds::ActivationCheckpointing checkpointing) {
+  std::vector<std::int32_t> made_in(graph_.tensors().size(), -1);
+  for (std::size_t i = 0; i < graph_.ops().size(); ++i) {
+    const std::int32_t block = graph_.ops()[i].block;
+    if (ranges_.empty() || ranges_.back().block != block) {
+      const bool recomputed = block >= 0 && checkpointing != crds::ActivationCheckpointing::kNone;
+      const auto begin = static_cast<std::int32_t>(i);
+      ranges_.push_back({begin, begin, block, recomputed, {}, begin});
+    }
+    Range& range = ranges_.back();
+    ++range.end;
+    if (!range.recomputed) {
+      continue;
+    }
+    const auto number = static_cast<std::int32_t>(ranges_.size());
+    for (const TensorId input : graph_.ops()[i].inputs) {
+      std::int32_t& maker = made_in[static_cast<std::size_t>(input)];
+      if (maker != number) {
+        maker = number;  // once is enough
+        range.inputs.push_back(input);
+      }
+    }
+    for (const TensorId output : graph_.ops()[i].outputs) {
+      made_in[static_cast<std::size_t>(output)] = number;
+    }
+    const auto at = static_cast<std::int32_t>(i);
+    if (trained(at) && (!rule(at).saved.empty() || rule(at).kept.count > 0)) {
+      range.recomputed_until = saves_own_results(at) ? at + 1 : at;
+    }
+  }
+}
+
+GraphPass::GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& parameters,
+                     std::size_t first_parameter)
+    : plan_(plan),
+      ledger_(ledger),
+      parameters_(parameters),
+      first_parameter_(first_parameter),
+      saved_(plan.graph().ops().size(), false),
+      kept_(plan.graph().ops().size(), -1),
+      storages_(plan.graph().tensors().size()),
+      held_(plan.graph().tensors().size(), false),
+      pending_(plan.graph().tensors().size()),
+      missing_(plan.graph().tensors().size(), 0) {
+  for (std::size_t i = 0; i < missing_.size(); ++i) {
+    missing_[i] = plan.gradient_parts(static_cast<TensorId>(i));
+  }
+}
+
+void GraphPass::forward(bool keeps_result) {
+  std::int32_t unit = kNoUnit;
+  parameters_.enter_forward(kRootUnit);
+  for (const GraphPlan::Range& range : plan_.ranges()) {
+    if (op(range.begin).unit != unit) {
+      parameters_.leave_forward(unit);
+      unit = op(range.begin).unit;
+      parameters_.enter_forward(unit);
+    }
+    run(range, range.recomputed ? Pass::kDropping : Pass::kSaving);
+  }
+  parameters_.leave_forward(unit);
+  parameters_.end_forward();
+  if (keeps_result) {
+    for (auto each = plan_.graph().ops().rbegin(); result_ < 0 && each != plan_.graph().ops().rend();
+         ++each) {
+      result_ = each->outputs.empty() ? -1 : each->outputs.front();
+    }
+    if (result_ >= 0 && made_by_an_op(result_)) {
+      refer(result_);
+    }
+  }
+}
+
+void GraphPass::backward() {
+  std::int32_t unit = kNoUnit;
+  const std::vector<GraphPlan::Range>& ranges = plan_.ranges();
+  for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
+    if (op(range->begin).unit != unit) {
+      parameters_.leave_backward(unit);
+      unit = op(range->begin).unit;
+      std::int32_t next = kRootUnit;
+      for (auto before = range; before != ranges.rend() && (next == kRootUnit || next == unit); ++before) {
+        next = op(before->begin).unit;
+      }
+      parameters_.enter_backward(unit, next == unit ? kRootUnit : next);
+    }
+    if (range->recomputed) {
+      run(*range, Pass::kAgain);
+    }
+    for (std::int32_t i = range->end; i-- > range->begin;) {
+      backward(i);
+    }
+    if (range->recomputed) {
+      for (const TensorId input : range->inputs) {
+        drop(input);
+      }
+    }
+  }
+  parameters_.leave_backward(unit);
+  parameters_.end_backward();
+}
+
+void GraphPass::refer(TensorId id) {
+  if (made_by_an_op(id)) {
+    ++storage(id).references;
+  }
+}
+
+void GraphPass::drop(TensorId id) {
+  if (made_by_an_op(id)) {
+    Storage& dropped = storage(id);
+    assert(dropped.references > 0);
+    if (--dropped.references == 0) {
+      ledger_.release(dropped.block);
+      dropped.block = -1;
+    }
+  }
+}
+
+void GraphPass::hold(TensorId id) {
+  Storage& held = storage(id);
+  if (held.references == 0) {
+    const TensorId owner = tensor(id).storage;
+    held.block = ledger_.allocate(Part::kActivations, plan_.bytes_of_one(owner), tensor(owner).count);
+  }
+  ++held.references;
+  held_[index(id)] = true;
+}
+
+void GraphPass::let_go(TensorId id) {
+  if (made_by_an_op(id) && held_[index(id)]) {
+    held_[index(id)] = false;
+    drop(id);
+  }
+}
+
+// An operator's results, and what it makes for its backward.
+void GraphPass::make(std::int32_t i) {
+  if (rule(i).kept.count > 0) {
+    kept_[index(i)] = ledger_.allocate(Part::kActivations, rule(i).kept);
+  }
+  std::optional<BlockId> temporary;
+  if (rule(i).forward_temporary.count > 0) {
+    temporary = ledger_.allocate(Part::kTemporaries, rule(i).forward_temporary);
+  }
+  for (const TensorId output : op(i).outputs) {
+    hold(output);
+  }
+  if (temporary) {
+    ledger_.release(*temporary);
+  }
+}
+
+void GraphPass::save(std::int32_t i) {
+  for (const TensorId saved : rule(i).saved) {
+    refer(saved);
+  }
+  saved_[index(i)] = true;
+}
+
+void GraphPass::forget_kept(std::int32_t i) {
+  if (kept_[index(i)] >= 0) {
+    ledger_.release(kept_[index(i)]);
+    kept_[index(i)] = -1;
+  }
+}
+
+// An operator that the second forward does not reach: it saves what is there.
+void GraphPass::leave_out(std::int32_t i) {
+  if (plan_.keeps_result(i)) {
+    for (const TensorId output : op(i).outputs) {
+      drop(output);
+    }
+  }
+  if (plan_.trained(i)) {
+    save(i);
+  }
+}
+
+void GraphPass::run(const GraphPlan::Range& range, Pass pass) {
+  if (pass == Pass::kDropping) {
+    for (const TensorId input : range.inputs) {
+      refer(input);
+    }
+  }
+  for (std::int32_t i = range.begin; i < range.end; ++i) {
+    if (pass == Pass::kAgain && i >= range.recomputed_until) {
+      leave_out(i);
+      continue;
+    }
+    make(i);
+    for (const TensorId output : op(i).outputs) {
+      if (pass == Pass::kDropping && plan_.keeps_result(i)) {
+        refer(output);
+      } else if (pass == Pass::kAgain && plan_.keeps_result(i)) {
+        drop(output);  // the result kept from the first pass is the one held now
+      }
+    }
+    if (pass != Pass::kDropping && plan_.trained(i)) {
+      save(i);
+    } else {
+      forget_kept(i);
+    }
+    for (const TensorId input : op(i).inputs) {
+      if (plan_.last_use(input) == i) {
+        let_go(input);
+      }
+    }
+  }
+  if (pass == Pass::kAgain) {
+    // Nobody uses the block's results a second time.
+    for (std::int32_t i = range.begin; i < range.end; ++i) {
+      for (const TensorId output : op(i).outputs) {
+        let_go(output);
+      }
+    }
+  }
+}
+
+std::int32_t GraphPass::new_gradient(TensorId of) {
+  const Part part = tensor(of).role == TensorRole::kParameter ? Part::kGradients : Part::kTemporaries;
+  gradients_.push_back({ledger_.allocate(part, plan_.bytes_of_one(of), tensor(of).count), 1});
+  return static_cast<std::int32_t>(gradients_.size()) - 1;
+}
+
+void GraphPass::release_gradient(std::int32_t id) {
+  Gradient& gradient = gradients_[index(id)];
+  assert(gradient.references > 0);
+  if (--gradient.references == 0) {
+    ledger_.release(gradient.block);
+  }
+}
+
+void GraphPass::backward(std::int32_t i) {
+  if (!plan_.trained(i)) {
+    return;
+  }
+  // Gradients of the outputs: given by the users, received from the next stage, or 1 for the loss.
+  std::vector<std::int32_t> given;
+  bool part = false;
+  for (const TensorId output : op(i).outputs) {
+    const Pending pending = std::exchange(pending_[index(output)], Pending{});
+    given.push_back(pending.gradient >= 0 ? pending.gradient : new_gradient(output));
+    part = part || pending.part;
+    if (output == result_) {
+      result_ = -1;
+      drop(output);
+    }
+  }
+  std::optional<BlockId> temporary;
+  if (rule(i).backward_temporary.count > 0) {
+    temporary = ledger_.allocate(Part::kTemporaries, rule(i).backward_temporary);
+  }
+  std::vector<std::pair<TensorId, Pending>> results;
+  for (std::size_t j = 0; j < op(i).inputs.size(); ++j) {
+    const TensorId input = op(i).inputs[j];
+    switch (rule(i).gradients[j]) {
+      case InputGradient::kNone: break;
+      case InputGradient::kNew:
+      case InputGradient::kNewView:
+        results.emplace_back(input,
+                             Pending{new_gradient(input), rule(i).gradients[j] == InputGradient::kNewView});
+        break;
+      case InputGradient::kAlias:
+      case InputGradient::kPart:
+        ++gradients_[index(given.front())].references;
+        results.emplace_back(input,
+                             Pending{given.front(), part || rule(i).gradients[j] == InputGradient::kPart});
+        break;
+    }
+  }
+  if (temporary) {
+    ledger_.release(*temporary);
+  }
+  for (const std::int32_t gradient : given) {
+    release_gradient(gradient);
+  }
+  if (saved_[index(i)]) {
+    saved_[index(i)] = false;
+    for (const TensorId saved : rule(i).saved) {
+      drop(saved);
+    }
+    forget_kept(i);
+  }
+  for (const TensorId output : op(i).outputs) {
+    let_go(output);  // only the loss is still held
+  }
+  for (const auto& [input, result] : results) {
+    accumulate(input, result);
+  }
+}
+
+void GraphPass::accumulate(TensorId input, Pending added) {
+  Pending& pending = pending_[index(input)];
+  if (pending.gradient < 0) {
+    pending = added;
+  } else {
+    const bool in_place = !pending.part && gradients_[index(pending.gradient)].references == 1;
+    if (!in_place) {
+      const std::int32_t sum = new_gradient(input);
+      release_gradient(pending.gradient);
+      pending = {sum, false};
+    }
+    release_gradient(added.gradient);
+  }
+  if (plan_.parameter(input) >= 0 && --missing_[index(input)] == 0) {
+    if (gradients_[index(pending.gradient)].references > 1) {  // somebody else's too: it is copied
+      const std::int32_t copy = new_gradient(input);
+      release_gradient(pending.gradient);
+      pending.gradient = copy;
+    }
+    parameters_.take_gradient(first_parameter_ + static_cast<std::size_t>(plan_.parameter(input)),
+                              gradients_[index(pending.gradient)].block);
+    pending = {};
+  }
+}
+
+}  // namespace plimsoll::estimator

@@ -1,0 +1,137 @@
+// GraphPass: one micro-batch's way through an operator graph, forward and backward: which values live when,
+// by the rules of autograd_rules.h. What happens to parameters and their gradients is the
+// ParameterLifeCycle's.
+//
+//   const GraphPlan plan(graph, training, device, batch);
+//   GraphPass pass(plan, ledger, parameters, 0);
+//   pass.forward(); pass.backward();
+//
+// Internal to simulate.cc. Not thread-safe; the plan may be shared.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "crds/training_job.h"
+#include "estimator/graph/operator_graph.h"
+#include "estimator/memory/autograd_rules.h"
+#include "estimator/memory/ledger.h"
+#include "estimator/memory/parallelism.h"
+
+namespace plimsoll::estimator {
+
+// What every pass of a graph has in common.
+class GraphPlan {
+ public:
+  // Operators [begin, end) of one block of the model, or outside all.
+  struct Range {
+    std::int32_t begin = 0, end = 0;
+    std::int32_t block = -1;
+    bool recomputed = false;
+    std::vector<TensorId> inputs;       // of a recomputed one: what comes in from outside
+    std::int32_t recomputed_until = 0;  // the second forward stops here
+  };
+
+  GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& training, Device device,
+            std::int64_t batch);
+
+  const OperatorGraph& graph() const { return graph_; }
+  std::int64_t batch() const { return batch_; }
+  const Op& op(std::int32_t i) const { return graph_.ops()[static_cast<std::size_t>(i)]; }
+  const AutogradRule& rule(std::int32_t i) const { return rules_[static_cast<std::size_t>(i)]; }
+  const std::vector<Range>& ranges() const { return ranges_; }
+  std::int32_t last_use(TensorId id) const { return last_use_[static_cast<std::size_t>(id)]; }
+  // Whether autograd records the operator.
+  bool trained(std::int32_t i) const { return trained_[static_cast<std::size_t>(i)]; }
+  // Selective checkpointing keeps the results of matrix products and computes the rest again.
+  bool keeps_result(std::int32_t i) const { return selective_ && rule(i).expensive && trained(i); }
+  // Of a parameter: its place among the graph's parameters, -1 else; and how many operators add to its
+  // gradient.
+  std::int32_t parameter(TensorId id) const { return parameter_[static_cast<std::size_t>(id)]; }
+  std::int32_t gradient_parts(TensorId id) const { return gradient_parts_[static_cast<std::size_t>(id)]; }
+  // Bytes of a tensor that stands alone, at this plan's batch.
+  Bytes bytes_of_one(TensorId id) const { return bytes_[static_cast<std::size_t>(id)]; }
+
+ private:
+  void find_ranges(crds::ActivationCheckpointing checkpointing);
+  bool saves_own_results(std::int32_t i) const;
+
+  const OperatorGraph& graph_;
+  const std::int64_t batch_;
+  const bool selective_;
+  std::vector<AutogradRule> rules_;  // by operator
+  std::vector<bool> trained_;        // by operator
+  std::vector<Range> ranges_;
+  std::vector<std::int32_t> last_use_;  // by tensor: the last operator that takes it
+  std::vector<std::int32_t> parameter_;
+  std::vector<std::int32_t> gradient_parts_;
+  std::vector<Bytes> bytes_;
+};
+
+class GraphPass {
+ public:
+  // `first_parameter`: where the graph's parameters begin in the life cycle's list.
+  GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& parameters,
+            std::size_t first_parameter);
+
+  // `keeps_result`: the last value is kept for whoever it is sent to, until backward.
+  void forward(bool keeps_result);
+  void backward();
+
+ private:
+  enum class Pass {
+    kSaving,    // plain forward
+    kDropping,  // forward of a checkpointed block: what it would save is dropped
+    kAgain,     // its second forward, inside backward
+  };
+  struct Storage {
+    BlockId block = -1;
+    std::int32_t references = 0;
+  };
+  // A gradient buffer; a tensor's pending gradient is one, or a view of a part of one.
+  struct Gradient {
+    BlockId block = -1;
+    std::int32_t references = 0;
+  };
+  struct Pending {
+    std::int32_t gradient = -1;
+    bool part = false;
+  };
+
+  static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
+  const Op& op(std::int32_t i) const { return plan_.op(i); }
+  const AutogradRule& rule(std::int32_t i) const { return plan_.rule(i); }
+  const Tensor& tensor(TensorId id) const { return plan_.graph().tensors()[index(id)]; }
+  Storage& storage(TensorId id) { return storages_[index(tensor(id).storage)]; }
+  bool made_by_an_op(TensorId id) const { return tensor(id).role == TensorRole::kActivation; }
+
+  void run(const GraphPlan::Range& range, Pass pass);
+  void backward(std::int32_t i);
+  void refer(TensorId id);
+  void drop(TensorId id);
+  void hold(TensorId id);
+  void let_go(TensorId id);
+  void make(std::int32_t i);
+  void save(std::int32_t i);
+  void forget_kept(std::int32_t i);
+  void leave_out(std::int32_t i);
+  std::int32_t new_gradient(TensorId of);
+  void release_gradient(std::int32_t id);
+  void accumulate(TensorId input, Pending added);
+
+  const GraphPlan& plan_;
+  Ledger& ledger_;
+  ParameterLifeCycle& parameters_;
+  const std::size_t first_parameter_;
+  TensorId result_ = -1;               // kept for whoever it is sent to
+  std::vector<bool> saved_;            // by operator: its saved tensors are referred to
+  std::vector<BlockId> kept_;          // by operator: its rule's `kept`, -1 when it is not there
+  std::vector<Storage> storages_;      // by tensor that has memory of its own
+  std::vector<bool> held_;             // by tensor: a later operator of the pass still wants it
+  std::vector<Pending> pending_;       // by tensor: the gradient so far
+  std::vector<std::int32_t> missing_;  // by tensor: of a parameter, the parts of its gradient still to come
+  std::vector<Gradient> gradients_;
+};
+
+}  // namespace plimsoll::estimator

@@ -1,0 +1,214 @@
+#include "estimator/memory/spec_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "estimator/graph/lower_dlrm.h"
+#include "estimator/graph/lower_transformer.h"
+#include "estimator/graph/transformer_spec.h"
+#include "estimator/memory/fixed_costs.h"
+#include "estimator/memory/simulate.h"
+#include "estimator/memory/trace_optimizer.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+using crds::ParallelStrategy;
+
+// Far above any machine, and far enough from 2^63 that sums of it do not saturate.
+constexpr Bytes kBeyondAnyMachine{std::int64_t{1} << 55};
+// Ranks of ZeRO-1 that are looked at one by one; beyond, the first stands for all.
+constexpr std::int64_t kMostOwners = 16;
+// After so many micro-batches an iteration only repeats itself: gradients are there, each stage is full.
+constexpr std::int64_t kSteadyRounds = 3;
+
+Error bad_field(const std::string& field, const std::string& what) {
+  return invalid("training.parallelism." + field + " " + what);
+}
+
+bool half_precision(crds::Precision precision) {
+  return precision == crds::Precision::kBF16Mixed || precision == crds::Precision::kFP16Mixed;
+}
+
+// FSDP's MixedPrecision and DeepSpeed compute in half precision throughout and keep fp32 for the optimizer,
+// where torch.autocast casts operator by operator.
+bool casts_parameters(const crds::TrainingSpec& training) {
+  const ParallelStrategy strategy = training.parallelism.strategy;
+  return half_precision(training.precision) && strategy != ParallelStrategy::kAuto &&
+         strategy != ParallelStrategy::kDDP;
+}
+
+Result<void> check_split(const EstimateRequest& request) {
+  const crds::Parallelism& parallelism = request.training->parallelism;
+  const std::pair<const char*, std::int64_t> splits[] = {{"tensor", parallelism.tensor},
+                                                         {"pipeline", parallelism.pipeline},
+                                                         {"context", parallelism.context},
+                                                         {"expert", parallelism.expert},
+                                                         {"pipelineChunks", parallelism.pipeline_chunks}};
+  constexpr std::int64_t kMost = 4096;
+  std::int64_t product = 1;
+  for (const auto& [field, size] : splits) {
+    if (size < 1 || size > kMost) {
+      return bad_field(field, "must be from 1 to " + std::to_string(kMost) + ", is " + std::to_string(size));
+    }
+  }
+  if (request.model->dlrm && (parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.context > 1 ||
+                              parallelism.expert > 1)) {
+    return bad_field("strategy",
+                     "is all that a dlrm model takes: tensor, pipeline, context and expert split "
+                     "transformers");
+  }
+  product = parallelism.tensor * parallelism.pipeline * parallelism.context;
+  if (request.trainers % product != 0) {
+    return invalid("trainers must be a multiple of parallelism.tensor x pipeline x context, " +
+                   std::to_string(product) + ", is " + std::to_string(request.trainers));
+  }
+  const std::int64_t replicas = request.trainers / product;
+  if (replicas % parallelism.expert != 0 && parallelism.expert % replicas != 0) {
+    return bad_field("expert", "is " + std::to_string(parallelism.expert) + " and must divide the " +
+                                   std::to_string(replicas) + " replicas of the model");
+  }
+  const std::int64_t parts = request.training->gradient_accumulation;
+  if (parts < 1 || request.training->batch_size_per_trainer % parts != 0) {
+    return invalid("training.gradientAccumulation is " + std::to_string(parts) +
+                   " and must divide batchSizePerTrainer, " +
+                   std::to_string(request.training->batch_size_per_trainer));
+  }
+  if (parallelism.pipeline_chunks > 1 && parts % parallelism.pipeline != 0) {
+    return invalid("training.gradientAccumulation is " + std::to_string(parts) +
+                   ": an interleaved pipeline needs a multiple of its " +
+                   std::to_string(parallelism.pipeline) + " stages");
+  }
+  return {};
+}
+
+// What stage `stage` holds, part by part.
+Result<std::vector<OperatorGraph>> chunks_of(const EstimateRequest& request,
+                                             const crds::TrainingSpec& training, std::int64_t stage) {
+  std::vector<OperatorGraph> chunks;
+  if (request.model->dlrm) {
+    Result<OperatorGraph> graph = lower_dlrm(*request.model->dlrm, training);
+    if (!graph) {
+      return graph.error();
+    }
+    chunks.push_back(*std::move(graph));
+    return chunks;
+  }
+  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+  if (!spec) {
+    return spec.error();
+  }
+  const crds::Parallelism& parallelism = training.parallelism;
+  const std::int64_t parts = parallelism.pipeline * parallelism.pipeline_chunks;
+  if (parts > 1 && spec->encoder_decoder) {
+    return bad_field("pipeline", "splits decoders and encoders, not models that have both");
+  }
+  if (parts > spec->layers) {
+    return bad_field("pipeline", "x pipelineChunks is " + std::to_string(parts) + ", and the model has " +
+                                     std::to_string(spec->layers) + " layers");
+  }
+  for (std::int64_t chunk = 0; chunk < parallelism.pipeline_chunks; ++chunk) {
+    const std::int64_t part = chunk * parallelism.pipeline + stage;
+    Result<OperatorGraph> graph = lower_transformer(*spec, training,
+                                                    {.tensor = parallelism.tensor,
+                                                     .sequence = parallelism.sequence,
+                                                     .context = parallelism.context,
+                                                     .expert = parallelism.expert,
+                                                     .first_layer = part * spec->layers / parts,
+                                                     .last_layer = (part + 1) * spec->layers / parts,
+                                                     .embeds = part == 0,
+                                                     .predicts = part + 1 == parts});
+    if (!graph) {
+      return graph.error();
+    }
+    chunks.push_back(*std::move(graph));
+  }
+  return chunks;
+}
+
+// The ranks among the replicas that may differ.
+std::int64_t owners(const EstimateRequest& request, std::int64_t replicas, bool keeps_fp32) {
+  const bool whole_parameters =
+      request.training->parallelism.strategy == ParallelStrategy::kZeRO1 && !keeps_fp32;
+  return whole_parameters && replicas <= kMostOwners ? replicas : 1;
+}
+
+}  // namespace
+
+Result<OperatorGraph> lower_whole(const EstimateRequest& request) {
+  if (request.model->dlrm) {
+    return lower_dlrm(*request.model->dlrm, *request.training);
+  }
+  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+  return spec ? lower_transformer(*spec, *request.training, {}) : spec.error();
+}
+
+Result<SpecRun> run_spec(const EstimateRequest& request) {
+  Result<void> checked = check_split(request);
+  if (!checked) {
+    return checked.error();
+  }
+  const TraceDevice device = request.device == Device::kCuda ? TraceDevice::kCuda : TraceDevice::kCpu;
+  const Result<OptimizerRun> optimizer = optimizer_run(
+      request.training->optimizer, request.training->optimizer_implementation, device, kSpecTorchVersion);
+  if (!optimizer) {
+    return optimizer.error();
+  }
+  crds::TrainingSpec training = *request.training;
+  const crds::Parallelism& parallelism = training.parallelism;
+  const std::int64_t replicas =
+      request.trainers / (parallelism.tensor * parallelism.pipeline * parallelism.context);
+  const bool keeps_fp32 = request.model->transformer && casts_parameters(training);
+  if (keeps_fp32) {
+    training.precision = crds::Precision::kBF16;  // FP16 is as wide
+  }
+  if (training.parallelism.strategy == ParallelStrategy::kAuto && replicas > 1) {
+    training.parallelism.strategy = ParallelStrategy::kDDP;
+  }
+  const std::int64_t most_rounds = parallelism.pipeline * kSteadyRounds;
+  if (training.gradient_accumulation > most_rounds) {
+    training.batch_size_per_trainer =
+        training.batch_size_per_trainer / training.gradient_accumulation * most_rounds;
+    training.gradient_accumulation = most_rounds;
+  }
+
+  SpecRun run{.heaviest = Ledger(1), .allocated = {}, .dense_parameters = {}};
+  const bool pipelined =
+      request.device == Device::kCuda && request.model->dlrm && !request.model->dlrm->tables.empty();
+  for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
+    Result<std::vector<OperatorGraph>> chunks = chunks_of(request, training, stage);
+    if (!chunks) {
+      return chunks.error();
+    }
+    std::vector<const OperatorGraph*> graphs;
+    for (const OperatorGraph& graph : *chunks) {
+      graphs.push_back(&graph);
+      run.dense_parameters += graph.parameter_bytes();
+      if (all_bytes(graph, training.batch_size_per_trainer) > kBeyondAnyMachine) {
+        run.beyond_any_machine = true;
+        return run;
+      }
+    }
+    for (std::int64_t rank = 0; rank < owners(request, replicas, keeps_fp32); ++rank) {
+      Ledger ledger = simulate(graphs, {.training = &training,
+                                        .replicas = replicas,
+                                        .rank = rank,
+                                        .stage = stage,
+                                        .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
+                                        .device = request.device,
+                                        .keeps_fp32 = keeps_fp32});
+      run.allocated.push_back(ledger.peak());
+      if (ledger.peak() > run.heaviest.peak()) {
+        run.heaviest = std::move(ledger);
+      }
+    }
+  }
+  if (parallelism.tensor * parallelism.pipeline > 1 || keeps_fp32) {
+    const Result<OperatorGraph> whole = lower_whole(request);
+    run.dense_parameters = whole ? whole->parameter_bytes() : run.dense_parameters;
+  }
+  return run;
+}
+
+}  // namespace plimsoll::estimator

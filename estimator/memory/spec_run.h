@@ -1,0 +1,36 @@
+// run_spec(): the iteration of a model that a spec describes (DLRM or transformer), on each trainer that
+// differs: the stages of a pipeline, and ranks that own different parameters.
+//
+//   Result<SpecRun> run = run_spec(request);
+//   run->heaviest.peak();
+//
+// tensor x pipeline x context trainers hold one replica of a transformer and take its batch together; the
+// rest replicate it, and share what parallelism.strategy says. Experts are spread over `expert` of the
+// replicas. Pure; any thread.
+#pragma once
+
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "estimator/graph/operator_graph.h"
+#include "estimator/memory/estimate.h"
+#include "estimator/memory/ledger.h"
+
+namespace plimsoll::estimator {
+
+struct SpecRun {
+  Ledger heaviest;               // of the trainer with the highest peak
+  std::vector<Bytes> allocated;  // the peak of each that differs: ranks of a replica, stage by stage
+  Bytes dense_parameters;        // of the whole model
+  bool beyond_any_machine = false;
+};
+
+// The whole model as one graph, on one trainer.
+Result<OperatorGraph> lower_whole(const EstimateRequest& request);
+
+// Errors: kInvalid naming the field: sizes that cannot be, trainers that the parts do not divide;
+// kUnsupported for an optimizer implementation that PyTorch lacks.
+Result<SpecRun> run_spec(const EstimateRequest& request);
+
+}  // namespace plimsoll::estimator
