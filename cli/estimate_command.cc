@@ -149,6 +149,9 @@ Json to_json(const std::string& name, const Question& question, const Answer& an
   json["peak"] = estimator::to_json(answer.estimate.peak);
   json["breakdown"] = estimator::to_json(answer.estimate.breakdown);
   json["peakPhase"] = answer.estimate.peak_phase;
+  if (!answer.estimate.allocated_by_rank.empty()) {
+    json["ranks"] = estimator::to_json(answer.estimate.allocated_by_rank);
+  }
   json["denseParameterBytes"] = integer(answer.estimate.dense_parameters.count);
   json["capacityBytes"] = integer(question.gpu.memory.count);
   json["headroomBytes"] = integer(answer.headroom.count);

@@ -17,9 +17,19 @@ constexpr const char* kDefaultGpu = "A100-80GB";
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 32;
 constexpr std::int64_t kMostTrainers = 65536;  // as the API's own limit
 
-constexpr const char* kOnlyWithGraph[] = {"batch-size",        "optimizer",  "precision", "device",
-                                          "single-tensor",     "foreach",    "fused",     "checkpoint",
-                                          "checkpoint-module", "accumulate", "lenient"};
+constexpr const char* kOnlyWithGraph[] = {"batch-size",
+                                          "optimizer",
+                                          "precision",
+                                          "device",
+                                          "single-tensor",
+                                          "foreach",
+                                          "fused",
+                                          "checkpoint",
+                                          "checkpoint-module",
+                                          "accumulate",
+                                          "lenient",
+                                          "parallelism",
+                                          "gradient-as-bucket-view"};
 
 struct GraphQuestion {
   crds::ModelSpec model;  // says no more than that it is a graph
@@ -105,6 +115,13 @@ Result<void> read_training(const po::variables_map& values, crds::TrainingSpec& 
   } else if (*checkpointing == crds::ActivationCheckpointing::kPerModule) {
     return invalid("name the modules to checkpoint with --checkpoint-module");
   }
+  const Result<crds::ParallelStrategy> strategy =
+      crds::parse_parallel_strategy(text_of(values, "parallelism").value_or("Auto"));
+  if (!strategy) {
+    return strategy.error().within("--parallelism");
+  }
+  training.parallelism.strategy = *strategy;
+  training.parallelism.gradient_as_bucket_view = values.contains("gradient-as-bucket-view");
   if (values.contains("accumulate")) {
     const Result<std::int64_t> parts = count_option(values, "accumulate", 1, *batch);
     if (!parts) {
@@ -215,6 +232,9 @@ Json to_json(const std::string& name, const estimator::TraceFile& graph, const G
   json["breakdown"] = estimator::to_json(answer.estimate.breakdown);
   json["peakPhase"] = answer.estimate.peak_phase;
   json["denseParameterBytes"] = integer(answer.estimate.dense_parameters.count);
+  if (!answer.estimate.allocated_by_rank.empty()) {
+    json["ranks"] = estimator::to_json(answer.estimate.allocated_by_rank);
+  }
   json["largestLive"] = estimator::to_json(answer.estimate.largest_live);
   json["largestBatch"] = answer.largest_batch ? integer(*answer.largest_batch) : Json();
   json["warnings"] = Json(::Json::arrayValue);
@@ -280,6 +300,8 @@ void add_graph_options(po::options_description& options) {
       "foreach", "with --graph: the optimizer takes all tensors at once (default on CUDA)")(
       "fused", "with --graph: the optimizer's fused kernels")(
       "accumulate", value("N"), "with --graph: take the batch in N equal parts and add up their gradients")(
+      "parallelism", value("NAME"), "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2 or ZeRO3 among --trainers")(
+      "gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "checkpoint", value("HOW"),
       "with --graph: None (default), Selective or Full, for the members of lists")(
       "checkpoint-module", po::value<std::vector<std::string>>()->value_name("PATH"),

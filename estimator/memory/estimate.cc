@@ -112,6 +112,14 @@ Json to_json(const Peak& peak) {
   return json;
 }
 
+Json to_json(const std::vector<Bytes>& allocated_by_rank) {
+  Json json(::Json::arrayValue);
+  for (const Bytes allocated : allocated_by_rank) {
+    json.append(::Json::objectValue)["allocatedBytes"] = Json::Int64(allocated.count);
+  }
+  return json;
+}
+
 Json to_json(const Breakdown& breakdown) {
   Json json;
   json["parameters"] = Json::Int64(breakdown.parameters.count);

@@ -103,6 +103,8 @@ Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacit
 // twelve.
 Json to_json(const Peak& peak);
 Json to_json(const Breakdown& breakdown);
+// [{"allocatedBytes"}]
+Json to_json(const std::vector<Bytes>& allocated_by_rank);
 Json to_json(const std::vector<LiveTensor>& tensors);  // [{name, kind, bytes}]
 
 }  // namespace plimsoll::estimator

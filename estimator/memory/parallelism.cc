@@ -38,6 +38,7 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
     if (fsdp1()) {  // one flat parameter, padded as a whole
       shard = divided(whole.count / width, replication_.replicas);
     }
+    unit.unpadded = whole;
     unit.shard = Bytes{shard} * width;
     unit.whole = gathers() ? unit.shard * replication_.replicas : whole;
   }
@@ -278,7 +279,7 @@ void ParameterLifeCycle::reduce(Unit& unit) {
       half_gradients() ? 1 : parameters_[first].kept_width / parameters_[first].width;
   BlockId flat = -1;
   if (fsdp1()) {  // the flat parameter's gradient is put together from its members'
-    flat = ledger_.allocate(Part::kTemporaries, unit.whole, 1, first);
+    flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, first);
   } else {
     reshard(unit);
     release(scattering_);
@@ -291,8 +292,13 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   if (fsdp1()) {
     reshard(unit);
   }
+  BlockId padded = -1;
+  if (fsdp1() && unit.unpadded != unit.whole) {  // _get_reduce_scatter_tensors pads a copy
+    padded = ledger_.allocate(Part::kTemporaries, unit.whole, 1, first);
+  }
   const BlockId shard = ledger_.allocate(Part::kGradients, unit.shard * kept_per_width, 1, first);
   stage(unit.whole * kept_per_width, first);
+  release(padded);
   if (fsdp1()) {
     ledger_.release(flat);
   } else {

@@ -91,7 +91,8 @@ class ParameterLifeCycle {
  private:
   struct Unit {
     std::vector<std::size_t> members;
-    Bytes whole;  // of all members, padded to equal shards
+    Bytes unpadded;  // of all members
+    Bytes whole;     // ... padded to equal shards
     Bytes shard;
     std::vector<BlockId> gathered;  // the members as the model computes with them
     BlockId buffer = -1;            // FSDP2: what the all-gather wrote, before it is copied out

@@ -14,6 +14,9 @@
 namespace plimsoll::estimator {
 namespace {
 
+// Ranks of ZeRO-1, which own different parameters, that are looked at one by one.
+constexpr std::int64_t kMostOwners = 16;
+
 constexpr std::size_t kLargest = 10;
 
 struct Chosen {
@@ -137,17 +140,36 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   }
   const Trace& trace = *chosen->trace;
   const crds::TrainingSpec& training = *request.training;
-  Result<TraceRun> run =
-      run_trace(trace, request.graph->producer,
-                {.batch = training.batch_size_per_trainer,
-                 .optimizer = training.optimizer,
-                 .implementation = training.optimizer_implementation,
-                 .gradient_accumulation = training.gradient_accumulation,
-                 .checkpointing = training.activation_checkpointing,
-                 .checkpoint_modules = training.checkpoint_modules,
-                 .halve_floats = chosen->halve_floats,
-                 .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
-                 .lenient = request.lenient});
+  const crds::Parallelism& parallelism = training.parallelism;
+  if (parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.context > 1 ||
+      parallelism.expert > 1) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "an exported graph is one trainer's whole model: tensor, pipeline, context and expert parallelism "
+        "are for model.transformer; or export what one rank runs");
+  }
+  using enum crds::ParallelStrategy;
+  const bool buckets = request.trainers > 1 && parallelism.strategy == kAuto;
+  const bool sparse = std::any_of(trace.parameters.begin(), trace.parameters.end(),
+                                  [](const TraceParameter& each) { return each.sparse_gradient; });
+  if (sparse && parallelism.strategy != kAuto && parallelism.strategy != kDDP) {
+    return Error(ErrorCode::kUnsupported,
+                 "sparse gradients go with DDP; FSDP and ZeRO take models whose gradients are dense");
+  }
+  TraceRunRequest asked{.batch = training.batch_size_per_trainer,
+                        .optimizer = training.optimizer,
+                        .implementation = training.optimizer_implementation,
+                        .gradient_accumulation = training.gradient_accumulation,
+                        .checkpointing = training.activation_checkpointing,
+                        .checkpoint_modules = training.checkpoint_modules,
+                        .halve_floats = chosen->halve_floats,
+                        .replication = {.strategy = buckets ? kDDP : parallelism.strategy,
+                                        .replicas = request.trainers,
+                                        .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
+                                        .reshard_after_forward = parallelism.reshard_after_forward,
+                                        .collectives_copy = trace.device == TraceDevice::kCpu},
+                        .lenient = request.lenient};
+  Result<TraceRun> run = run_trace(trace, request.graph->producer, asked);
   if (!run) {
     if (run.error().code != ErrorCode::kTooLarge) {
       return run.error();
@@ -167,6 +189,15 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   }
   Estimate estimate = account_of(run->ledger, request, parameter_bytes(trace, *shapes));
   estimate.largest_live = largest_live(*run);
+  if (parallelism.strategy == kZeRO1 && request.trainers > 1 && request.trainers <= kMostOwners) {
+    for (asked.replication.rank = 0; asked.replication.rank < request.trainers; ++asked.replication.rank) {
+      const Result<TraceRun> rank = run_trace(trace, request.graph->producer, asked);
+      if (!rank) {
+        return rank.error();
+      }
+      estimate.allocated_by_rank.push_back(rank->ledger.peak());
+    }
+  }
   estimate.warnings = std::move(run->warnings);
   return estimate;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "estimator/memory/trace_optimizer.h"
 #include "estimator/memory/trace_plan.h"
 #include "estimator/memory/trace_shapes.h"
+#include "estimator/memory/trace_units.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -47,6 +49,19 @@ const char* kind_name(StorageRole role) {
     case StorageRole::kBackward: return "activation gradient";
   }
   return "";
+}
+
+const char* replicated_kind(Part part) {
+  switch (part) {
+    case Part::kParameters: return "parameter";
+    case Part::kGradients: return "gradient";
+    case Part::kOptimizerState: return "optimizer state";
+    case Part::kDdpBuckets: return "gradient bucket";
+    case Part::kInputs:
+    case Part::kActivations:
+    case Part::kTemporaries: break;
+  }
+  return "gathered or scattered";
 }
 
 Result<void> check(const Trace& trace, const TraceRunRequest& request) {
@@ -88,6 +103,7 @@ class TraceIteration {
       return charged.error();
     }
     stepped_ = stepped_parameters(trace_, shapes_);
+    replicate();
     persist();
     for (std::int64_t part = 0; part < std::min<std::int64_t>(request_.gradient_accumulation, 2); ++part) {
       iterate(part > 0);
@@ -182,12 +198,87 @@ class TraceIteration {
 
   // ---- the iteration ----
 
+  // ---- parallelism ----
+
+  class Replicated : public ParameterLedger {
+   public:
+    explicit Replicated(TraceIteration& iteration) : iteration_(iteration) {}
+    BlockId allocate(Part part, Bytes bytes_of_one, [[maybe_unused]] std::int64_t count,
+                     std::size_t parameter) override {
+      assert(count == 1);
+      return iteration_.allocate(part, bytes_of_one, Source::kReplicated,
+                                 static_cast<std::int32_t>(iteration_.stepped_[parameter].id));
+    }
+    void release(BlockId block) override { iteration_.run_.ledger.release(block); }
+
+   private:
+    TraceIteration& iteration_;
+  };
+
+  // Hands the parameters with dense gradients over to their life cycle among trainers.
+  void replicate() {
+    const bool alone =
+        request_.replication.replicas == 1 && request_.replication.strategy == crds::ParallelStrategy::kAuto;
+    if (alone ||
+        std::any_of(stepped_.begin(), stepped_.end(), [](const auto& each) { return each.sparse; })) {
+      return;
+    }
+    units_ = units_of(trace_);
+    std::vector<HeldParameter> held;
+    replicated_.assign(trace_.storages.size(), -1);
+    for (std::size_t i = 0; i < stepped_.size(); ++i) {
+      const SteppedParameter& stepped = stepped_[i];
+      const TraceParameter& parameter = trace_.parameters[stepped.id];
+      const TensorView view = shapes_.tensor_of(parameter.layout, parameter.dtype);
+      held.push_back({.elements = view.elements,
+                      .rows = stepped.rows,
+                      .columns = stepped.columns,
+                      .first = view.shape.empty() ? 1 : view.shape.front(),
+                      .width = view.width,
+                      .kept_width = view.width,
+                      .count = 1,
+                      .unit = units_.of_parameter[stepped.id]});
+      replicated_[index(parameter.storage)] = static_cast<std::int32_t>(i);
+      replicated_[index(parameter.gradient.front())] = static_cast<std::int32_t>(i);
+    }
+    life_ = std::make_unique<ParameterLifeCycle>(replicated_ledger_, request_.replication, std::move(held),
+                                                 optimizer_);
+  }
+
+  bool is_replicated(std::size_t storage) const { return life_ && replicated_[storage] >= 0; }
+
+  void pass_units(std::int32_t time) {
+    while (life_ && next_unit_ < units_.events.size() && units_.events[next_unit_].time <= time) {
+      const UnitEvent& event = units_.events[next_unit_++];
+      switch (event.kind) {
+        case UnitEvent::Kind::kEnterForward: life_->enter_forward(event.unit); break;
+        case UnitEvent::Kind::kLeaveForward: life_->leave_forward(event.unit); break;
+        case UnitEvent::Kind::kEndForward: life_->end_forward(); break;
+        case UnitEvent::Kind::kEnterBackward: life_->enter_backward(event.unit, event.next); break;
+        case UnitEvent::Kind::kLeaveBackward: life_->leave_backward(event.unit); break;
+      }
+    }
+  }
+
+  void take_gradients(const TimeTable& complete, std::size_t op) {
+    for (const std::int32_t storage : complete.at(op)) {
+      if (blocks_[index(storage)] >= 0) {
+        life_->take_gradient(static_cast<std::size_t>(replicated_[index(storage)]),
+                             std::exchange(blocks_[index(storage)], -1));
+      }
+    }
+  }
+
   // What lives from iteration to iteration.
   void persist() {
     for (std::size_t i = 0; i < trace_.storages.size(); ++i) {
-      if (trace_.storages[i].allocated_at < 0) {
+      if (trace_.storages[i].allocated_at < 0 && !is_replicated(i)) {
         allocate_storage(static_cast<std::int32_t>(i));
       }
+    }
+    if (life_) {
+      life_->persist();
+      return;
     }
     for (std::size_t i = 0; i < stepped_.size(); ++i) {
       for (const Bytes bytes : optimizer_state(optimizer_, stepped_[i])) {
@@ -219,12 +310,15 @@ class TraceIteration {
         }
       }
     }
-    const TimeTable added = accumulating ? additions() : TimeTable();
+    const TimeTable added = accumulating || life_ ? additions() : TimeTable();
+    next_unit_ = 0;
     run_.ledger.enter(Phase::kForward);
     auto pass = plan_.recomputations.begin();
     for (std::size_t op = 0; op <= trace_.operators.size(); ++op) {
       release_at(op);
-      if (accumulating && op > 0) {
+      if (life_ && op > 0) {
+        take_gradients(added, op - 1);
+      } else if (accumulating && op > 0) {
         for (const std::int32_t storage : added.at(op - 1)) {
           release(blocks_[index(storage)]);
         }
@@ -234,6 +328,7 @@ class TraceIteration {
         run_.kept_after_forward = kept();
         run_.ledger.enter(Phase::kBackward);
       }
+      pass_units(static_cast<std::int32_t>(op));
       for (; pass != plan_.recomputations.end() && pass->at <= static_cast<std::int32_t>(op); ++pass) {
         if (pass->at >= 0) {
           recompute(*pass);
@@ -250,6 +345,9 @@ class TraceIteration {
       release(block);
     }
     recomputed_.clear();
+    if (life_) {
+      life_->end_backward();
+    }
     if (accumulating) {
       gradients_ = std::move(first_gradients);
     }
@@ -337,6 +435,10 @@ class TraceIteration {
 
   void step() {
     run_.ledger.enter(Phase::kOptimizerStep);
+    if (life_) {
+      life_->step();
+      return;
+    }
     Step ledger(*this);
     optimizer_step(optimizer_, stepped_, ledger);
   }
@@ -354,6 +456,11 @@ class TraceIteration {
   std::vector<Bytes> workspaces_;                    // by operator: what cuDNN takes; empty on the CPU
   std::vector<Bytes> inside_;                        // by operator: what its kernel takes
   std::vector<SteppedParameter> stepped_;
+  Replicated replicated_ledger_{*this};
+  std::unique_ptr<ParameterLifeCycle> life_;  // null: one trainer
+  std::vector<std::int32_t> replicated_;      // by storage: the place in stepped_ of its parameter, -1 else
+  TraceUnits units_;
+  std::size_t next_unit_ = 0;
 };
 
 std::string TraceRun::name_of(BlockId block) const {
@@ -366,7 +473,8 @@ std::string TraceRun::name_of(BlockId block) const {
   if (origin.source == Source::kKernel) {
     return operator_name(origin.id);
   }
-  if (origin.source == Source::kState || origin.source == Source::kStep) {
+  if (origin.source == Source::kState || origin.source == Source::kStep ||
+      origin.source == Source::kReplicated) {
     return trace_->parameters[index(origin.id)].name;
   }
   const TraceStorage& storage = trace_->storages[index(origin.id)];
@@ -393,6 +501,7 @@ const char* TraceRun::kind_of(BlockId block) const {
     case Source::kKernel: return "kernel temporary";
     case Source::kState: return "optimizer state";
     case Source::kStep: return "optimizer temporary";
+    case Source::kReplicated: return replicated_kind(ledger.blocks()[index(block)].part);
   }
   return "";
 }

@@ -19,6 +19,7 @@
 #include "crds/training_job.h"
 #include "estimator/graph/trace.h"
 #include "estimator/memory/ledger.h"
+#include "estimator/memory/parallelism.h"
 
 namespace plimsoll::estimator {
 
@@ -31,6 +32,7 @@ struct TraceRunRequest {
   std::vector<std::string> checkpoint_modules{};  // of kPerModule: paths, `*` is any one name
   bool halve_floats = false;                      // read fp32 values as 16 bits wide
   std::string gpu_family{};                       // GpuModel::family: decides what convolutions take on CUDA
+  Replication replication{};                      // among trainers; one alone by itself
   bool lenient = false;  // charge operators without a rule a conservative bound instead of refusing
 };
 
@@ -47,7 +49,7 @@ class TraceRun {
   friend class TraceIteration;
   explicit TraceRun(const Trace& trace, std::int64_t granule) : ledger(granule), trace_(&trace) {}
 
-  enum class Source : std::uint8_t { kStorage, kRecomputed, kKernel, kState, kStep };
+  enum class Source : std::uint8_t { kStorage, kRecomputed, kKernel, kState, kStep, kReplicated };
   struct Origin {
     Source source = Source::kStorage;
     std::int32_t id = 0;  // storage, operator or parameter

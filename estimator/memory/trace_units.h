@@ -1,0 +1,36 @@
+// Which part of a recorded model FSDP wraps as one: its units, and when an iteration enters and leaves them.
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "estimator/graph/trace.h"
+#include "estimator/memory/parallelism.h"
+
+namespace plimsoll::estimator {
+
+struct UnitEvent {
+  enum class Kind : std::uint8_t {
+    kEnterForward,
+    kLeaveForward,
+    kEndForward,
+    kEnterBackward,
+    kLeaveBackward
+  };
+  std::int32_t time = 0;  // before the operator of that index
+  Kind kind = Kind::kEnterForward;
+  std::int32_t unit = kRootUnit;
+  std::int32_t next = kRootUnit;  // of kEnterBackward
+};
+
+struct TraceUnits {
+  std::vector<std::int32_t> of_parameter;  // by Trace::parameters
+  std::vector<UnitEvent> events;           // by time
+};
+
+// A unit is a numbered module that holds modules of its own ("layers.3", of nn.ModuleList and nn.Sequential),
+// the outermost such one; in a model without, each child of the model. The rest is the root's.
+TraceUnits units_of(const Trace& trace);
+
+}  // namespace plimsoll::estimator
