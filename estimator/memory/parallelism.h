@@ -49,7 +49,7 @@ struct HeldParameter {
 
 // How replicas share what they all hold.
 struct Replication {
-  crds::ParallelStrategy strategy = crds::ParallelStrategy::kDDP;
+  crds::ParallelStrategy strategy = crds::ParallelStrategy::kAuto;
   std::int64_t replicas = 1;
   std::int64_t rank = 0;                 // among them
   bool gradient_as_bucket_view = false;  // DDP's option
