@@ -59,7 +59,8 @@ void GraphPlan::find_ranges(crds::ActivationCheckpointing checkpointing) {
   std::vector<std::int32_t> made_in(graph_.tensors().size(), -1);
   for (std::size_t i = 0; i < graph_.ops().size(); ++i) {
     const std::int32_t block = graph_.ops()[i].block;
-    if (ranges_.empty() || ranges_.back().block != block) {
+    if (ranges_.empty() || ranges_.back().block != block ||
+        op(ranges_.back().begin).unit != graph_.ops()[i].unit) {
       const bool recomputed = block >= 0 && checkpointing != crds::ActivationCheckpointing::kNone;
       const auto begin = static_cast<std::int32_t>(i);
       ranges_.push_back({begin, begin, block, recomputed, {}, begin});

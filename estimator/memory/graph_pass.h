@@ -24,7 +24,7 @@ namespace plimsoll::estimator {
 // What every pass of a graph has in common.
 class GraphPlan {
  public:
-  // Operators [begin, end) of one block of the model, or outside all.
+  // Operators [begin, end) of one unit, and of one block that checkpointing computes again or outside all.
   struct Range {
     std::int32_t begin = 0, end = 0;
     std::int32_t block = -1;
