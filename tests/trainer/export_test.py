@@ -72,6 +72,21 @@ def transformer(batch):
         lambda output: output.pow(2).mean()
 
 
+def residual(batch):
+    """Gradients meet at each sum, where the engine of torch 2 adds in place."""
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.up, self.down = nn.LayerNorm(64), nn.Linear(64, 256), nn.Linear(256, 64)
+            nn.init.trunc_normal_(self.up.weight, std=0.02)
+
+        def forward(self, x):
+            return x + self.down(F.gelu(self.up(self.norm(x))))
+
+    return nn.Sequential(nn.Linear(64, 64), Block(), Block(), Block()), (torch.randn(batch, 32, 64),), \
+        lambda output: output.square().mean()
+
+
 def needs_values(batch):
     class Model(nn.Module):
         def __init__(self):
@@ -146,6 +161,16 @@ class Export(unittest.TestCase):
 
     def test_transformer(self):
         self.check(transformer)
+
+    def test_gradients_summed_in_place_are_no_inputs(self):
+        trace = self.check(residual)
+        used = {tensor for operator in trace["operators"] for tensor in operator[3] + operator[4]}
+        inputs = [i for i, row in enumerate(trace["storages"]) if trace["roles"][row[1]] == "input"]
+        self.assertEqual(len(inputs), 1)
+        self.assertIn(inputs[0], {trace["tensors"][t][0] for t in used})
+
+    def test_initializers_that_look_at_values_need_no_memory(self):
+        self.assertEqual(exporter.export(residual, 4, "cpu")["traces"][0]["method"], "fake")
 
     def test_a_model_that_looks_at_values_is_run_for_real(self):
         trace = exporter.export(needs_values, 4, "cpu")["traces"][0]

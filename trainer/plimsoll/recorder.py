@@ -208,6 +208,7 @@ class Recorder(TorchDispatchMode):
             self._note_argument(kind, kind.names.index(name), value, inputs, attributes)
         for storage in self.recording.storages[known:]:
             storage.allocated_at = NEVER  # met as an argument: it was there before
+        template = self._template(args), {k: self._template(v) for k, v in kwargs.items()}
         first_new = len(self.recording.storages)
         outputs = []
         if operator is _CLONE and self.in_backward and not self._unpacked and args[0].layout is torch.sparse_coo:
@@ -218,7 +219,7 @@ class Recorder(TorchDispatchMode):
             kind = self._kinds.setdefault(_ADD_IN_PLACE, OperatorKind(_ADD_IN_PLACE))
         self._note_tensors(result, outputs, now)
         if kind.writes or len(self.recording.storages) > first_new:
-            call = (kind.overload, self._template(args), {k: self._template(v) for k, v in kwargs.items()})
+            call = (kind.overload, *template)
             self.recording.operators.append(OperatorRecord(kind.name, self.module, attributes, inputs, outputs, call))
 
     def _template(self, value):

@@ -115,6 +115,20 @@ def _modules_of_fakes():
         del FakeTensor.__deepcopy__
 
 
+@contextlib.contextmanager
+def _values_left_as_they_are():
+    """nn.init's functions do nothing: tensors without memory have no values, and some of the functions look at them."""
+    names = [name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_")]
+    originals = {name: getattr(torch.nn.init, name) for name in names}
+    for name in names:
+        setattr(torch.nn.init, name, lambda tensor, *args, **kwargs: tensor)
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(torch.nn.init, name, original)
+
+
 def _default_device(device):
     """Factories without a device make tensors there (torch 2; before it, the CPU alone is at hand)."""
     if device == "cpu":
@@ -169,7 +183,7 @@ def build(function, batch_size, kind, device):
     mode = _fake_mode()
     adopt = _Adopter(mode, device)
     if kind == FAKE:
-        with _modules_of_fakes(), mode, _default_device(device):
+        with _modules_of_fakes(), _values_left_as_they_are(), mode, _default_device(device):
             model, inputs, loss = _checked(function(batch_size))
     else:
         torch.manual_seed(0)
