@@ -16,7 +16,4 @@ endif()
 
 if(PLIMSOLL_BUILD_TESTS)
   find_package(GTest 1.12 REQUIRED)
-  if(PLIMSOLL_BUILD_BENCHMARKS)
-    find_package(benchmark REQUIRED)
-  endif()
 endif()

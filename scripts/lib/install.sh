@@ -14,7 +14,7 @@ BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
   libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev libsimdjson-dev prometheus-cpp-dev zlib1g-dev
   libboost-dev libboost-program-options-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev
 )
 TEST_PACKAGES=(clang-format-14 shellcheck python3 python3-yaml openssl curl)
 

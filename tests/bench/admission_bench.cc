@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/yaml.h"
 #include "crds/training_job.h"
+#include "tests/bench/report.h"
 #include "tests/webhook/peer.h"
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
@@ -134,33 +135,17 @@ class Times {
   std::vector<double> times_;
 };
 
-void report(const Settings& settings, const char* of, const char* metric, double milliseconds,
-            std::optional<double> reference) {
-  if (!settings.json) {
-    std::printf("%-8s %-6s %9.2f ms", of, metric, milliseconds);
-    std::printf(reference ? "   (aim: below %.0f)\n" : "\n", reference.value_or(0));
-    return;
-  }
-  Json line;
-  line["bench"] = "admission";
-  line["case"] = of;
-  line["metric"] = metric;
-  line["value"] = milliseconds;
-  line["unit"] = "ms";
-  line["reference"] = reference ? Json(*reference) : Json();
-  std::printf("%s\n", write_json(line).c_str());
-}
-
-void report(const Settings& settings, const char* of, Times& times, std::optional<double> aim) {
+void report_times(const testing::Report& report, const std::string& of, Times& times,
+                  std::optional<double> aim) {
   times.sort();
-  report(settings, of, "p50", 1e3 * times.at(0.50), std::nullopt);
-  report(settings, of, "p90", 1e3 * times.at(0.90), std::nullopt);
-  report(settings, of, "p99", 1e3 * times.at(0.99), aim);
-  report(settings, of, "max", 1e3 * times.worst(), std::nullopt);
+  report.add({of, "p50", 1e3 * times.at(0.50), "ms"});
+  report.add({of, "p90", 1e3 * times.at(0.90), "ms"});
+  report.add({of, "p99", 1e3 * times.at(0.99), "ms", aim});
+  report.add({of, "max", 1e3 * times.worst(), "ms"});
 }
 
 // Where the time goes without a search: reading the review, and the job in it.
-void report_decoding(const Settings& settings, const std::vector<std::string>& bodies) {
+void report_decoding(const testing::Report& report, const std::vector<std::string>& bodies) {
   Times parse;
   Times decode;
   for (std::size_t i = 0; i < std::min<std::size_t>(bodies.size(), 50); ++i) {
@@ -173,8 +158,8 @@ void report_decoding(const Settings& settings, const std::vector<std::string>& b
   }
   parse.sort();
   decode.sort();
-  report(settings, "review", "p50", 1e3 * parse.at(0.5), std::nullopt);
-  report(settings, "job", "p50", 1e3 * decode.at(0.5), std::nullopt);
+  report.add({"review", "p50", 1e3 * parse.at(0.5), "ms"});
+  report.add({"job", "p50", 1e3 * decode.at(0.5), "ms"});
 }
 
 int run(const Settings& settings) {
@@ -241,10 +226,11 @@ int run(const Settings& settings) {
                 settings.requests, bodies.front().size(), settings.clients, settings.workers,
                 settings.requests / elapsed.count(), provisioned.load());
   }
-  report(settings, "server", server_times, 100);
-  report(settings, "cpu", cpu_times, std::nullopt);
-  report(settings, "client", client_times, std::nullopt);
-  report_decoding(settings, bodies);
+  const testing::Report report("admission", settings.json);
+  report_times(report, "server", server_times, 25);
+  report_times(report, "cpu", cpu_times, std::nullopt);
+  report_times(report, "client", client_times, std::nullopt);
+  report_decoding(report, bodies);
   if (provisioned != settings.requests) {
     std::fprintf(stderr, "%d of %d admissions got no patch\n", settings.requests - provisioned,
                  settings.requests);

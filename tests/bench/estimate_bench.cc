@@ -7,17 +7,15 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/gzip.h"
-#include "base/json.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/graph/import_trace.h"
 #include "estimator/memory/estimate.h"
+#include "tests/bench/report.h"
 
 namespace plimsoll {
 namespace {
@@ -27,14 +25,6 @@ constexpr const char* kUsage =
     "\n"
     "  --json      one object a line: {bench, case, metric, value, unit, reference}\n"
     "  --repeat N  runs of each case, of which the median counts (default 15)\n";
-
-struct Measured {
-  std::string of;  // the case
-  std::string metric;
-  double value = 0;
-  std::string unit;
-  std::optional<double> reference;  // aimed at, at most
-};
 
 std::string joined(const std::vector<std::string>& rows) {
   std::string text = "[";
@@ -102,18 +92,6 @@ std::string chain(int layers) {
          ",\"parameters\":" + joined(parameters) + ",\"buffers\":[]}]}";
 }
 
-// Median milliseconds of a call, of this process' time on the processor.
-double time_of(int repeat, const std::function<void()>& call) {
-  std::vector<double> times;
-  for (int i = 0; i < repeat; ++i) {
-    const std::clock_t start = std::clock();
-    call();
-    times.push_back(1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
 Result<double> milliseconds_of(int operators, int repeat) {
   const std::string file = gzip(chain(operators / 5));
   const estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
@@ -124,7 +102,7 @@ Result<double> milliseconds_of(int operators, int repeat) {
   training.optimizer = crds::Optimizer::kAdamW;
   Error error;
   bool failed = false;
-  const double median = time_of(repeat, [&] {
+  const double median = testing::median_milliseconds(repeat, [&] {
     const Result<estimator::TraceFile> graph = estimator::import_traces(file);
     if (!graph) {
       failed = true;
@@ -143,25 +121,6 @@ Result<double> milliseconds_of(int operators, int repeat) {
     }
   });
   return failed ? Result<double>(error) : Result<double>(median);
-}
-
-void print(const Measured& one, bool json) {
-  if (json) {
-    Json object;
-    object["bench"] = "estimate";
-    object["case"] = one.of;
-    object["metric"] = one.metric;
-    object["value"] = one.value;
-    object["unit"] = one.unit;
-    object["reference"] = one.reference ? Json(*one.reference) : Json();
-    std::printf("%s\n", write_json(object).c_str());
-    return;
-  }
-  std::printf("%-26s %-10s %10.4g %-6s", one.of.c_str(), one.metric.c_str(), one.value, one.unit.c_str());
-  if (one.reference) {
-    std::printf(" aim %.4g%s", *one.reference, one.value > *one.reference ? "  MISSED" : "");
-  }
-  std::printf("\n");
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -186,6 +145,7 @@ int run(const std::vector<std::string>& arguments) {
     int operators;
     std::optional<double> reference;
   };
+  const testing::Report report("estimate", json);
   std::vector<double> times;
   for (const Case& each : {Case{1000, 5}, Case{10000, 50}, Case{100000, {}}}) {
     const Result<double> time = milliseconds_of(each.operators, repeat);
@@ -194,10 +154,10 @@ int run(const std::vector<std::string>& arguments) {
       return 1;
     }
     times.push_back(*time);
-    print({std::to_string(each.operators) + " operators", "estimate", *time, "ms", each.reference}, json);
+    report.add({std::to_string(each.operators) + " operators", "estimate", *time, "ms", each.reference});
   }
   // Ten times the operators, ten times the time; half as much again is caches.
-  print({"10000 to 100000 operators", "growth", times[2] / times[1], "ratio", 15}, json);
+  report.add({"10000 to 100000 operators", "growth", times[2] / times[1], "ratio", 15});
   return 0;
 }
 

@@ -8,9 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -18,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "crds/embedding_tables_csv.h"
 #include "estimator/sharder/sharder.h"
+#include "tests/bench/report.h"
 
 namespace plimsoll {
 namespace {
@@ -31,14 +29,6 @@ constexpr const char* kUsage =
     "  --json            one object a line: {bench, case, metric, value, unit, reference}\n"
     "  --repeat N        runs of each case, of which the median counts (default 9)\n"
     "  --tables FOLDER   of the CSV files (default: examples/tables)\n";
-
-struct Measured {
-  std::string of;  // the case
-  std::string metric;
-  double value = 0;
-  std::string unit;
-  std::optional<double> reference;  // aimed at, at most
-};
 
 struct Settings {
   bool json = false;
@@ -70,25 +60,13 @@ std::vector<estimator::Table> repeated(const std::vector<estimator::Table>& tabl
   return more;
 }
 
-// Median milliseconds of a call, of this process' time on the processor.
-double time_of(int repeat, const std::function<void()>& call) {
-  std::vector<double> times;
-  for (int i = 0; i < repeat; ++i) {
-    const std::clock_t start = std::clock();
-    call();
-    times.push_back(1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
 double ratio(Bytes a, Bytes b) {
   return static_cast<double>(a.count) / static_cast<double>(std::max<std::int64_t>(b.count, 1));
 }
 
 class Bench {
  public:
-  explicit Bench(Settings settings) : settings_(std::move(settings)) {}
+  explicit Bench(Settings settings) : settings_(std::move(settings)), report_("shard", settings_.json) {}
 
   Result<void> run() {
     for (const auto& [name, file] : {std::pair{"A", "amp_like_model_A.csv"},
@@ -122,8 +100,6 @@ class Bench {
     return {};
   }
 
-  const std::vector<Measured>& measured() const { return measured_; }
-
  private:
   using References = std::array<std::optional<double>, 4>;
 
@@ -138,20 +114,20 @@ class Bench {
     const estimator::ShardRequest asked = request(model, trainers, 80);
     const std::string of = model + " x " + std::to_string(trainers);
     std::optional<Result<estimator::Plan>> plan;
-    const double milliseconds = time_of(settings_.repeat, [&] { plan = estimator::shard(asked); });
+    const double milliseconds =
+        testing::median_milliseconds(settings_.repeat, [&] { plan = estimator::shard(asked); });
     if (!*plan) {
-      measured_.push_back({of, "fits", 0, "", 1});
+      report_.add({of, "fits", 0, "", 1});
       return;
     }
     const estimator::Plan& found = **plan;
-    measured_.push_back({of, "timeOverBound", found.max_milliseconds / found.lower_bound_milliseconds,
-                         "ratio", references[0]});
-    measured_.push_back(
-        {of, "hbmMaxOverMean", ratio(found.max_memory, found.mean_memory), "ratio", references[1]});
-    measured_.push_back({of, "nodeMaxOverMean", ratio(found.node_max_memory, found.node_mean_memory), "ratio",
-                         references[2]});
-    measured_.push_back({of, "search", milliseconds, "ms", references[3]});
-    measured_.push_back({of, "wrong", static_cast<double>(verify(asked, found).size()), "findings", 0});
+    report_.add({of, "timeOverBound", found.max_milliseconds / found.lower_bound_milliseconds, "ratio",
+                 references[0]});
+    report_.add({of, "hbmMaxOverMean", ratio(found.max_memory, found.mean_memory), "ratio", references[1]});
+    report_.add({of, "nodeMaxOverMean", ratio(found.node_max_memory, found.node_mean_memory), "ratio",
+                 references[2]});
+    report_.add({of, "search", milliseconds, "ms", references[3]});
+    report_.add({of, "wrong", static_cast<double>(verify(asked, found).size()), "findings", 0});
   }
 
   // The fewest trainers, beside the fewest that the bounds on memory allow.
@@ -163,21 +139,21 @@ class Bench {
         const std::string of = std::string(model) + " fewest, " + std::to_string(gib) + " GiB";
         constexpr std::int64_t kMost = 1024;
         std::optional<Result<estimator::SmallestPlan>> found;
-        const double milliseconds =
-            time_of(settings_.repeat, [&] { found = estimator::shard_smallest(asked, 1, kMost); });
+        const double milliseconds = testing::median_milliseconds(
+            settings_.repeat, [&] { found = estimator::shard_smallest(asked, 1, kMost); });
         const Result<std::int64_t> bound = estimator::fewest_trainers_bound(asked, kMost);
         if (!*found || !bound) {
-          measured_.push_back({of, "fits", 0, "", 1});
+          report_.add({of, "fits", 0, "", 1});
           continue;
         }
         const std::int64_t more = (*found)->trainers - *bound;
         over += more > 0 ? 1 : 0;
-        measured_.push_back({of, "trainers", static_cast<double>((*found)->trainers), "trainers",
-                             static_cast<double>(*bound + asked.topology.per_node)});
-        measured_.push_back({of, "search", milliseconds, "ms", 25});
+        report_.add({of, "trainers", static_cast<double>((*found)->trainers), "trainers",
+                     static_cast<double>(*bound + asked.topology.per_node)});
+        report_.add({of, "search", milliseconds, "ms", 25});
       }
     }
-    measured_.push_back({"fewest", "aboveTheNodeBound", over, "cases", 1});
+    report_.add({"fewest", "aboveTheNodeBound", over, "cases", 1});
   }
 
   void grow() {
@@ -194,42 +170,18 @@ class Bench {
     const estimator::ShardRequest asked = request(model, trainers, gib);
     std::optional<Result<estimator::Plan>> plan;
     const double milliseconds =
-        time_of(std::min(settings_.repeat, 3), [&] { plan = estimator::shard(asked); });
+        testing::median_milliseconds(std::min(settings_.repeat, 3), [&] { plan = estimator::shard(asked); });
     if (*plan) {
-      measured_.push_back(
+      report_.add(
           {of, "timeOverBound", (*plan)->max_milliseconds / (*plan)->lower_bound_milliseconds, "ratio", {}});
     }
-    measured_.push_back({of, "search", milliseconds, "ms", {}});
+    report_.add({of, "search", milliseconds, "ms", {}});
   }
 
   Settings settings_;
+  testing::Report report_;
   std::map<std::string, std::vector<estimator::Table>> models_;
-  std::vector<Measured> measured_;
 };
-
-void print_json(const std::vector<Measured>& all) {
-  for (const Measured& one : all) {
-    Json json(::Json::objectValue);
-    json["bench"] = "shard";
-    json["case"] = one.of;
-    json["metric"] = one.metric;
-    json["value"] = one.value;
-    json["unit"] = one.unit;
-    json["reference"] = one.reference ? Json(*one.reference) : Json();
-    std::printf("%s\n", write_json(json).c_str());
-  }
-}
-
-void print_table(const std::vector<Measured>& all) {
-  std::printf("%-30s %-17s %10s  %-9s %s\n", "case", "metric", "value", "unit", "aim, at most");
-  for (const Measured& one : all) {
-    std::printf("%-30s %-17s %10.4g  %-9s", one.of.c_str(), one.metric.c_str(), one.value, one.unit.c_str());
-    if (one.reference) {
-      std::printf(" %.4g%s", *one.reference, one.value > *one.reference ? "  MISSED" : "");
-    }
-    std::printf("\n");
-  }
-}
 
 // Empty when the arguments are wrong.
 std::optional<Settings> parse(const std::vector<std::string>& arguments) {
@@ -264,7 +216,6 @@ int run(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "shard_bench: %s\n", to_string(ran.error()).c_str());
     return 1;
   }
-  settings->json ? print_json(bench.measured()) : print_table(bench.measured());
   return 0;
 }
 

@@ -1,0 +1,50 @@
+#include "tests/bench/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+
+namespace plimsoll::testing {
+
+Report::Report(std::string bench, bool json) : bench_(std::move(bench)), json_(json) {
+  if (!json_) {
+    std::printf("%-30s %-17s %10s  %-9s %s\n", "case", "metric", "value", "unit", "aim, at most");
+  }
+}
+
+void Report::add(const Measured& one) const {
+  if (json_) {
+    Json line(::Json::objectValue);
+    line["bench"] = bench_;
+    line["case"] = one.of;
+    line["metric"] = one.metric;
+    line["value"] = one.value;
+    line["unit"] = one.unit;
+    line["reference"] = one.reference ? Json(*one.reference) : Json();
+    std::printf("%s\n", write_json(line).c_str());
+  } else {
+    std::printf("%-30s %-17s %10.4g  %-9s", one.of.c_str(), one.metric.c_str(), one.value, one.unit.c_str());
+    if (one.reference) {
+      std::printf(" %.4g%s", *one.reference, one.value > *one.reference ? "  MISSED" : "");
+    }
+    std::printf("\n");
+  }
+  std::fflush(stdout);
+}
+
+double median_milliseconds(int repeat, const std::function<void()>& call) {
+  std::vector<double> times;
+  for (int i = 0; i < repeat; ++i) {
+    const std::clock_t start = std::clock();
+    call();
+    times.push_back(1000.0 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,38 @@
+// What a benchmark has measured, and how it tells it: a table for people, or with --json one object a line
+// (docs/cli.md). Each figure is printed as soon as it is known.
+//
+//   Report report("shard", settings.json);
+//   report.add({.of = "A x 128", .metric = "search", .value = 6.9, .unit = "ms", .reference = 15});
+//
+// One thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace plimsoll::testing {
+
+struct Measured {
+  std::string of;  // the case
+  std::string metric;
+  double value = 0;
+  std::string unit = {};
+  std::optional<double> reference = {};  // aimed at, at most
+};
+
+class Report {
+ public:
+  Report(std::string bench, bool json);
+  void add(const Measured& one) const;
+
+ private:
+  std::string bench_;
+  bool json_;
+};
+
+// Median milliseconds of a call, of this process' time on the processor: what is measured is one thread that
+// waits for nothing.
+double median_milliseconds(int repeat, const std::function<void()>& call);
+
+}  // namespace plimsoll::testing
