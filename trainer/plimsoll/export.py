@@ -22,6 +22,8 @@ from . import ExportError, __version__, iteration, probe, trace, worlds
 DEVICES = ("cpu", "cuda", "both")
 _MORE_BATCHES = (1, 2, 3)  # two make a line, the third checks it
 _REAL_BATCH = 4  # a real run costs memory, so it is made small
+_READ_AS_CUDA = "recorded as the CPU runs it, for this PyTorch cannot run the model for a GPU that is not there: operators that " \
+    "differ on CUDA (dropout, attention, recurrent layers) count as the CPU's"
 
 
 def _resolve(name):
@@ -54,23 +56,30 @@ class _Exporter:
         self._progress = progress
 
     def trace(self, device):
+        """The first of the ways that works: without memory, built for real, all for real, and for CUDA as the CPU runs it."""
         notes = []
-        kinds = (worlds.FAKE, worlds.REAL_BUILD, worlds.REAL) if device == "cpu" else (worlds.FAKE, worlds.REAL_BUILD)
-        for kind in kinds:
+        ways = [(device, worlds.FAKE), (device, worlds.REAL_BUILD), ("cpu", worlds.REAL)]
+        if device == "cuda":
+            ways[2:] = [("cpu", worlds.FAKE), ("cpu", worlds.REAL_BUILD), ("cpu", worlds.REAL)]
+        for runs_on, kind in ways:
             try:
-                return self._trace_of_kind(device, kind, notes)
+                made = self._trace_of_kind(runs_on, kind, notes, measured=device == "cpu")
+                if runs_on != device:
+                    made["notes"].append(_READ_AS_CUDA)
+                    self._progress(f"{device}: {_READ_AS_CUDA}")
+                return dict(made, device=device)
             except ExportError:
                 raise
             except Exception as error:
                 if os.environ.get("PLIMSOLL_EXPORT_TRACEBACK"):
                     traceback.print_exc()
                 last = error
-                if kind != worlds.REAL:
-                    notes.append(f"not recorded as '{kind}': {_first_line(error)}")
-                    self._progress(f"{device}: '{kind}' does not work for this model ({_first_line(error)}); trying the next way")
+                way = f"'{kind}' on {runs_on}" if runs_on != device else f"'{kind}'"
+                notes.append(f"not recorded as {way}: {_first_line(error)}")
+                self._progress(f"{device}: {way} does not work for this model ({_first_line(error)}); trying the next way")
         raise ExportError(f"the model does not run: {_first_line(last)}") from last
 
-    def _trace_of_kind(self, device, kind, notes):
+    def _trace_of_kind(self, device, kind, notes, measured):
         size = self._batch_size if kind != worlds.REAL else min(self._batch_size, _REAL_BATCH)
         batches = [size * factor for factor in _MORE_BATCHES]
         method = "real" if kind == worlds.REAL else "fake"
@@ -78,8 +87,8 @@ class _Exporter:
         try:
             for batch in batches:
                 recordings.append(self._record(device, kind, batch))
-            measured = self._measure(recordings, batches) if device == "cpu" else {}
-            return dict(trace.make_trace(recordings, batches, device, self._precision, method, list(notes)), **measured)
+            inside = self._measure(recordings, batches) if measured else {}
+            return dict(trace.make_trace(recordings, batches, device, self._precision, method, list(notes)), **inside)
         except trace.Mismatch as mismatch:
             reason = str(mismatch)
         except Exception as error:
@@ -91,9 +100,9 @@ class _Exporter:
             only = recordings[0]
         else:
             only = self._record(device, kind, self._batch_size)
-        measured = self._measure([only], [self._batch_size]) if device == "cpu" else {}
+        inside = self._measure([only], [self._batch_size]) if measured else {}
         return dict(trace.make_trace([only], [self._batch_size], device, self._precision, method,
-                                     notes + [f"holds for batch {self._batch_size} alone: {reason}"]), **measured)
+                                     notes + [f"holds for batch {self._batch_size} alone: {reason}"]), **inside)
 
     def _measure(self, recordings, batches):
         """What kernels take inside, and the true size of what they keep."""

@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from . import ExportError, worlds
+from . import ExportError, cuda_choices, engine, worlds
 from .recorder import NEVER, Recorder
 
 PRECISIONS = ("FP32", "TF32", "BF16Mixed", "FP16Mixed", "BF16", "FP16")
@@ -76,8 +76,25 @@ def _named_tensors(model, table):
     return list(names.values())
 
 
+def _backward(loss, recorder, pretended):
+    if not pretended:
+        loss.backward()
+        return
+    recorder.nodes_run_one_by_one()
+    with engine.in_place_of_autograds(recorder):
+        engine.backward(loss, recorder)
+
+
 def record(function, batch_size, kind, device, precision):
     """A Recording of one iteration of FUNCTION at this batch size."""
+    pretended = device == "cuda" and not torch.cuda.is_available()
+    if pretended and not engine.works_here():
+        raise NotImplementedError("recording for CUDA on a machine without a GPU needs torch 2.4 or newer")
+    with cuda_choices.made_for_cuda() if pretended else contextlib.nullcontext():
+        return _record(function, batch_size, kind, device, precision, pretended)
+
+
+def _record(function, batch_size, kind, device, precision, pretended):
     trainable = worlds.build(function, batch_size, kind, device)
     _cast(trainable, precision)
     model = trainable.model.train()
@@ -92,6 +109,7 @@ def record(function, batch_size, kind, device, precision):
         stack.callback(gc.enable)
         recording.modules = stack.enter_context(_modules_tracked(recorder, model))
         stack.enter_context(trainable.mode)
+        stack.enter_context(worlds.default_device(device))
         stack.enter_context(recorder)
         for names, tensor in parameters:
             row = recorder.note(tensor)
@@ -118,7 +136,7 @@ def record(function, batch_size, kind, device, precision):
         loss_storages = recorder.storages_of(loss)
         recorder.in_backward = True
         recorder.module = 0
-        loss.backward()
+        _backward(loss, recorder, pretended)
         for (_, tensor), entry in zip(parameters, recording.parameters):
             entry["gradient"] = [] if tensor.grad is None else recorder.storages_of(tensor.grad)
             entry["sparse"] = tensor.grad is not None and tensor.grad.layout is torch.sparse_coo

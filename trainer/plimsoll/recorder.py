@@ -73,9 +73,10 @@ class SavedRecord:
 class Packed:
     """What autograd holds instead of a saved tensor; its end is the end of autograd's interest."""
 
-    __slots__ = ("recorder", "record", "tensor", "storages", "module")
+    __slots__ = ("recorder", "record", "tensor", "storages", "module", "released")
 
     def __init__(self, recorder, record, tensor, storages, module):
+        self.released = False
         self.recorder = recorder
         self.record = record
         self.tensor = tensor
@@ -166,6 +167,7 @@ class Recorder(TorchDispatchMode):
         self._ended = []
         self._aliases = {}
         self._unpacked = set()
+        self._of_this_node = None  # saved tensors that the running node asked for, where nodes are run one by one
         self._paused = False
         self.in_backward = False
 
@@ -385,11 +387,23 @@ class Recorder(TorchDispatchMode):
         if self.in_backward:
             self.module = packed.module
             self._unpacked.add(id(packed))
+            if self._of_this_node is not None:
+                self._of_this_node.append(packed)
         return packed.tensor
 
+    def nodes_run_one_by_one(self):
+        """From here on `end_of_node` tells when what a node saved goes: the node itself lives on."""
+        self._of_this_node = []
+
+    def end_of_node(self):
+        for packed in self._of_this_node:
+            self.release_saved(packed)
+        self._of_this_node.clear()
+
     def release_saved(self, packed):
-        if not self.active:
+        if not self.active or packed.released:
             return
+        packed.released = True
         packed.record.released_at = len(self.recording.operators)
         self._unpacked.discard(id(packed))
         for storage in packed.storages:

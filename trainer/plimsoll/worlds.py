@@ -129,7 +129,7 @@ def _values_left_as_they_are():
             setattr(torch.nn.init, name, original)
 
 
-def _default_device(device):
+def default_device(device):
     """Factories without a device make tensors there (torch 2; before it, the CPU alone is at hand)."""
     if device == "cpu":
         return contextlib.nullcontext()
@@ -183,7 +183,7 @@ def build(function, batch_size, kind, device):
     mode = _fake_mode()
     adopt = _Adopter(mode, device)
     if kind == FAKE:
-        with _modules_of_fakes(), _values_left_as_they_are(), mode, _default_device(device):
+        with _modules_of_fakes(), _values_left_as_they_are(), mode, default_device(device):
             model, inputs, loss = _checked(function(batch_size))
     else:
         torch.manual_seed(0)
