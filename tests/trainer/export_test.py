@@ -285,7 +285,7 @@ class ForCuda(unittest.TestCase):
 
     def test_what_cannot_be_pretended_is_read_from_the_cpu(self):
         trace = exporter.export(sparse, 4, "cuda")["traces"][0]
-        self.assertEqual(trace["device"], "cuda")
+        self.assertEqual((trace["device"], trace["method"]), ("cuda", "derived"))
         self.assertTrue(any("as the CPU runs it" in note for note in trace["notes"]))
         self.assertNotIn("temporaries", trace)
 

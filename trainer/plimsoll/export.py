@@ -66,6 +66,7 @@ class _Exporter:
                 made = self._trace_of_kind(runs_on, kind, notes, measured=device == "cpu")
                 if runs_on != device:
                     made["notes"].append(_READ_AS_CUDA)
+                    made["method"] = "derived"
                     self._progress(f"{device}: {_READ_AS_CUDA}")
                 return dict(made, device=device)
             except ExportError:
