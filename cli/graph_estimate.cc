@@ -29,7 +29,10 @@ constexpr const char* kOnlyWithGraph[] = {"batch-size",
                                           "accumulate",
                                           "lenient",
                                           "parallelism",
-                                          "gradient-as-bucket-view"};
+                                          "gradient-as-bucket-view",
+                                          "tensor",
+                                          "split-columns",
+                                          "split-rows"};
 
 struct GraphQuestion {
   crds::ModelSpec model;  // says no more than that it is a graph
@@ -115,13 +118,6 @@ Result<void> read_training(const po::variables_map& values, crds::TrainingSpec& 
   } else if (*checkpointing == crds::ActivationCheckpointing::kPerModule) {
     return invalid("name the modules to checkpoint with --checkpoint-module");
   }
-  const Result<crds::ParallelStrategy> strategy =
-      crds::parse_parallel_strategy(text_of(values, "parallelism").value_or("Auto"));
-  if (!strategy) {
-    return strategy.error().within("--parallelism");
-  }
-  training.parallelism.strategy = *strategy;
-  training.parallelism.gradient_as_bucket_view = values.contains("gradient-as-bucket-view");
   if (values.contains("accumulate")) {
     const Result<std::int64_t> parts = count_option(values, "accumulate", 1, *batch);
     if (!parts) {
@@ -132,6 +128,42 @@ Result<void> read_training(const po::variables_map& values, crds::TrainingSpec& 
       return invalid("--accumulate must divide the batch of " + std::to_string(*batch));
     }
   }
+  return {};
+}
+
+std::vector<std::string> texts_of(const po::variables_map& values, const char* name) {
+  return values.contains(name) ? values[name].as<std::vector<std::string>>() : std::vector<std::string>();
+}
+
+// --parallelism Tensor is what all trainers do together; a strategy is what the replicas of the model share.
+Result<void> read_parallelism(const po::variables_map& values, std::int64_t trainers,
+                              crds::Parallelism& parallelism) {
+  const std::string name = text_of(values, "parallelism").value_or("Auto");
+  const bool tensor = name == "Tensor";
+  if (tensor && values.contains("tensor")) {
+    return invalid("--parallelism Tensor splits the layers over all trainers; --tensor N over N of them");
+  }
+  if (!tensor) {
+    const Result<crds::ParallelStrategy> strategy = crds::parse_parallel_strategy(name);
+    if (!strategy) {
+      return strategy.error().within("--parallelism (or Tensor)");
+    }
+    parallelism.strategy = *strategy;
+  }
+  if (values.contains("tensor")) {
+    const Result<std::int64_t> ways = count_option(values, "tensor", 1, trainers);
+    if (!ways) {
+      return ways.error();
+    }
+    parallelism.tensor = *ways;
+  }
+  parallelism.tensor = tensor ? trainers : parallelism.tensor;
+  parallelism.split_columns = texts_of(values, "split-columns");
+  parallelism.split_rows = texts_of(values, "split-rows");
+  if (parallelism.tensor == 1 && !(parallelism.split_columns.empty() && parallelism.split_rows.empty())) {
+    return invalid("--split-columns and --split-rows go with --parallelism Tensor or --tensor, and trainers");
+  }
+  parallelism.gradient_as_bucket_view = values.contains("gradient-as-bucket-view");
   return {};
 }
 
@@ -161,6 +193,9 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
       return trainers.error();
     }
     question.trainers = *trainers;
+  }
+  if (Result<void> read = read_parallelism(values, question.trainers, question.training.parallelism); !read) {
+    return read.error();
   }
   question.method =
       values["method"].as<std::string>() == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
@@ -300,7 +335,13 @@ void add_graph_options(po::options_description& options) {
       "foreach", "with --graph: the optimizer takes all tensors at once (default on CUDA)")(
       "fused", "with --graph: the optimizer's fused kernels")(
       "accumulate", value("N"), "with --graph: take the batch in N equal parts and add up their gradients")(
-      "parallelism", value("NAME"), "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2 or ZeRO3 among --trainers")(
+      "parallelism", value("NAME"),
+      "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2, ZeRO3 or Tensor among --trainers")(
+      "tensor", value("N"), "with --graph: N of the trainers split each layer, the rest hold replicas")(
+      "split-columns", po::value<std::vector<std::string>>()->value_name("MODULE"),
+      "with --tensor: layers split by output columns, by the end of their path, * for any one name")(
+      "split-rows", po::value<std::vector<std::string>>()->value_name("MODULE"),
+      "with --tensor: layers split by input rows, which follow those split by columns")(
       "gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "checkpoint", value("HOW"),
       "with --graph: None (default), Selective or Full, for the members of lists")(

@@ -153,6 +153,11 @@ struct Parallelism {
   bool sequence = false;  // with tensor: activations between the parallel regions are split by tokens
   std::int64_t pipeline = 1;
   std::int64_t pipeline_chunks = 1;  // stages of each trainer: more than 1 interleaves
+  // Of graphs, modules by the end of their path, `*` is any one name: the layers that `tensor` splits by
+  // output columns and by input rows (none: by the usual names), and the blocks `pipeline` makes stages of.
+  std::vector<std::string> split_columns{};
+  std::vector<std::string> split_rows{};
+  std::vector<std::string> stage_blocks{};
   std::int64_t context = 1;
   std::int64_t expert = 1;  // trainers that share the experts of a layer
 

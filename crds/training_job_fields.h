@@ -115,6 +115,9 @@ void describe(Visitor& visit, Of<Parallelism> auto& parallelism) {
   visit.boolean("sequence", parallelism.sequence, Presence::kDefaulted);
   visit.integer("pipeline", parallelism.pipeline, Presence::kDefaulted, kSplits);
   visit.integer("pipelineChunks", parallelism.pipeline_chunks, Presence::kDefaulted, kSplits);
+  visit.texts("splitColumns", parallelism.split_columns, Range{0, 256}, kModuleName);
+  visit.texts("splitRows", parallelism.split_rows, Range{0, 256}, kModuleName);
+  visit.texts("stageBlocks", parallelism.stage_blocks, Range{0, 256}, kModuleName);
   visit.integer("context", parallelism.context, Presence::kDefaulted, kSplits);
   visit.integer("expert", parallelism.expert, Presence::kDefaulted, kSplits);
 }

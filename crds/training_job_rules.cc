@@ -142,6 +142,12 @@ void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErr
   if (parallelism.pipeline_chunks > 1 && parallelism.pipeline == 1) {
     errors.add(FieldPath(path, "pipelineChunks"), "pipelineChunks needs pipeline of at least 2");
   }
+  if (parallelism.tensor == 1 && !(parallelism.split_columns.empty() && parallelism.split_rows.empty())) {
+    errors.add(FieldPath(path, "tensor"), "splitColumns and splitRows need tensor of at least 2");
+  }
+  if (parallelism.pipeline == 1 && !parallelism.stage_blocks.empty()) {
+    errors.add(FieldPath(path, "pipeline"), "stageBlocks needs pipeline of at least 2");
+  }
 }
 
 void check_rules(const ProvisioningSpec& provisioning, const FieldPath& path, FieldErrors& errors) {

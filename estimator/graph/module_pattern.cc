@@ -20,10 +20,27 @@ bool module_matches(std::string_view pattern, std::string_view path) {
   }
 }
 
+bool module_ends_with(std::string_view pattern, std::string_view path) {
+  const auto names = std::count(pattern.begin(), pattern.end(), '.');
+  const auto dots = std::count(path.begin(), path.end(), '.');
+  for (auto surplus = dots - names; surplus > 0; --surplus) {
+    path.remove_prefix(path.find('.') + 1);
+  }
+  return !path.empty() && module_matches(pattern, path);
+}
+
 bool ModulePatterns::matches(std::string_view path) {
+  return matches_by(module_matches, path);
+}
+
+bool ModulePatterns::matches_end(std::string_view path) {
+  return matches_by(module_ends_with, path);
+}
+
+bool ModulePatterns::matches_by(bool (*rule)(std::string_view, std::string_view), std::string_view path) {
   bool any = false;
   for (std::size_t i = 0; i < patterns_.size(); ++i) {
-    if (module_matches(patterns_[i], path)) {
+    if (rule(patterns_[i], path)) {
       used_[i] = any = true;
     }
   }

@@ -8,6 +8,8 @@
 namespace plimsoll::estimator {
 
 bool module_matches(std::string_view pattern, std::string_view path);
+// The same of the path's last names: "*.up" matches "layers.3.mlp.up".
+bool module_ends_with(std::string_view pattern, std::string_view path);
 
 // Patterns that remember whether they have matched anything.
 class ModulePatterns {
@@ -16,10 +18,13 @@ class ModulePatterns {
       : patterns_(patterns), used_(patterns.size(), false) {}
 
   bool matches(std::string_view path);
+  bool matches_end(std::string_view path);
   // The first that has matched nothing; null when all have.
   const std::string* unused() const;
 
  private:
+  bool matches_by(bool (*rule)(std::string_view, std::string_view), std::string_view path);
+
   const std::vector<std::string>& patterns_;
   std::vector<bool> used_;
 };

@@ -27,10 +27,13 @@ constexpr const char* kAttention = "ATen/native/transformers: what it keeps is a
 constexpr const char* kRecurrent = "ATen/native/RNN.cpp: what it keeps is a result";
 constexpr const char* kConvolution =
     "measured with tests/accuracy/kernel_temporaries.py; ATen/native/mkldnn/Conv.cpp, cudnn/Conv_v8.cpp";
+constexpr const char* kCollective =
+    "torch/csrc/distributed/c10d/Functional.cpp: works on a clone of its input, the result";
 constexpr const char* kMeasured = "measured with tests/accuracy/kernel_temporaries.py on 1.13 and 2.15";
 
 // clang-format off
 constexpr KernelRule kRules[] = {
+    {"_c10d_functional::all_reduce", none, none, kCollective},
     {"aten::__and__", elementwise, none, kTensorIterator},
     {"aten::__iand__", elementwise, none, kTensorIterator},
     {"aten::__ior__", elementwise, none, kTensorIterator},

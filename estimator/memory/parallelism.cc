@@ -329,14 +329,18 @@ void ParameterLifeCycle::end_backward() {
 }
 
 void ParameterLifeCycle::step() {
-  std::vector<SteppedParameter> updated;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (owns(i)) {
-      for (std::int64_t k = 0; k < parameters_[i].count; ++k) {
+  for (const bool apart : {true, false}) {
+    std::vector<SteppedParameter> updated;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      for (std::int64_t k = 0; owns(i) && parameters_[i].apart == apart && k < parameters_[i].count; ++k) {
         updated.push_back(stepped(i));
       }
     }
+    step(updated);
   }
+}
+
+void ParameterLifeCycle::step(const std::vector<SteppedParameter>& updated) {
   class Step : public StepLedger {
    public:
     Step(ParameterLedger& ledger, const std::vector<SteppedParameter>& stepped)

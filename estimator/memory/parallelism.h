@@ -43,6 +43,7 @@ struct HeldParameter {
       4;  // ... as the optimizer updates it: 4 where ZeRO or FSDP keep an fp32 copy of half ones
   std::int64_t count = 1;
   std::int32_t unit = kRootUnit;
+  bool apart = false;  // the optimizer updates it in a group of its own (TraceRunRequest::stepped_apart)
 
   Bytes bytes() const { return Bytes{elements} * width; }
 };
@@ -116,6 +117,7 @@ class ParameterLifeCycle {
   void reshard(Unit& unit);
   void reduce(Unit& unit);
   void stage(Bytes bytes, std::size_t parameter);
+  void step(const std::vector<SteppedParameter>& updated);
   void release(BlockId& block);
 
   ParameterLedger& ledger_;

@@ -8,14 +8,12 @@
 #include "estimator/memory/account.h"
 #include "estimator/memory/amp.h"
 #include "estimator/memory/trace_optimizer.h"
+#include "estimator/memory/trace_ranks.h"
 #include "estimator/memory/trace_run.h"
 #include "estimator/memory/trace_shapes.h"
 
 namespace plimsoll::estimator {
 namespace {
-
-// Ranks of ZeRO-1, which own different parameters, that are looked at one by one.
-constexpr std::int64_t kMostOwners = 16;
 
 constexpr std::size_t kLargest = 10;
 
@@ -140,39 +138,24 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   }
   const Trace& trace = *chosen->trace;
   const crds::TrainingSpec& training = *request.training;
-  const crds::Parallelism& parallelism = training.parallelism;
-  if (parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.context > 1 ||
-      parallelism.expert > 1) {
-    return Error(
-        ErrorCode::kUnsupported,
-        "an exported graph is one trainer's whole model: tensor, pipeline, context and expert parallelism "
-        "are for model.transformer; or export what one rank runs");
-  }
-  using enum crds::ParallelStrategy;
-  const bool buckets = request.trainers > 1 && parallelism.strategy == kAuto;
-  const bool sparse = std::any_of(trace.parameters.begin(), trace.parameters.end(),
-                                  [](const TraceParameter& each) { return each.sparse_gradient; });
-  if (sparse && parallelism.strategy != kAuto && parallelism.strategy != kDDP) {
-    return Error(ErrorCode::kUnsupported,
-                 "sparse gradients go with DDP; FSDP and ZeRO take models whose gradients are dense");
-  }
-  TraceRunRequest asked{.batch = training.batch_size_per_trainer,
-                        .optimizer = training.optimizer,
-                        .implementation = training.optimizer_implementation,
-                        .gradient_accumulation = training.gradient_accumulation,
-                        .checkpointing = training.activation_checkpointing,
-                        .checkpoint_modules = training.checkpoint_modules,
-                        .halve_floats = chosen->halve_floats,
-                        .replication = {.strategy = buckets ? kDDP : parallelism.strategy,
-                                        .replicas = request.trainers,
-                                        .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
-                                        .reshard_after_forward = parallelism.reshard_after_forward,
-                                        .collectives_copy = trace.device == TraceDevice::kCpu},
-                        .lenient = request.lenient};
-  Result<TraceRun> run = run_trace(trace, request.graph->producer, asked);
-  if (!run) {
-    if (run.error().code != ErrorCode::kTooLarge) {
-      return run.error();
+  const Result<RankRuns> runs =
+      run_ranks(trace, request.graph->producer,
+                {.parallelism = training.parallelism,
+                 .trainers = request.trainers,
+                 .iteration = {.batch = training.batch_size_per_trainer,
+                               .optimizer = training.optimizer,
+                               .implementation = training.optimizer_implementation,
+                               .gradient_accumulation = training.gradient_accumulation,
+                               .checkpointing = training.activation_checkpointing,
+                               .checkpoint_modules = training.checkpoint_modules,
+                               .halve_floats = chosen->halve_floats,
+                               .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
+                               .replication = {},
+                               .stepped_apart = {},
+                               .lenient = request.lenient}});
+  if (!runs) {
+    if (runs.error().code != ErrorCode::kTooLarge) {
+      return runs.error();
     }
     Breakdown parts;
     parts.activations = Bytes::max();
@@ -187,18 +170,14 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   if (request.method == Method::kAmp) {
     return by_amp(request, trace, *shapes);
   }
-  Estimate estimate = account_of(run->ledger, request, parameter_bytes(trace, *shapes));
-  estimate.largest_live = largest_live(*run);
-  if (parallelism.strategy == kZeRO1 && request.trainers > 1 && request.trainers <= kMostOwners) {
-    for (asked.replication.rank = 0; asked.replication.rank < request.trainers; ++asked.replication.rank) {
-      const Result<TraceRun> rank = run_trace(trace, request.graph->producer, asked);
-      if (!rank) {
-        return rank.error();
-      }
-      estimate.allocated_by_rank.push_back(rank->ledger.peak());
-    }
+  Estimate estimate = account_of(runs->heaviest->ledger, request, parameter_bytes(trace, *shapes));
+  estimate.largest_live = largest_live(*runs->heaviest);
+  if (runs->peaks.size() > 1) {
+    estimate.allocated_by_rank = runs->peaks;
   }
-  estimate.warnings = std::move(run->warnings);
+  estimate.warnings = runs->warnings;
+  const std::vector<std::string>& more = runs->heaviest->warnings;
+  estimate.warnings.insert(estimate.warnings.end(), more.begin(), more.end());
   return estimate;
 }
 

@@ -237,7 +237,8 @@ class TraceIteration {
                       .width = view.width,
                       .kept_width = view.width,
                       .count = 1,
-                      .unit = units_.of_parameter[stepped.id]});
+                      .unit = units_.of_parameter[stepped.id],
+                      .apart = steps_apart(stepped.id)});
       replicated_[index(parameter.storage)] = static_cast<std::int32_t>(i);
       replicated_[index(parameter.gradient.front())] = static_cast<std::int32_t>(i);
     }
@@ -422,16 +423,22 @@ class TraceIteration {
 
   class Step : public StepLedger {
    public:
-    explicit Step(TraceIteration& iteration) : iteration_(iteration) {}
+    Step(TraceIteration& iteration, const std::vector<SteppedParameter>& stepped)
+        : iteration_(iteration), stepped_(stepped) {}
     BlockId allocate(std::size_t parameter, Bytes bytes) override {
       return iteration_.allocate(Part::kTemporaries, bytes, Source::kStep,
-                                 static_cast<std::int32_t>(iteration_.stepped_[parameter].id));
+                                 static_cast<std::int32_t>(stepped_[parameter].id));
     }
     void release(BlockId block) override { iteration_.run_.ledger.release(block); }
 
    private:
     TraceIteration& iteration_;
+    const std::vector<SteppedParameter>& stepped_;
   };
+
+  bool steps_apart(std::size_t parameter) const {
+    return !request_.stepped_apart.empty() && request_.stepped_apart[parameter];
+  }
 
   void step() {
     run_.ledger.enter(Phase::kOptimizerStep);
@@ -439,8 +446,13 @@ class TraceIteration {
       life_->step();
       return;
     }
-    Step ledger(*this);
-    optimizer_step(optimizer_, stepped_, ledger);
+    for (const bool apart : {true, false}) {
+      std::vector<SteppedParameter> updated;
+      std::copy_if(stepped_.begin(), stepped_.end(), std::back_inserter(updated),
+                   [&](const SteppedParameter& each) { return steps_apart(each.id) == apart; });
+      Step ledger(*this, updated);
+      optimizer_step(optimizer_, updated, ledger);
+    }
   }
 
   const Trace& trace_;

@@ -33,6 +33,9 @@ struct TraceRunRequest {
   bool halve_floats = false;                      // read fp32 values as 16 bits wide
   std::string gpu_family{};                       // GpuModel::family: decides what convolutions take on CUDA
   Replication replication{};                      // among trainers; one alone by itself
+  // By Trace::parameters: those that the optimizer updates apart from the others, for foreach kernels take
+  // either DTensors or plain tensors. Empty: all together.
+  std::vector<bool> stepped_apart{};
   bool lenient = false;  // charge operators without a rule a conservative bound instead of refusing
 };
 
