@@ -2,11 +2,11 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <string>
-
-#include "base/json.h"
+#include <vector>
 
 namespace plimsoll {
 namespace {
@@ -49,96 +49,291 @@ std::size_t size_of(const Container& container) {
   return counted;
 }
 
+JsonView::Kind kind_of(const dom::element& element) {
+  switch (element.type()) {
+    case dom::element_type::ARRAY: return JsonView::Kind::kArray;
+    case dom::element_type::OBJECT: return JsonView::Kind::kObject;
+    case dom::element_type::INT64:
+    case dom::element_type::UINT64: return JsonView::Kind::kInteger;
+    case dom::element_type::DOUBLE: return JsonView::Kind::kReal;
+    case dom::element_type::STRING: return JsonView::Kind::kString;
+    case dom::element_type::BOOL: return JsonView::Kind::kBoolean;
+    case dom::element_type::NULL_VALUE: return JsonView::Kind::kNull;
+  }
+  return JsonView::Kind::kNull;
+}
+
+JsonView::Kind kind_of(const Json& tree) {
+  switch (tree.type()) {
+    case ::Json::nullValue: return JsonView::Kind::kNull;
+    case ::Json::booleanValue: return JsonView::Kind::kBoolean;
+    case ::Json::intValue:
+    case ::Json::uintValue: return JsonView::Kind::kInteger;
+    case ::Json::realValue: return JsonView::Kind::kReal;
+    case ::Json::stringValue: return JsonView::Kind::kString;
+    case ::Json::arrayValue: return JsonView::Kind::kArray;
+    case ::Json::objectValue: return JsonView::Kind::kObject;
+  }
+  return JsonView::Kind::kNull;
+}
+
+std::string_view text_of(const Json& tree) {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  tree.getString(&begin, &end);
+  return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+std::vector<JsonView::Member> sorted_members(const JsonView& object) {
+  std::vector<JsonView::Member> members;
+  members.reserve(object.members().size());
+  for (const JsonView::Member& member : object.members()) {
+    members.push_back(member);
+  }
+  std::stable_sort(members.begin(), members.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  return members;
+}
+
+bool repeats_a_key(const dom::object& object) {
+  std::vector<std::string_view> keys;
+  for (const dom::key_value_pair member : object) {
+    keys.push_back(member.key);
+  }
+  std::sort(keys.begin(), keys.end());
+  return std::adjacent_find(keys.begin(), keys.end()) != keys.end();
+}
+
+// What parse_json would refuse: a key that stands twice in its object, or nesting beyond the limit.
+bool breaks_a_rule_of_trees(const dom::element& value, int depth) {
+  const dom::element_type type = value.type();
+  if (type != dom::element_type::OBJECT && type != dom::element_type::ARRAY) {
+    return false;
+  }
+  if (depth > kJsonDepthLimit) {
+    return true;
+  }
+  if (type == dom::element_type::ARRAY) {
+    const dom::array array = value;
+    return std::any_of(array.begin(), array.end(),
+                       [&](const dom::element& each) { return breaks_a_rule_of_trees(each, depth + 1); });
+  }
+  const dom::object object = value;
+  bool ascending = true;  // as the API server writes most objects: then no key stands twice
+  std::optional<std::string_view> last;
+  for (const dom::key_value_pair member : object) {
+    ascending = ascending && (!last || *last < member.key);
+    last = member.key;
+    if (breaks_a_rule_of_trees(member.value, depth + 1)) {
+      return true;
+    }
+  }
+  return !ascending && repeats_a_key(object);
+}
+
 }  // namespace
 
 JsonView::Kind JsonView::kind() const {
-  switch (theirs<dom::element>(element_).type()) {
-    case dom::element_type::ARRAY: return Kind::kArray;
-    case dom::element_type::OBJECT: return Kind::kObject;
-    case dom::element_type::INT64: return Kind::kInteger;
-    case dom::element_type::UINT64: return Kind::kInteger;
-    case dom::element_type::DOUBLE: return Kind::kReal;
-    case dom::element_type::STRING: return Kind::kString;
-    case dom::element_type::BOOL: return Kind::kBoolean;
-    case dom::element_type::NULL_VALUE: return Kind::kNull;
-  }
-  return Kind::kNull;
+  const Element* element = std::get_if<Element>(&value_);
+  return element != nullptr ? kind_of(theirs<dom::element>(*element))
+                            : kind_of(*std::get<const Json*>(value_));
 }
 
 std::optional<bool> JsonView::boolean() const {
-  return value_of<bool>(theirs<dom::element>(element_));
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    return value_of<bool>(theirs<dom::element>(*element));
+  }
+  const Json& tree = *std::get<const Json*>(value_);
+  return tree.isBool() ? std::optional(tree.asBool()) : std::nullopt;
 }
 
 std::optional<std::int64_t> JsonView::integer() const {
-  return value_of<std::int64_t>(theirs<dom::element>(element_));
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    return value_of<std::int64_t>(theirs<dom::element>(*element));
+  }
+  const Json& tree = *std::get<const Json*>(value_);
+  const bool fits = kind_of(tree) == Kind::kInteger && tree.isInt64();
+  return fits ? std::optional<std::int64_t>(tree.asInt64()) : std::nullopt;
+}
+
+std::optional<std::uint64_t> JsonView::unsigned_integer() const {
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    return value_of<std::uint64_t>(theirs<dom::element>(*element));
+  }
+  const Json& tree = *std::get<const Json*>(value_);
+  const bool fits = kind_of(tree) == Kind::kInteger && tree.isUInt64();
+  return fits ? std::optional<std::uint64_t>(tree.asUInt64()) : std::nullopt;
 }
 
 std::optional<double> JsonView::number() const {
-  return value_of<double>(theirs<dom::element>(element_));
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    return value_of<double>(theirs<dom::element>(*element));
+  }
+  const Json& tree = *std::get<const Json*>(value_);
+  return tree.isNumeric() ? std::optional(tree.asDouble()) : std::nullopt;
 }
 
 std::optional<std::string_view> JsonView::text() const {
-  return value_of<std::string_view>(theirs<dom::element>(element_));
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    return value_of<std::string_view>(theirs<dom::element>(*element));
+  }
+  const Json& tree = *std::get<const Json*>(value_);
+  return tree.isString() ? std::optional(text_of(tree)) : std::nullopt;
 }
 
-JsonArrayView JsonView::elements() const {
-  JsonArrayView view;
-  dom::array array;
-  if (theirs<dom::element>(element_).get(array) == simdjson::SUCCESS) {
-    view.begin_.place_ = ours(array.begin());
-    view.end_.place_ = ours(array.end());
-    view.size_ = size_of(array);
+template <class Item, class Theirs>
+JsonRange<Item> JsonView::range(::Json::ValueType of_trees) const {
+  JsonRange<Item> range;
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    Theirs container;
+    if (theirs<dom::element>(*element).get(container) == simdjson::SUCCESS) {
+      range.begin_.place_ = ours(container.begin());
+      range.end_.place_ = ours(container.end());
+      range.size_ = size_of(container);
+    }
+  } else if (const Json& tree = *std::get<const Json*>(value_); tree.type() == of_trees) {
+    range.begin_.place_ = tree.begin();
+    range.end_.place_ = tree.end();
+    range.size_ = tree.size();
   }
-  return view;
+  return range;
 }
 
-JsonObjectView JsonView::members() const {
-  JsonObjectView view;
-  dom::object object;
-  if (theirs<dom::element>(element_).get(object) == simdjson::SUCCESS) {
-    view.begin_.place_ = ours(object.begin());
-    view.end_.place_ = ours(object.end());
-    view.size_ = size_of(object);
-  }
-  return view;
+JsonRange<JsonView> JsonView::elements() const {
+  return range<JsonView, dom::array>(::Json::arrayValue);
+}
+
+JsonRange<JsonView::Member> JsonView::members() const {
+  return range<Member, dom::object>(::Json::objectValue);
 }
 
 std::optional<JsonView> JsonView::member(std::string_view name) const {
-  for (const auto& [key, value] : members()) {
-    if (key == name) {
-      return value;
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    dom::element found;
+    if (theirs<dom::element>(*element).at_key(name).get(found) == simdjson::SUCCESS) {
+      return JsonView(ours(found));
+    }
+    return std::nullopt;
+  }
+  const Json& tree = *std::get<const Json*>(value_);
+  const Json* found = tree.isObject() ? tree.find(name.data(), name.data() + name.size()) : nullptr;
+  return found != nullptr ? std::optional(JsonView(*found)) : std::nullopt;
+}
+
+template <>
+JsonView JsonRange<JsonView>::Iterator::operator*() const {
+  if (const JsonView::Element* place = std::get_if<JsonView::Element>(&place_)) {
+    return JsonView(ours(*theirs<dom::array::iterator>(*place)));
+  }
+  return {*std::get<Json::const_iterator>(place_)};
+}
+
+template <>
+JsonRange<JsonView>::Iterator& JsonRange<JsonView>::Iterator::operator++() {
+  if (JsonView::Element* place = std::get_if<JsonView::Element>(&place_)) {
+    auto next = theirs<dom::array::iterator>(*place);
+    *place = ours(++next);
+  } else {
+    ++std::get<Json::const_iterator>(place_);
+  }
+  return *this;
+}
+
+template <>
+JsonView::Member JsonRange<JsonView::Member>::Iterator::operator*() const {
+  if (const JsonView::Element* place = std::get_if<JsonView::Element>(&place_)) {
+    const auto at = theirs<dom::object::iterator>(*place);
+    return {at.key(), JsonView(ours(at.value()))};
+  }
+  const Json::const_iterator& at = std::get<Json::const_iterator>(place_);
+  const char* end = nullptr;
+  const char* begin = at.memberName(&end);
+  return {std::string_view(begin, static_cast<std::size_t>(end - begin)), JsonView(*at)};
+}
+
+template <>
+JsonRange<JsonView::Member>::Iterator& JsonRange<JsonView::Member>::Iterator::operator++() {
+  if (JsonView::Element* place = std::get_if<JsonView::Element>(&place_)) {
+    auto next = theirs<dom::object::iterator>(*place);
+    *place = ours(++next);
+  } else {
+    ++std::get<Json::const_iterator>(place_);
+  }
+  return *this;
+}
+
+bool operator==(const JsonView& a, const JsonView& b) {
+  const JsonView::Kind kind = a.kind();
+  if (kind != b.kind()) {
+    return false;
+  }
+  switch (kind) {
+    case JsonView::Kind::kNull: return true;
+    case JsonView::Kind::kBoolean: return a.boolean() == b.boolean();
+    case JsonView::Kind::kInteger:
+      return a.integer() == b.integer() && a.unsigned_integer() == b.unsigned_integer();
+    case JsonView::Kind::kReal: return a.number() == b.number();
+    case JsonView::Kind::kString: return a.text() == b.text();
+    case JsonView::Kind::kArray: {
+      const auto elements = a.elements();
+      const auto others = b.elements();
+      auto other = others.begin();
+      bool equal = elements.size() == others.size();
+      for (auto each = elements.begin(); equal && each != elements.end(); ++each, ++other) {
+        equal = *each == *other;
+      }
+      return equal;
+    }
+    case JsonView::Kind::kObject:
+      return a.members().size() == b.members().size() && sorted_members(a) == sorted_members(b);
+  }
+  return false;
+}
+
+JsonView member(const JsonView& value, std::initializer_list<std::string_view> path) {
+  JsonView here = value;
+  for (const std::string_view key : path) {
+    const std::optional<JsonView> next = here.member(key);
+    if (!next) {
+      return {};
+    }
+    here = *next;
+  }
+  return here;
+}
+
+std::string text_member(const JsonView& value, std::initializer_list<std::string_view> path) {
+  return std::string(member(value, path).text().value_or(""));
+}
+
+Json tree_of(const JsonView& value) {
+  switch (value.kind()) {
+    case JsonView::Kind::kNull: return {};
+    case JsonView::Kind::kBoolean: return *value.boolean();
+    case JsonView::Kind::kInteger:
+      return value.integer() ? Json(static_cast<::Json::Int64>(*value.integer()))
+                             : Json(static_cast<::Json::UInt64>(*value.unsigned_integer()));
+    case JsonView::Kind::kReal: return *value.number();
+    case JsonView::Kind::kString: {
+      const std::string_view text = *value.text();
+      return {text.data(), text.data() + text.size()};
+    }
+    case JsonView::Kind::kArray: {
+      Json tree(::Json::arrayValue);
+      for (const JsonView element : value.elements()) {
+        tree.append(tree_of(element));
+      }
+      return tree;
+    }
+    case JsonView::Kind::kObject: {
+      Json tree(::Json::objectValue);
+      for (const auto& [key, inner] : value.members()) {
+        tree[std::string(key)] = tree_of(inner);
+      }
+      return tree;
     }
   }
-  return std::nullopt;
-}
-
-JsonView JsonArrayView::Iterator::operator*() const {
-  return JsonView(ours(*theirs<dom::array::iterator>(place_)));
-}
-
-JsonArrayView::Iterator& JsonArrayView::Iterator::operator++() {
-  auto place = theirs<dom::array::iterator>(place_);
-  place_ = ours(++place);
-  return *this;
-}
-
-bool JsonArrayView::Iterator::operator!=(const Iterator& other) const {
-  return place_ != other.place_;
-}
-
-std::pair<std::string_view, JsonView> JsonObjectView::Iterator::operator*() const {
-  const auto place = theirs<dom::object::iterator>(place_);
-  return {place.key(), JsonView(ours(place.value()))};
-}
-
-JsonObjectView::Iterator& JsonObjectView::Iterator::operator++() {
-  auto place = theirs<dom::object::iterator>(place_);
-  place_ = ours(++place);
-  return *this;
-}
-
-bool JsonObjectView::Iterator::operator!=(const Iterator& other) const {
-  return place_ != other.place_;
+  return {};
 }
 
 struct JsonText::Parsed {
@@ -151,8 +346,9 @@ Result<JsonText> JsonText::parse(std::string_view text) {
     return Error(ErrorCode::kTooLarge, "the JSON text exceeds 4 GiB");
   }
   auto parsed = std::make_unique<Parsed>();
-  simdjson::error_code code =
-      parsed->parser.allocate(std::max<std::size_t>(text.size(), 64), kJsonDepthLimit);
+  // simdjson counts a level for the root, and refuses at its limit, not above.
+  constexpr std::size_t kDepth = kJsonDepthLimit + 2;
+  simdjson::error_code code = parsed->parser.allocate(std::max<std::size_t>(text.size(), 64), kDepth);
   if (code == simdjson::SUCCESS) {
     code = parsed->parser.parse(text.data(), text.size()).get(parsed->root);
   }
@@ -160,6 +356,15 @@ Result<JsonText> JsonText::parse(std::string_view text) {
     return invalid(std::string("not JSON: ") + simdjson::error_message(code));
   }
   return JsonText(std::move(parsed));
+}
+
+Result<JsonText> JsonText::parse_as_tree(std::string_view text) {
+  Result<JsonText> parsed = parse(text);
+  if (parsed && !breaks_a_rule_of_trees(parsed->parsed_->root, 1)) {
+    return parsed;
+  }
+  const Result<Json> tree = parse_json(text);
+  return tree ? parse(write_json(*tree)) : Result<JsonText>(tree.error());
 }
 
 JsonView JsonText::root() const {

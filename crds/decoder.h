@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json_view.h"
 #include "crds/enum_names.h"
 #include "crds/field_path.h"
 #include "crds/field_rules.h"
@@ -19,15 +19,15 @@
 namespace plimsoll::crds {
 
 // "a string", "a list", ...: what an error calls a value.
-const char* kind_of(const Json& value);
+const char* kind_of(const JsonView& value);
 
 // The value as an error quotes it: on one line and not long.
 std::string quoted(std::string_view text);
 
 class Decoder {
  public:
-  // `object` must be an object and outlive the decoder, as must path and errors.
-  Decoder(const Json& object, const FieldPath& path, FieldErrors& errors)
+  // `object` must be an object; what it shows, path and errors must outlive the decoder.
+  Decoder(const JsonView& object, const FieldPath& path, FieldErrors& errors)
       : object_(object), path_(path), errors_(errors) {}
 
   void boolean(const char* name, bool& value, Presence presence);
@@ -46,7 +46,7 @@ class Decoder {
 
   template <class E>
   void choice(const char* name, E& value, Presence presence) {
-    if (const Json* found = find(name, presence)) {
+    if (const std::optional<JsonView> found = find(name, presence)) {
       read_choice(*found, FieldPath(path_, name), value);
     }
   }
@@ -59,10 +59,9 @@ class Decoder {
   template <class E>
   void choices(const char* name, std::vector<E>& values, Range count) {
     const FieldPath path(path_, name);
-    if (const Json* list = find_list(name, Presence::kOptional, count)) {
-      for (Json::ArrayIndex i = 0; i < list->size(); ++i) {
-        read_choice((*list)[i], FieldPath(path, i), values.emplace_back());
-      }
+    for (const JsonView element : find_list(name, Presence::kOptional, count)) {
+      const FieldPath element_path(path, values.size());
+      read_choice(element, element_path, values.emplace_back());
     }
   }
 
@@ -78,16 +77,11 @@ class Decoder {
 
   template <class T>
   void objects(const char* name, std::vector<T>& values, Presence presence, Range count) {
-    const Json* list = find_list(name, presence, count);
-    if (list == nullptr) {
-      return;
-    }
+    const JsonRange<JsonView> list = find_list(name, presence, count);
     const FieldPath path(path_, name);
-    values.reserve(list->size());
-    std::size_t index = 0;
-    // By iterator: jsoncpp keeps arrays in a map, and an index would search it.
-    for (const Json& element : *list) {
-      const FieldPath element_path(path, index++);
+    values.reserve(list.size());
+    for (const JsonView element : list) {
+      const FieldPath element_path(path, values.size());
       T& value = values.emplace_back();
       if (is_object(element, element_path)) {
         Decoder inner(element, element_path, errors_);
@@ -99,39 +93,37 @@ class Decoder {
   // An object whose fields are members of the outer struct.
   template <class Describe>
   void group(const char* name, Presence presence, Describe fields) {
-    const Json* found = find(name, presence);
+    const std::optional<JsonView> found = find(name, presence);
     const FieldPath path(path_, name);
-    if (found != nullptr && is_object(*found, path)) {
+    if (found && is_object(*found, path)) {
       Decoder inner(*found, path, errors_);
       fields(inner);
     }
   }
 
  private:
-  const Json* find(std::string_view name, Presence presence);
-  const Json* find_list(std::string_view name, Presence presence, Range count);
-  bool is_object(const Json& value, const FieldPath& path);
-  void read_integer(const Json& found, const FieldPath& path, std::int64_t& value);
-  void read_text(const Json& found, const FieldPath& path, std::string& value);
-  std::optional<double> read_decimal(const Json& found, const FieldPath& path, const DecimalRule& rule);
+  // Nothing when it is absent or null.
+  std::optional<JsonView> find(std::string_view name, Presence presence);
+  // Empty, too, when it is no list or one of a wrong length.
+  JsonRange<JsonView> find_list(std::string_view name, Presence presence, Range count);
+  bool is_object(const JsonView& value, const FieldPath& path);
+  void read_integer(const JsonView& found, const FieldPath& path, std::int64_t& value);
+  void read_text(const JsonView& found, const FieldPath& path, std::string& value);
+  std::optional<double> read_decimal(const JsonView& found, const FieldPath& path, const DecimalRule& rule);
 
   template <class E>
-  void read_choice(const Json& found, const FieldPath& path, E& value) {
-    const char* begin = nullptr;
-    const char* end = nullptr;
-    if (!found.isString() || !found.getString(&begin, &end)) {
+  void read_choice(const JsonView& found, const FieldPath& path, E& value) {
+    const std::optional<std::string_view> name = found.text();
+    if (!name) {
       errors_.add(path, std::string("must be a string, is ") + kind_of(found));
-      return;
-    }
-    const std::string_view name(begin, static_cast<std::size_t>(end - begin));
-    if (const std::optional<E> known = enum_of<E>(name)) {
+    } else if (const std::optional<E> known = enum_of<E>(*name)) {
       value = *known;
     } else {
-      errors_.add(path, "must be one of " + enum_choices<E>() + ", is " + quoted(name));
+      errors_.add(path, "must be one of " + enum_choices<E>() + ", is " + quoted(*name));
     }
   }
 
-  const Json& object_;
+  const JsonView object_;
   const FieldPath& path_;
   FieldErrors& errors_;
 };

@@ -5,34 +5,36 @@
 namespace plimsoll::crds {
 namespace {
 
-void expect(const Json& object, const char* field, std::string_view expected, FieldErrors& errors) {
-  const Json& found = member(object, {field});
-  if (!found.isString() || found.asString() != expected) {
-    errors.add(FieldPath(field), "must be " + std::string(expected) + ", is " +
-                                     (found.isString() ? quoted(found.asString()) : kind_of(found)));
+void expect(const JsonView& object, const char* field, std::string_view expected, FieldErrors& errors) {
+  const JsonView found = member(object, {field});
+  const std::optional<std::string_view> text = found.text();
+  if (text != expected) {
+    errors.add(FieldPath(field),
+               "must be " + std::string(expected) + ", is " + (text ? quoted(*text) : kind_of(found)));
   }
 }
 
-std::string metadata_text(const Json& object, const char* field, FieldErrors& errors) {
-  const Json& found = member(object, {"metadata", field});
-  if (!found.isNull() && !found.isString()) {
+std::string metadata_text(const JsonView& object, const char* field, FieldErrors& errors) {
+  const JsonView found = member(object, {"metadata", field});
+  const std::optional<std::string_view> text = found.text();
+  if (!found.is_null() && !text) {
     const FieldPath metadata("metadata");
     errors.add(FieldPath(metadata, field), std::string("must be a string, is ") + kind_of(found));
   }
-  return found.isString() ? found.asString() : std::string();
+  return std::string(text.value_or(""));
 }
 
 }  // namespace
 
-ObjectHeader decode_header(const Json& object, const char* kind, FieldErrors& errors) {
-  if (!object.isObject()) {
+ObjectHeader decode_header(const JsonView& object, const char* kind, FieldErrors& errors) {
+  if (!object.is_object()) {
     errors.add(FieldPath(kind), std::string("must be an object, is ") + kind_of(object));
     return {};
   }
   expect(object, "apiVersion", kApiVersion, errors);
   expect(object, "kind", kind, errors);
-  const Json& metadata = member(object, {"metadata"});
-  if (!metadata.isNull() && !metadata.isObject()) {
+  const JsonView metadata = member(object, {"metadata"});
+  if (!metadata.is_null() && !metadata.is_object()) {
     errors.add(FieldPath("metadata"), std::string("must be an object, is ") + kind_of(metadata));
   }
   return {.name = metadata_text(object, "name", errors),

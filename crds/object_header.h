@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json_view.h"
 #include "crds/checker.h"
 #include "crds/decoder.h"
 #include "crds/field_path.h"
@@ -17,19 +17,19 @@ struct ObjectHeader {
 
 // Reads metadata, and adds an error where apiVersion or kind are not those expected. `object` may be
 // anything.
-ObjectHeader decode_header(const Json& object, const char* kind, FieldErrors& errors);
+ObjectHeader decode_header(const JsonView& object, const char* kind, FieldErrors& errors);
 
 // Reads a part such as `spec` and, when it could be read, holds it to its bounds. An absent part is left as
 // it is.
 template <class T>
-void decode_part(const Json& object, const char* name, T& part, FieldErrors& errors) {
+void decode_part(const JsonView& object, const char* name, T& part, FieldErrors& errors) {
   FieldErrors found_wrong;
   const FieldPath path(name);
-  const Json& found = member(object, {name});
-  if (found.isNull()) {
+  const JsonView found = member(object, {name});
+  if (found.is_null()) {
     return;
   }
-  if (!found.isObject()) {
+  if (!found.is_object()) {
     errors.add(path, std::string("must be an object, is ") + kind_of(found));
     return;
   }

@@ -7,32 +7,50 @@
 namespace plimsoll::crds {
 namespace {
 
-// Everything but `raw`.
-Result<TrainingJob> decode_fields(const Json& object) {
+Json without_model(const JsonView& object) {
+  Json raw(::Json::objectValue);
+  for (const auto& [key, value] : object.members()) {
+    Json& kept = raw[std::string(key)];
+    if (key != "spec") {
+      kept = tree_of(value);
+      continue;
+    }
+    kept = Json(::Json::objectValue);
+    for (const auto& [part, inner] : value.members()) {
+      if (part != "model") {
+        kept[std::string(part)] = tree_of(inner);
+      }
+    }
+  }
+  return raw;
+}
+
+}  // namespace
+
+Result<TrainingJob> decode_training_job(const JsonView& object) {
   FieldErrors errors;
   TrainingJob job;
   ObjectHeader header = decode_header(object, "TrainingJob", errors);
   job.name = std::move(header.name);
   job.namespace_name = std::move(header.namespace_name);
-  const Json& spec = member(object, {"spec"});
+  const JsonView spec = member(object, {"spec"});
   const FieldPath path("spec");
-  if (spec.isObject()) {
+  if (spec.is_object()) {
     Decoder decoder(spec, path, errors);
     describe(decoder, job.spec);
   } else {
-    errors.add(path, spec.isNull() ? "is required" : std::string("must be an object, is ") + kind_of(spec));
+    errors.add(path, spec.is_null() ? "is required" : std::string("must be an object, is ") + kind_of(spec));
   }
   if (!errors.empty()) {
     return to_error(errors);
   }
-  job.spec.trainers.asked = !member(spec, {"trainers", "replicas"}).isNull();
+  job.spec.trainers.asked = !member(spec, {"trainers", "replicas"}).is_null();
   if (!job.spec.trainers.asked) {
     job.spec.trainers.replicas = job.spec.provisioning.min_trainers;
   }
+  job.raw = without_model(object);
   return job;
 }
-
-}  // namespace
 
 std::string to_string(const std::vector<FieldError>& errors, std::size_t most) {
   std::string text;
@@ -43,22 +61,6 @@ std::string to_string(const std::vector<FieldError>& errors, std::size_t most) {
     text += (text.empty() ? "" : "; and ") + std::to_string(errors.size() - most) + " more";
   }
   return text;
-}
-
-Result<TrainingJob> decode_training_job(const Json& object) {
-  Result<TrainingJob> job = decode_fields(object);
-  if (job) {
-    job->raw = object;
-  }
-  return job;
-}
-
-Result<TrainingJob> decode_training_job(Json&& object) {
-  Result<TrainingJob> job = decode_fields(object);
-  if (job) {
-    job->raw = std::move(object);
-  }
-  return job;
 }
 
 }  // namespace plimsoll::crds

@@ -1,15 +1,16 @@
 // TrainingJob: the C++ mirror of crds/plimsoll.dev_trainingjobs.yaml (plimsoll.dev/v1alpha1, namespaced,
 // `tj`).
 //
-//   Result<TrainingJob> job = decode_training_job(std::move(object));
+//   Result<TrainingJob> job = decode_training_job(object);
 //   if (!job) return job.error();                          // "spec.training.optimizer: must be one of ..."
 //   std::vector<FieldError> wrong = validate(*job);
 //
 // Decoding is strict on the type of each field that is known, applies the schema's defaults, and keeps what
-// is unknown: `raw` is the object as it came, and a writer patches `raw` instead of re-serialising these
-// structs, so that nothing a newer client wrote is lost. Decoding and validation together refuse all that the
-// schema and its CEL rules refuse, with the same sentences for the rules; crds/training_job_fields.h lists
-// the fields once for all of them. Plain values; any thread.
+// is unknown: a writer patches `raw`, the object as it came, instead of re-serialising these structs, so that
+// nothing a newer client wrote is lost. Only spec.model is not in it: it may not change, so nobody patches
+// it, and thousands of tables would cost more to keep than all else takes. Decoding and validation together
+// refuse all that the schema and its CEL rules refuse, with the same sentences for the rules;
+// crds/training_job_fields.h lists the fields once for all of them. Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json_view.h"
 #include "base/result.h"
 
 namespace plimsoll::crds {
@@ -235,7 +236,7 @@ struct TrainingJob {
   std::string name;
   std::string namespace_name;
   TrainingJobSpec spec;
-  Json raw;  // the whole object, unknown fields included
+  Json raw;  // the object without spec.model, unknown fields included
 };
 
 // One thing wrong with one field: {"spec.training.batchSizePerTrainer", "must be at least 1, is -4"}.
@@ -252,10 +253,8 @@ std::string to_string(const std::vector<FieldError>& errors, std::size_t most = 
 
 // Errors: kInvalid naming the fields, for a wrong apiVersion or kind, a required field that is missing, a
 // known field of the wrong type, an unknown enum value, a number or a list of a length that the type cannot
-// hold. Does not look at how fields fit together: `validate` does. The rvalue form moves the object into
-// `raw`; the other copies it, which for thousands of tables costs more than the decoding.
-Result<TrainingJob> decode_training_job(const Json& object);
-Result<TrainingJob> decode_training_job(Json&& object);
+// hold. Does not look at how fields fit together: `validate` does.
+Result<TrainingJob> decode_training_job(const JsonView& object);
 
 // What the schema and its CEL rules say, and what they cannot (total sizes, names that collide, ratios):
 // every field that is wrong, in the order of training_job_fields.h. Empty: the job is well-formed. To be

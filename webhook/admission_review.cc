@@ -54,29 +54,28 @@ ReviewError bad_request(std::string message) {
 // Reads members of the request, remembering the first that has the wrong type.
 class RequestReader {
  public:
-  explicit RequestReader(const Json& request) : request_(request) {}
+  explicit RequestReader(const JsonView& request) : request_(request) {}
 
   std::string text(std::initializer_list<std::string_view> path) {
-    const Json& value = member(request_, path);
-    if (value.isString()) {
-      return value.asString();
-    }
-    if (!value.isNull()) {
+    const JsonView value = member(request_, path);
+    const std::optional<std::string_view> text = value.text();
+    if (!text && !value.is_null()) {
       complain(path, "a string");
     }
-    return "";
+    return std::string(text.value_or(""));
   }
 
   bool flag(std::string_view name) {
-    const Json& value = member(request_, {name});
-    if (!value.isBool() && !value.isNull()) {
+    const JsonView value = member(request_, {name});
+    const std::optional<bool> truth = value.boolean();
+    if (!truth && !value.is_null()) {
       complain({name}, "a boolean");
     }
-    return value.isBool() && value.asBool();
+    return truth.value_or(false);
   }
 
   void demand_object(std::string_view name) {
-    if (!member(request_, {name}).isObject()) {
+    if (!member(request_, {name}).is_object()) {
       complain({name}, "an object");
     }
   }
@@ -95,12 +94,12 @@ class RequestReader {
     problem_ += std::string(" must be ") + wanted;
   }
 
-  const Json& request_;
+  const JsonView request_;
   std::string problem_;
 };
 
 // Reads everything but the objects. The message of what is wrong, or nothing.
-std::string read_request(const Json& json, AdmissionRequest& request) {
+std::string read_request(const JsonView& json, AdmissionRequest& request) {
   RequestReader reader(json);
   reader.demand_object("kind");
   request.group = reader.text({"kind", "group"});
@@ -125,8 +124,8 @@ std::string read_request(const Json& json, AdmissionRequest& request) {
 }
 
 // What is wrong with the review around the request; http_status 0: nothing.
-ReviewError check_envelope(const Json& review) {
-  if (!review.isObject()) {
+ReviewError check_envelope(const JsonView& review) {
+  if (!review.is_object()) {
     return bad_request("the body must be a JSON object of kind AdmissionReview");
   }
   const std::string version = text_member(review, {"apiVersion"});
@@ -139,7 +138,7 @@ ReviewError check_envelope(const Json& review) {
     return bad_request(std::string("the body must be of apiVersion ") + kReviewApiVersion + " and kind " +
                        kReviewKind);
   }
-  if (!member(review, {"request"}).isObject()) {
+  if (!member(review, {"request"}).is_object()) {
     return bad_request("the AdmissionReview has no request");
   }
   return {.http_status = 0, .uid = "", .reason = "", .message = ""};
@@ -205,37 +204,30 @@ Decoded decode_review(std::string_view body) {
          .reason = "RequestEntityTooLarge",
          .message = "the AdmissionReview is larger than " + std::to_string(kReviewLimit) + " bytes"});
   }
-  if (!is_utf8_json(body)) {
+  Result<JsonText> text = JsonText::parse_as_tree(body);
+  if (!text) {
     decoded.request.uid = salvaged_uid(body);
-    return refuse(bad_request("the body is not UTF-8"));
+    return refuse(
+        bad_request(is_utf8_json(body) ? "the body is " + text.error().message : "the body is not UTF-8"));
   }
-  Result<Json> review = parse_json(body);
-  if (!review) {
-    decoded.request.uid = salvaged_uid(body);
-    return refuse(bad_request("the body is " + review.error().message));
+  decoded.request.text = std::make_shared<const JsonText>(*std::move(text));
+  const JsonView review = decoded.request.text->root();
+  if (std::string uid = text_member(review, {"request", "uid"}); uid.size() <= kUidLimit) {
+    decoded.request.uid = std::move(uid);
   }
-  if (const Json& uid = member(*review, {"request", "uid"}); uid.isString()) {
-    const std::string text = uid.asString();
-    decoded.request.uid = text.size() <= kUidLimit ? text : "";
-  }
-  if (ReviewError wrong = check_envelope(*review); wrong.http_status != 0) {
+  if (ReviewError wrong = check_envelope(review); wrong.http_status != 0) {
     return refuse(std::move(wrong));
   }
   if (decoded.request.uid.empty()) {
     return refuse(
         bad_request("request.uid must be a string of 1 to " + std::to_string(kUidLimit) + " bytes"));
   }
-  Json& request = (*review)["request"];
+  const JsonView request = member(review, {"request"});
   if (const std::string problem = read_request(request, decoded.request); !problem.empty()) {
     return refuse(bad_request(problem));
   }
-  // Swapped out, not copied: the objects are nearly all of the body.
-  if (request.isMember("object")) {
-    decoded.request.object.swap(request["object"]);
-  }
-  if (request.isMember("oldObject")) {
-    decoded.request.old_object.swap(request["oldObject"]);
-  }
+  decoded.request.object = member(request, {"object"});
+  decoded.request.old_object = member(request, {"oldObject"});
   return decoded;
 }
 

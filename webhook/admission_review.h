@@ -11,12 +11,13 @@
 // Kubernetes 1.22 dropped, is refused by name. Pure functions and values; any thread.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_view.h"
 #include "crds/training_job.h"
 
 namespace plimsoll::webhook {
@@ -41,8 +42,9 @@ struct AdmissionRequest {
   std::string name;  // empty while the server has yet to generate it
   Operation operation = Operation::kCreate;
   bool dry_run = false;
-  Json object;      // null when absent; any type: the handlers check
-  Json old_object;  // likewise
+  JsonView object;                       // null when absent; any type: the handlers check
+  JsonView old_object;                   // likewise
+  std::shared_ptr<const JsonText> text;  // what both look into
 };
 
 // Why a review cannot be read.

@@ -26,7 +26,7 @@ Mutation fall_back(const char* reason, const std::string& why) {
 }
 
 bool changed(const AdmissionRequest& request, std::initializer_list<std::string_view> path) {
-  return member(request.object, path) != member(request.old_object, path);
+  return !(member(request.object, path) == member(request.old_object, path));
 }
 
 bool annotation_changed(const AdmissionRequest& request, const char* name) {
@@ -48,7 +48,7 @@ bool is_settled(const AdmissionRequest& request) {
   if (changed(request, {"spec", "trainers"})) {
     // `kubectl apply` of the original manifest brings the asked count back and leaves our annotation.
     return decision_changed &&
-           !member(request.object, {"metadata", "annotations", crds::kDecisionAnnotation}).isNull();
+           !member(request.object, {"metadata", "annotations", crds::kDecisionAnnotation}).is_null();
   }
   // An object that never had a decision is not given one by an edit of its labels; one that lost it is.
   return !decision_changed;
@@ -122,7 +122,7 @@ Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs) {
   if (!is_training_job(request)) {
     return leave_as_is("NotATrainingJob");
   }
-  const bool being_deleted = !member(request.object, {"metadata", "deletionTimestamp"}).isNull();
+  const bool being_deleted = !member(request.object, {"metadata", "deletionTimestamp"}).is_null();
   if ((request.operation != Operation::kCreate && request.operation != Operation::kUpdate) || being_deleted) {
     return leave_as_is("NothingToDecide");
   }

@@ -56,56 +56,51 @@ Result<Json> ConfigMapTableSource::read(const std::string& what, const std::stri
   return config_map ? std::move(config_map) : config_map.error().within("read " + what);
 }
 
-Result<SharedTables> ConfigMapTableSource::tables(const std::string& namespace_name,
-                                                  const crds::TablesFrom& from,
-                                                  std::chrono::steady_clock::time_point deadline) {
-  const std::string what = "ConfigMap " + namespace_name + "/" + from.config_map_name;
-  const Result<Json> config_map = read(what, namespace_name, from.config_map_name, deadline);
+template <class T>
+Result<std::shared_ptr<const T>> ConfigMapTableSource::get(const std::string& namespace_name,
+                                                           const std::string& name, const std::string& key,
+                                                           std::chrono::steady_clock::time_point deadline,
+                                                           Result<T> (*parse)(const std::string&),
+                                                           Bytes (*size_of)(const T&)) {
+  using Shared = std::shared_ptr<const T>;
+  const std::string what = "ConfigMap " + namespace_name + "/" + name;
+  const Result<Json> config_map = read(what, namespace_name, name, deadline);
   if (!config_map) {
     return config_map.error();
   }
-  const Key key(namespace_name, from.config_map_name, from.key,
-                text_member(*config_map, {"metadata", "resourceVersion"}));
-  if (SharedTables known = find(key).tables) {
-    return known;
+  const Key place(namespace_name, name, key, text_member(*config_map, {"metadata", "resourceVersion"}));
+  const Content known = find(place);
+  if (const Shared* same = std::get_if<Shared>(&known); same != nullptr && *same != nullptr) {
+    return *same;
   }
-  const Result<std::string> content = content_of(*config_map, from.key);
+  const Result<std::string> content = content_of(*config_map, key);
   if (!content) {
     return content.error().within(what);
   }
-  Result<std::vector<crds::EmbeddingTable>> parsed = crds::parse_embedding_tables_csv(*content);
+  Result<T> parsed = parse(*content);
   if (!parsed) {
-    return parsed.error().within(what + ", key " + from.key);
+    return parsed.error().within(what + ", key " + key);
   }
-  auto tables = std::make_shared<const std::vector<crds::EmbeddingTable>>(*std::move(parsed));
-  keep({.key = key, .tables = tables, .graph = nullptr, .size = size_of(*tables)});
-  return SharedTables(std::move(tables));
+  auto shared = std::make_shared<const T>(*std::move(parsed));
+  keep({.key = place, .content = shared, .size = size_of(*shared)});
+  return Shared(std::move(shared));
+}
+
+Result<SharedTables> ConfigMapTableSource::tables(const std::string& namespace_name,
+                                                  const crds::TablesFrom& from,
+                                                  std::chrono::steady_clock::time_point deadline) {
+  return get<std::vector<crds::EmbeddingTable>>(
+      namespace_name, from.config_map_name, from.key, deadline,
+      [](const std::string& text) { return crds::parse_embedding_tables_csv(text); }, size_of);
 }
 
 Result<SharedGraph> ConfigMapTableSource::graph(const std::string& namespace_name,
                                                 const crds::GraphReference& from,
                                                 std::chrono::steady_clock::time_point deadline) {
-  const std::string what = "ConfigMap " + namespace_name + "/" + from.config_map_name;
-  const Result<Json> config_map = read(what, namespace_name, from.config_map_name, deadline);
-  if (!config_map) {
-    return config_map.error();
-  }
-  const Key key(namespace_name, from.config_map_name, from.key,
-                text_member(*config_map, {"metadata", "resourceVersion"}));
-  if (SharedGraph known = find(key).graph) {
-    return known;
-  }
-  const Result<std::string> content = content_of(*config_map, from.key);
-  if (!content) {
-    return content.error().within(what);
-  }
-  Result<estimator::TraceFile> imported = estimator::import_traces(*content, {.text = kLargestGraph});
-  if (!imported) {
-    return imported.error().within(what + ", key " + from.key);
-  }
-  auto graph = std::make_shared<const estimator::TraceFile>(*std::move(imported));
-  keep({.key = key, .tables = nullptr, .graph = graph, .size = estimator::memory_of(*graph)});
-  return SharedGraph(std::move(graph));
+  return get<estimator::TraceFile>(
+      namespace_name, from.config_map_name, from.key, deadline,
+      [](const std::string& text) { return estimator::import_traces(text, {.text = kLargestGraph}); },
+      estimator::memory_of);
 }
 
 Bytes ConfigMapTableSource::cached() const {
@@ -113,14 +108,14 @@ Bytes ConfigMapTableSource::cached() const {
   return cached_;
 }
 
-ConfigMapTableSource::Entry ConfigMapTableSource::find(const Key& key) {
+ConfigMapTableSource::Content ConfigMapTableSource::find(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) {
     return {};
   }
   entries_.splice(entries_.begin(), entries_, found->second);
-  return *found->second;
+  return found->second->content;
 }
 
 void ConfigMapTableSource::keep(Entry entry) {

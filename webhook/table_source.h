@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "base/bytes.h"
@@ -60,16 +61,20 @@ class ConfigMapTableSource : public TableSource {
  private:
   using Key =
       std::tuple<std::string, std::string, std::string, std::string>;  // namespace, name, key, version
+  using Content = std::variant<SharedTables, SharedGraph>;
   struct Entry {
     Key key;
-    SharedTables tables;  // or
-    SharedGraph graph;
+    Content content;
     Bytes size;
   };
 
+  template <class T>
+  Result<std::shared_ptr<const T>> get(const std::string& namespace_name, const std::string& name,
+                                       const std::string& key, std::chrono::steady_clock::time_point deadline,
+                                       Result<T> (*parse)(const std::string&), Bytes (*size_of)(const T&));
   Result<Json> read(const std::string& what, const std::string& namespace_name, const std::string& name,
                     std::chrono::steady_clock::time_point deadline);
-  Entry find(const Key& key);
+  Content find(const Key& key);
   void keep(Entry entry);
 
   kube::Client& client_;

@@ -39,7 +39,7 @@ Validation validate(const AdmissionRequest& request) {
   if (request.operation != Operation::kCreate && request.operation != Operation::kUpdate) {
     return allow("NothingToDecide");
   }
-  if (!request.object.isObject()) {
+  if (!request.object.is_object()) {
     return refuse(400, "BadRequest",
                   std::string("the review of this ") + name_of(request.operation) + " carries no object");
   }
@@ -47,7 +47,7 @@ Validation validate(const AdmissionRequest& request) {
   if (update && member(request.object, {"spec"}) == member(request.old_object, {"spec"})) {
     return allow("Unchanged");
   }
-  if (update && !member(request.object, {"metadata", "deletionTimestamp"}).isNull()) {
+  if (update && !member(request.object, {"metadata", "deletionTimestamp"}).is_null()) {
     return allow("Deleted");
   }
   const Result<crds::TrainingJob> job = crds::decode_training_job(request.object);

@@ -143,7 +143,7 @@ class TraceReader {
     if (view.kind() != JsonView::Kind::kArray) {
       return coefficient(place, view, into.c[0]);
     }
-    const JsonArrayView elements = view.elements();
+    const JsonRange<JsonView> elements = view.elements();
     if (elements.empty() || elements.size() > into.c.size()) {
       return fail(place, "a count has 1 to " + std::to_string(into.c.size()) + " coefficients, not " +
                              std::to_string(elements.size()));

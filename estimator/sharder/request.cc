@@ -23,20 +23,21 @@ Result<void> within(const std::string& what, std::int64_t value, std::int64_t mo
   return {};
 }
 
+// Words are made only for what is wrong: there are thousands of tables, and an admission request waits.
 Result<void> check_table(const Table& table) {
-  const std::string of = " of table " + table.name;
-  if (Result<void> rows = within("rows" + of, table.rows, kMostRows); !rows) {
-    return rows;
-  }
-  if (Result<void> columns = within("dim" + of, table.dim, kMostColumns); !columns) {
-    return columns;
-  }
-  if (Result<void> element = within("bytes of an element" + of, table.element_bytes, kMostElementBytes);
-      !element) {
-    return element;
+  struct Size {
+    const char* what;
+    std::int64_t value;
+    std::int64_t most;
+  };
+  for (const Size& size : {Size{"rows", table.rows, kMostRows}, Size{"dim", table.dim, kMostColumns},
+                           Size{"bytes of an element", table.element_bytes, kMostElementBytes}}) {
+    if (size.value < 1 || size.value > size.most) {
+      return within(std::string(size.what) + " of table " + table.name, size.value, size.most);
+    }
   }
   if (!(table.lookups_per_sample >= 0 && table.lookups_per_sample <= kMostLookups)) {
-    return invalid("lookups a sample" + of + " must be from 0 to 1e12, is " +
+    return invalid("lookups a sample of table " + table.name + " must be from 0 to 1e12, is " +
                    std::to_string(table.lookups_per_sample));
   }
   return {};

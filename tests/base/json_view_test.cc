@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace plimsoll {
@@ -74,6 +75,89 @@ TEST(JsonView, LimitsTheNesting) {
   EXPECT_FALSE(JsonText::parse(deep).ok());
   const std::string fine = std::string(100, '[') + std::string(100, ']');
   EXPECT_TRUE(JsonText::parse(fine).ok());
+}
+
+constexpr const char* kOfAllKinds =
+    R"({"n": null, "b": false, "i": -7, "u": 18446744073709551615, "r": 1.5, "s": "a\u0000\u00e9",
+        "a": [1, [2], {}, []], "o": {"k": 3, "": {"z": [null]}}})";
+
+// Reads the same from a text and from a tree.
+TEST(JsonView, ShowsATreeAsItShowsAText) {
+  const Result<JsonText> text = JsonText::parse(kOfAllKinds);
+  const Result<Json> tree = parse_json(kOfAllKinds);
+  ASSERT_TRUE(text.ok() && tree.ok());
+  EXPECT_EQ(tree_of(text->root()), *tree);
+  EXPECT_EQ(tree_of(*tree), *tree);
+  EXPECT_TRUE(text->root() == JsonView(*tree));
+  const JsonView view = *tree;
+  for (const auto& [key, value] : text->root().members()) {
+    const std::optional<JsonView> same = view.member(key);
+    ASSERT_TRUE(same.has_value()) << key;
+    EXPECT_EQ(value.kind(), same->kind()) << key;
+    EXPECT_EQ(value.boolean(), same->boolean()) << key;
+    EXPECT_EQ(value.integer(), same->integer()) << key;
+    EXPECT_EQ(value.unsigned_integer(), same->unsigned_integer()) << key;
+    EXPECT_EQ(value.number(), same->number()) << key;
+    EXPECT_EQ(value.text(), same->text()) << key;
+    EXPECT_EQ(value.elements().size(), same->elements().size()) << key;
+    EXPECT_EQ(value.members().size(), same->members().size()) << key;
+  }
+}
+
+TEST(JsonView, ComparesContentWhateverTheOrderOfMembers) {
+  const auto equal = [](const char* a, const char* b) {
+    const Result<JsonText> left = JsonText::parse(a);
+    const Result<JsonText> right = JsonText::parse(b);
+    EXPECT_EQ(left->root() == right->root(), right->root() == left->root()) << a << " and " << b;
+    return left->root() == right->root();
+  };
+  EXPECT_TRUE(equal(R"({"a": 1, "b": [1, {"c": 2, "d": 3}]})", R"({"b": [1, {"d": 3, "c": 2}], "a": 1})"));
+  for (const auto& [a, b] :
+       std::vector<std::pair<const char*, const char*>>{{"1", "2"},
+                                                        {"1", "1.0"},
+                                                        {"1", "\"1\""},
+                                                        {"null", "{}"},
+                                                        {"[]", "{}"},
+                                                        {"[1]", "[1, 1]"},
+                                                        {"[1, 2]", "[2, 1]"},
+                                                        {R"({"a": 1})", R"({"b": 1})"},
+                                                        {R"({"a": 1})", R"({"a": 2})"},
+                                                        {"18446744073709551615", "18446744073709551614"}}) {
+    EXPECT_FALSE(equal(a, b)) << a << " and " << b;
+  }
+}
+
+TEST(JsonView, AMemberAtAPathIsNullWhereThereIsNone) {
+  const Result<JsonText> text = JsonText::parse(R"({"a": {"b": "c"}, "d": [1]})");
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(text_member(text->root(), {"a", "b"}), "c");
+  EXPECT_EQ(text_member(text->root(), {"a"}), "");
+  for (const char* key : {"b", "d"}) {
+    EXPECT_TRUE(member(text->root(), {key, "c"}).is_null()) << key;
+  }
+  EXPECT_TRUE(JsonView().is_null());
+}
+
+TEST(JsonView, AsATreeRefusesAndTakesWhatParseJsonDoes) {
+  std::string many = "{";
+  for (int i = 0; i < 40; ++i) {
+    many += "\"k" + std::to_string(i) + "\": 1, ";
+  }
+  const std::string deepest = std::string(kJsonDepthLimit, '[') + std::string(kJsonDepthLimit, ']');
+  for (const std::string& text : std::vector<std::string>{
+           R"({"a": 1, "a": 2})", R"([{"x": {"a": 1, "b": 2, "a": 1}}])", many + "\"k7\": 2}",
+           many + "\"last\": 2}", "[123456789012345678901234567890, 1]", "[-9223372036854775809]", deepest,
+           "[" + deepest + "]", kOfAllKinds}) {
+    const Result<JsonText> view = JsonText::parse_as_tree(text);
+    const Result<Json> tree = parse_json(text);
+    ASSERT_EQ(view.ok(), tree.ok()) << text;
+    if (tree) {
+      EXPECT_EQ(tree_of(view->root()), *tree) << text;
+    } else {
+      EXPECT_EQ(view.error().message, tree.error().message) << text;
+    }
+  }
+  EXPECT_FALSE(JsonText::parse_as_tree("\"\\udc00\"").ok()) << "which jsoncpp lets pass";
 }
 
 }  // namespace

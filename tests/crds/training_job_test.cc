@@ -39,6 +39,19 @@ TEST(TrainingJob, DecodesWhatIsGiven) {
   EXPECT_TRUE(job.spec.trainers.asked);
 }
 
+TEST(TrainingJob, DecodesTheSameFromText) {
+  Json object = small_job();
+  set(object, "spec.fromTheFuture", yaml("[1, -2.5, 18446744073709551615, true, null, {a: b}]"));
+  const Result<JsonText> text = JsonText::parse(write_json(object));
+  ASSERT_TRUE(text.ok());
+  const Result<TrainingJob> from_text = decode_training_job(text->root());
+  ASSERT_TRUE(from_text.ok()) << from_text.error().message;
+  const TrainingJob from_tree = decoded(object);
+  EXPECT_EQ(from_text->raw, from_tree.raw);
+  EXPECT_EQ(from_text->spec.model, from_tree.spec.model);
+  EXPECT_EQ(from_text->spec.training, from_tree.spec.training);
+}
+
 TEST(TrainingJob, FillsInTheDefaults) {
   Json object = small_job();
   set(object, "spec.trainers", Json());
@@ -69,11 +82,9 @@ TEST(TrainingJob, KeepsUnknownFieldsInRaw) {
   set(object, "spec.model.dlrm.tables[1].hotness", "warm");
   set(object, "spec.template.spec.schedulerName", "volcano");
   set(object, "spec.fromTheFuture.deep", 1);
-  EXPECT_EQ(decoded(object).raw, object);
-  Json moved = object;
-  const Result<TrainingJob> job = decode_training_job(std::move(moved));
-  ASSERT_TRUE(job.ok());
-  EXPECT_EQ(job->raw, object);
+  Json kept = object;
+  kept["spec"].removeMember("model");
+  EXPECT_EQ(decoded(object).raw, kept);
   EXPECT_EQ(problem_text(object), "");
 }
 

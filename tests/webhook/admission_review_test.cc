@@ -30,8 +30,8 @@ TEST(DecodeReview, ReadsWhatTheApiServerSends) {
   EXPECT_EQ(request.name, "ads-ctr");
   EXPECT_EQ(request.operation, Operation::kUpdate);
   EXPECT_TRUE(request.dry_run);
-  EXPECT_EQ(request.object, sample_job());
-  EXPECT_EQ(request.old_object, sample_job("before"));
+  EXPECT_EQ(tree_of(request.object), sample_job());
+  EXPECT_EQ(tree_of(request.old_object), sample_job("before"));
 }
 
 TEST(DecodeReview, MembersMayBeAbsentOrNull) {
@@ -40,8 +40,8 @@ TEST(DecodeReview, MembersMayBeAbsentOrNull) {
           "operation":"DELETE","object":null,"dryRun":null,"namespace":null}})");
   ASSERT_FALSE(decoded.error.has_value()) << decoded.error->message;
   EXPECT_EQ(decoded.request.group, "");
-  EXPECT_TRUE(decoded.request.object.isNull());
-  EXPECT_TRUE(decoded.request.old_object.isNull());
+  EXPECT_TRUE(decoded.request.object.is_null());
+  EXPECT_TRUE(decoded.request.old_object.is_null());
   EXPECT_FALSE(decoded.request.dry_run);
 }
 

@@ -48,6 +48,15 @@ std::string repeated(const std::string& text, std::size_t times) {
   return all;
 }
 
+// In no order, so that only a search finds one that stands twice.
+std::string many_keys(int count) {
+  std::string keys;
+  for (int i = count; i > 0; --i) {
+    keys += "\"k" + std::to_string(i) + "\":0,";
+  }
+  return keys;
+}
+
 Json field(Json& review, const char* name) {
   return review["request"][name];
 }
@@ -69,6 +78,15 @@ std::vector<BadReview> unreadable() {
       {"TwoReviews", good + good, 400},
       {"TrailingComma", with_text(uid, uid + ","), 400},
       {"DuplicateKeys", with_text(uid, uid + ",\"uid\":\"another\""), 400},
+      {"DuplicateKeysInTheObject", with_text("\"spec\":{", "\"spec\":{\"model\":{},"), 400},
+      {"DuplicateKeysOutOfOrder", with([](Json& review) {
+                                    review["request"]["object"]["metadata"]["labels"]["z"] = "1";
+                                  }).replace(0, 1, "{\"kind\":\"AdmissionReview\","),
+       400},
+      {"DuplicateKeysAmongMany", with_text("\"dryRun\":false", "\"x\":{" + many_keys(200'000) + "\"k7\":0}"),
+       400},
+      {"OneLevelTooDeep",
+       with_text("\"dryRun\":false", "\"dryRun\":" + repeated("[", 199) + repeated("]", 199)), 400},
       {"SingleQuotes", with_text(uid, "'uid':'1'," + uid), 400},
       {"NotANumber", with_text("\"dryRun\":false", "\"dryRun\":NaN"), 400},
       {"Infinity", with_text("\"dryRun\":false", "\"dryRun\":-Infinity"), 400},
