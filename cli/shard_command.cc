@@ -89,11 +89,13 @@ po::options_description shard_options() {
       "optimizer", po::value<std::string>()->default_value("RowWiseAdagrad")->value_name("NAME"),
       "optimizer of the embeddings; its state counts")(
       "topology", po::value<std::string>()->value_name("LIST"),
-      "bandwidths in bytes a second: intra=600Gi,inter=12.5Gi,hbm=897Gi")(
+      "bandwidths in bytes a second: intra=600Gi,inter=12.5Gi,hbm=897Gi,host=32Gi")(
       "cost", po::value<std::string>()->default_value("torchrec")->value_name("MODEL"),
-      "torchrec: times and bytes of torchrec's planner; stages: forward, backward and their exchanges in "
-      "lockstep, "
-      "bytes as the kernels allocate them")(
+      "torchrec: times of torchrec's planner; stages: forward, backward and their exchanges in lockstep")(
+      "bytes", po::value<std::string>()->default_value("planner")->value_name("COUNT"),
+      "planner: bytes as torchrec's planner counts them; allocated: as the kernels allocate them, which "
+      "--cost "
+      "stages does anyway")(
       "pipeline", po::value<std::string>()->default_value("none")->value_name("NAME"),
       "none, sparse-dist or prefetch: torchrec's input pipelines, which hold further batches")(
       "host-memory", po::value<std::string>()->default_value("0")->value_name("BYTES"),

@@ -19,18 +19,19 @@ Result<Bytes> bytes_option(const po::variables_map& values, const std::string& n
   return bytes ? bytes : bytes.error().within("--" + name);
 }
 
-// "intra=600Gi,inter=12.5Gi,hbm=897Gi": bytes a second, in any order, each at most once.
+// "intra=600Gi,inter=12.5Gi,hbm=897Gi,host=32Gi": bytes a second, in any order, each at most once.
 Result<void> read_topology(std::string_view text, estimator::Topology& topology) {
   std::map<std::string, Bytes*, std::less<>> known = {{"intra", &topology.intra_node_bandwidth},
                                                       {"inter", &topology.inter_node_bandwidth},
-                                                      {"hbm", &topology.hbm_bandwidth}};
+                                                      {"hbm", &topology.hbm_bandwidth},
+                                                      {"host", &topology.host_bandwidth}};
   while (!text.empty()) {
     const std::string_view entry = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), entry.size() + 1));
     const std::size_t equals = entry.find('=');
     const auto field = known.find(entry.substr(0, equals));
     if (equals == std::string_view::npos || field == known.end()) {
-      return invalid("--topology takes intra=, inter= and hbm= with bytes a second, each at most once",
+      return invalid("--topology takes intra=, inter=, hbm= and host= with bytes a second, each at most once",
                      std::string(entry.substr(0, 64)));
     }
     const Result<Bytes> bytes = parse_bytes(entry.substr(equals + 1));
@@ -152,6 +153,7 @@ Result<void> read_choices(const po::variables_map& values, estimator::ShardReque
   }
   const auto cost = choice<CostMethod>(
       values, "cost", {{"torchrec", CostMethod::kTorchrec}, {"stages", CostMethod::kStages}});
+  const auto allocated = choice<bool>(values, "bytes", {{"planner", false}, {"allocated", true}});
   const auto pipeline = choice<Pipeline>(values, "pipeline",
                                          {{"none", Pipeline::kNone},
                                           {"sparse-dist", Pipeline::kSparseDist},
@@ -162,6 +164,9 @@ Result<void> read_choices(const po::variables_map& values, estimator::ShardReque
   const Result<double> slack = share_option(values, "time-slack", 0, 10);
   if (!cost) {
     return cost.error();
+  }
+  if (!allocated) {
+    return allocated.error();
   }
   if (!pipeline) {
     return pipeline.error();
@@ -177,6 +182,7 @@ Result<void> read_choices(const po::variables_map& values, estimator::ShardReque
   }
   request.optimizer = *optimizer;
   request.cost = *cost;
+  request.allocated_bytes = *allocated;
   request.pipeline = *pipeline;
   request.host_budget = *host;
   request.cache_ratio = *cache;
@@ -286,9 +292,13 @@ Result<void> add_tables(const po::variables_map& values, const std::vector<crds:
     for (const std::string& entry : values[option].as<std::vector<std::string>>()) {
       const std::size_t equals = entry.find('=');
       const auto table = by_name.find(entry.substr(0, equals));
-      if (equals == std::string::npos || table == by_name.end()) {
-        return invalid(std::string("--") + option + " takes TABLE=LIST with the name of a table",
-                       entry.substr(0, kFragment));
+      if (equals == std::string::npos) {
+        return invalid(std::string("--") + option + " takes TABLE=LIST", entry.substr(0, kFragment));
+      }
+      if (table == by_name.end()) {
+        return invalid(
+            std::string("--") + option + ": --tables has no such table (t.0, t.1, ... of a group t)",
+            entry.substr(0, std::min(equals, kFragment)));
       }
       estimator::Constraint& constraint = constraints[table->second];
       constraint.table = table->second;

@@ -108,6 +108,7 @@ class ModelSearch {
     }
     sharding_.batch_size = spec_.training.batch_size_per_trainer;
     sharding_.optimizer = spec_.training.embedding_optimizer;
+    sharding_.allocated_bytes = true;  // what torchrec's planner leaves out runs out of memory all the same
     std::vector<std::string> warnings;
     runtime_ = runtime_settings_of(request.job->raw, warnings);
     for (std::string& warning : warnings) {

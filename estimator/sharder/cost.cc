@@ -110,7 +110,8 @@ CostModel::CostModel(const ShardRequest& request)
       pipeline(request.pipeline),
       embeddings_at_peak(request.embeddings_at_peak),
       cache_ratio(request.cache_ratio),
-      method(request.cost) {
+      method(request.cost),
+      allocated_bytes(request.allocated_bytes || request.cost == CostMethod::kStages) {
   // planner/constants.py, kernel_bw_lookup. A prefetch hides what a cache must fetch.
   const double cached = (cache_ratio * hbm + (1 - cache_ratio) * host) * kHostKernelShare;
   kernels = {hbm, hbm * kDenseKernelShare, host * kHostKernelShare,
@@ -124,9 +125,10 @@ TableCost::TableCost(const CostModel& model, const Table& table)
       element_(table.element_bytes),
       weighted_(table.weighted),
       lookups_(table.lookups_per_sample * model.batch),
-      // An exchange of pooled rows carries one for every sample, looked up or not.
+      // An exchange of pooled rows carries one for every sample, looked up or not, and so do its buffers.
       outputs_(model.method == CostMethod::kStages ? model.batch
                                                    : std::min(1.0, table.lookups_per_sample) * model.batch),
+      held_outputs_(model.allocated_bytes ? model.batch : outputs_),
       input_(Bytes::ceil(kIndexBytes * lookups_)),
       input_of_all_(Bytes::ceil(lookups_ * static_cast<double>(model.trainers) * kIndexBytes)),
       input_of_nodes_(Bytes::ceil(lookups_ * static_cast<double>(model.nodes) * kIndexBytes)) {}
@@ -189,7 +191,7 @@ StageTimes TableCost::times(ShardingType type, Kernel kernel, std::int64_t colum
 }
 
 Bytes TableCost::optimizer_state(Bytes weights, std::int64_t rows) const {
-  if (model_.method == CostMethod::kTorchrec) {
+  if (!model_.allocated_bytes) {
     return Bytes::ceil(static_cast<double>(weights.count) * states(model_.optimizer, dim_));
   }
   if (model_.optimizer == crds::Optimizer::kRowWiseAdagrad) {
@@ -202,7 +204,7 @@ Bytes TableCost::optimizer_state(Bytes weights, std::int64_t rows) const {
 Bytes TableCost::buffers(ShardingType type, Kernel kernel, std::int64_t columns) const {
   const double width = static_cast<double>(columns) * static_cast<double>(element_);
   const double ranks = type == ShardingType::kDataParallel ? 1 : static_cast<double>(model_.trainers);
-  const Bytes output = Bytes::ceil(outputs_ * ranks * width);
+  const Bytes output = Bytes::ceil(held_outputs_ * ranks * width);
   const Bytes in = input(type);
   const Bytes at_peak = model_.embeddings_at_peak ? output : Bytes{};
   switch (model_.pipeline) {
@@ -236,9 +238,8 @@ Held TableCost::held(ShardingType type, Kernel kernel, std::int64_t rows, std::i
     const Bytes cached = Bytes::ceil(static_cast<double>(static_cast<long double>(cache) * share));
     const double cached_rows = static_cast<double>(rows) * model_.cache_ratio;
     const Bytes cached_state =
-        model_.method == CostMethod::kTorchrec
-            ? optimizer_state(cached, 0)
-            : optimizer_state(cached, static_cast<std::int64_t>(std::ceil(cached_rows)));
+        model_.allocated_bytes ? optimizer_state(cached, static_cast<std::int64_t>(std::ceil(cached_rows)))
+                               : optimizer_state(cached, 0);
     held.card +=
         cached + cached_state +
         Bytes::ceil(static_cast<double>(rows) * (kCacheBytesARow + model_.cache_ratio * kCacheBytesASlot));

@@ -37,6 +37,7 @@ struct CostModel {
   bool embeddings_at_peak;
   double cache_ratio;
   CostMethod method;
+  bool allocated_bytes;
 };
 
 struct Held {
@@ -73,9 +74,10 @@ class TableCost {
   std::int64_t dim_;
   std::int64_t element_;
   bool weighted_;
-  double lookups_;  // of one rank's batch
-  double outputs_;  // pooled rows of one rank's batch
-  Bytes input_;     // one rank's indices
+  double lookups_;       // of one rank's batch
+  double outputs_;       // pooled rows of one rank's batch, as exchanges carry them
+  double held_outputs_;  // and as buffers hold them
+  Bytes input_;          // one rank's indices
   Bytes input_of_all_;
   Bytes input_of_nodes_;
 };

@@ -89,6 +89,9 @@ struct ShardRequest {
   bool embeddings_at_peak = false;  // with a pipeline: outputs count too, the peak being in the lookups
   double cache_ratio = 0.2;         // share of a cached table's rows that the card holds (torchrec's default)
   CostMethod cost = CostMethod::kTorchrec;
+  // Bytes as the kernels allocate them, whichever model the times are of: what must fit a card. kStages has
+  // no other; torchrec's count less for narrow column blocks, half-precision weights and seldom lookups.
+  bool allocated_bytes = false;
   // The knob between time and memory: the share by which a plan may be slower than the bound before time
   // counts. Up to there, the plan with the emptiest fullest trainer wins.
   double time_slack = 0.005;

@@ -241,12 +241,13 @@ class Verifier {
     }
   }
 
-  bool exact() const { return request_.cost == CostMethod::kStages; }
+  bool stages() const { return request_.cost == CostMethod::kStages; }
+  bool allocated() const { return stages() || request_.allocated_bytes; }
 
-  // Pooled rows that one rank's batch asks of a table.
-  double pooled_rows(const Table& table) const {
+  // Pooled rows that one rank's batch asks of a table: of every sample, or of those that look it up.
+  double pooled_rows(const Table& table, bool of_all) const {
     const double batch = static_cast<double>(request_.batch_size);
-    return exact() ? batch : std::min(1.0, table.lookups_per_sample) * batch;
+    return of_all ? batch : std::min(1.0, table.lookups_per_sample) * batch;
   }
 
   void hold(const Table& table, const TablePlacement& placement, const Shard& shard, Share* share) const {
@@ -264,8 +265,8 @@ class Verifier {
       default: break;
     }
     const Bytes input = Bytes::ceil(indices * readers * 8);
-    const Bytes output =
-        Bytes::ceil(pooled_rows(table) * writers * static_cast<double>(columns * table.element_bytes));
+    const Bytes output = Bytes::ceil(pooled_rows(table, allocated()) * writers *
+                                     static_cast<double>(columns * table.element_bytes));
     const bool cached = placement.kernel == Kernel::kHostCached;
     // Buffers by pipeline: how many batches of input are there at once, and whether outputs are.
     Bytes buffers = input + output;
@@ -303,7 +304,7 @@ class Verifier {
       case crds::Optimizer::kSGD: return Bytes{0};
       case crds::Optimizer::kRowWiseAdagrad:  // one number a row; by torchrec's count shared out over the
                                               // columns
-        if (exact()) {
+        if (allocated()) {
           return Bytes{4 * rows};
         }
         of_each = 1.0 / static_cast<double>(table.dim);
@@ -317,7 +318,7 @@ class Verifier {
       case crds::Optimizer::kAdafactor:  // no optimizer of tables
       case crds::Optimizer::kAdam8bit: return Bytes{0};
     }
-    if (exact()) {  // in fp32
+    if (allocated()) {  // in fp32
       return Bytes{weights.count / table.element_bytes} * (of_each == 2 ? 8 : 4);
     }
     return Bytes::ceil(static_cast<double>(weights.count) * of_each);
@@ -343,7 +344,7 @@ class Verifier {
     const double all = static_cast<double>(ranks_);
     const double hosts = static_cast<double>(hosts_);
     const double indices = table.lookups_per_sample * static_cast<double>(request_.batch_size);
-    const double pooled = pooled_rows(table);
+    const double pooled = pooled_rows(table, stages());
     const double element = static_cast<double>(table.element_bytes);
     const double row = static_cast<double>(columns) * element;
     const double link = hosts_ > 1 ? network : nvlink;
@@ -459,7 +460,7 @@ class Verifier {
       fullest_node = std::max(fullest_node, bytes);
     }
     const double all = static_cast<double>(ranks_);
-    const double longest = exact() ? sum(critical) : slowest;
+    const double longest = stages() ? sum(critical) : slowest;
     for (std::size_t stage = 0; stage < critical.size(); ++stage) {
       if (!near(as_array(plan_.critical_path)[stage], critical[stage])) {
         wrong("the plan's critical path is not that of its ranks");

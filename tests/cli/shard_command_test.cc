@@ -182,6 +182,20 @@ TEST(ShardCommand, KeepsColdTablesOnTheHost) {
   EXPECT_GT(outcome.json()["ranks"][0]["hostBytes"].asInt64(), 0);
 }
 
+TEST(ShardCommand, CountsBytesAsTheKernelsAllocateThemWhenAsked) {
+  const std::string seldom = "t,1000000,128,0.25\n";
+  const auto bytes = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--trainers", "1", "--hbm", "8Gi", "--verify", "-o", "json"});
+    const Outcome outcome = shard(options, seldom);
+    EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+    return outcome.json()["memory"]["maxBytes"].asInt64();
+  };
+  const std::int64_t state = 1'000'000 * (128 + 1) * 4 + 8 * 512 / 4;
+  EXPECT_EQ(bytes({}), state + 512 / 4 * 128 * 4);
+  EXPECT_EQ(bytes({"--bytes", "allocated"}), state + 512 * 128 * 4);
+  EXPECT_EQ(bytes({"--cost", "stages"}), state + 512 * 128 * 4);
+}
+
 TEST(ShardCommand, WrongOptionsAreExitTwo) {
   const std::vector<std::vector<std::string>> wrong = {
       {"--hbm", "8Gi*3"},
@@ -190,6 +204,7 @@ TEST(ShardCommand, WrongOptionsAreExitTwo) {
       {"--hbm", "8Gi,"},
       {"--hbm", "8Gi*99999999"},
       {"--hbm", "8Gi", "--cost", "guess"},
+      {"--hbm", "8Gi", "--bytes", "few"},
       {"--hbm", "8Gi", "--pipeline", "oil"},
       {"--hbm", "8Gi", "--cache-ratio", "0"},
       {"--hbm", "8Gi", "--cache-ratio", "nan"},

@@ -359,5 +359,21 @@ TEST(Provisioner, TheAnswerIsTheSameEachTime) {
   EXPECT_EQ(write_json(first), write_json(to_json(job, provision(job, reversed))));
 }
 
+TEST(Provisioner, CountsOptimizerStateAsTheKernelsAllocateIt) {
+  // A weight of two bytes has two states of four: ten bytes, of which torchrec's planner counts six.
+  Json object = job_object(64, 40'000'000);
+  object["spec"]["model"]["dlrm"]["tables"][0]["dtype"] = "BF16";
+  object["spec"]["training"]["embeddingOptimizer"] = "Adam";
+  const Provision answer = provision(object, {available("A100-80GB", 64)});
+  ASSERT_TRUE(answer.decided()) << answer.reason;
+  const double needed = 64.0 * 40e6 * 128 * 10;
+  EXPECT_GE(static_cast<double>(answer.decision->trainers) * 80.0 * 1024 * 1024 * 1024, needed);
+  double held = 0;
+  for (const RankLoad& rank : answer.decision->plan.ranks) {
+    held += static_cast<double>(rank.weights.count + rank.optimizer.count);
+  }
+  EXPECT_DOUBLE_EQ(held, needed);
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator

@@ -145,6 +145,27 @@ TEST(SharderCost, StagesCountStateAsTheKernelsAllocateIt) {
   EXPECT_EQ(state_of(crds::Optimizer::kAdagrad, 1, 32), rows * 32 * 4);
 }
 
+TEST(SharderCost, AllocatedBytesComeWithEitherModelOfTime) {
+  const Table table{
+      .name = "t", .rows = 1000, .dim = 64, .lookups_per_sample = 0.25, .element_bytes = 2, .weighted = true};
+  ShardRequest request{.topology = {.trainers = 16}, .batch_size = 512};
+  const auto cost_of = [&](CostMethod method, bool allocated) {
+    request.cost = method;
+    request.allocated_bytes = allocated;
+    return TableCost(CostModel(request), table);
+  };
+  const TableCost planner = cost_of(CostMethod::kTorchrec, false);
+  const TableCost allocated = cost_of(CostMethod::kTorchrec, true);
+  const TableCost stages = cost_of(CostMethod::kStages, false);
+  for (const ShardingType type : kTypes) {
+    for (const std::int64_t columns : {64, 16}) {
+      EXPECT_EQ(time_of(allocated, type, columns), time_of(planner, type, columns)) << name_of(type);
+      EXPECT_EQ(memory_of(allocated, type, 1000, columns), memory_of(stages, type, 1000, columns));
+      EXPECT_GT(memory_of(allocated, type, 1000, columns), memory_of(planner, type, 1000, columns));
+    }
+  }
+}
+
 TEST(SharderCost, StagesExchangeARowOfEverySample) {
   const Table table{.name = "t", .rows = 1000, .dim = 64, .lookups_per_sample = 0.01};
   const auto exchange = [&](CostMethod method) {

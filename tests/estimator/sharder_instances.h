@@ -139,6 +139,7 @@ inline void add_features(std::mt19937_64& random, ShardRequest* request) {
   const auto sometimes = [&] { return random() % 3 == 0; };
   request->topology.per_node = trainers % 4 == 0 && sometimes() ? 4 : request->topology.per_node;
   request->cost = sometimes() ? CostMethod::kStages : CostMethod::kTorchrec;
+  request->allocated_bytes = sometimes();
   request->pipeline = one_of<Pipeline>(
       random, {Pipeline::kNone, Pipeline::kNone, Pipeline::kSparseDist, Pipeline::kPrefetchSparseDist});
   request->embeddings_at_peak = sometimes();
