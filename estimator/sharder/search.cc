@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "estimator/sharder/request.h"
@@ -418,6 +421,7 @@ void Search::refine() {
     for (std::size_t i = 0; i < std::min(tables.size(), kHeaviest) && !improved; ++i) {
       improved = improve(tables[i], by_time ? kRefineEffort : kMostEffortToFit);
     }
+    improved = improved || improve_alike(kSmallEffort);
     for (std::size_t table = 0; table < options_.tables() && !improved && effort_ < kSmallEffort; ++table) {
       improved = improve(table, kSmallEffort);
     }
@@ -440,6 +444,45 @@ bool Search::improve(std::size_t table, std::int64_t most_effort) {
     selection.add(option);
     if (offer(std::move(selection))) {
       return true;
+    }
+  }
+  return false;
+}
+
+// Another option for several tables that are alike: all of them, or one for every trainer. Where one table
+// turned alone makes its trainer the slowest, one turned on every trainer may leave all of them faster.
+bool Search::improve_alike(std::int64_t most_effort) {
+  using Kind = std::tuple<std::int64_t, std::int64_t, double, std::int64_t, bool, std::ptrdiff_t>;
+  std::map<Kind, std::vector<std::size_t>> kinds;
+  for (std::size_t table = 0; table < options_.tables(); ++table) {
+    const Table& of = request_.tables[table];
+    if (constraints_.empty() || constraints_[table] == nullptr) {
+      const std::ptrdiff_t option = best_.selection.options[table] - options_.of(table).data();
+      kinds[{of.rows, of.dim, of.lookups_per_sample, of.element_bytes, of.weighted, option}].push_back(table);
+    }
+  }
+  const auto ranks = static_cast<std::size_t>(model_.trainers);
+  for (const auto& [kind, tables] : kinds) {
+    const std::size_t whole = tables.size() / ranks * ranks;
+    for (const std::size_t count : std::set<std::size_t>{whole, tables.size()}) {
+      for (std::size_t option = 0; count > 1 && option < options_.of(tables.front()).size(); ++option) {
+        if (effort_ >= most_effort) {
+          return false;
+        }
+        if (static_cast<std::ptrdiff_t>(option) == std::get<5>(kind)) {
+          continue;
+        }
+        Selection selection = best_.selection;
+        for (std::size_t i = 0; i < count; ++i) {
+          const Option*& chosen = selection.options[tables[i]];
+          selection.add(*chosen, -1);
+          chosen = &options_.of(tables[i])[option];
+          selection.add(*chosen);
+        }
+        if (offer(std::move(selection))) {
+          return true;
+        }
+      }
     }
   }
   return false;

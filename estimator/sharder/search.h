@@ -72,6 +72,7 @@ class Search {
   bool good_enough() const;
   std::vector<std::size_t> heaviest(std::int64_t rank, bool by_time) const;
   bool improve(std::size_t table, std::int64_t most_effort);
+  bool improve_alike(std::int64_t most_effort);
 
   const ShardRequest& request_;
   const Options& options_;

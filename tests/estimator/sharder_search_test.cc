@@ -213,6 +213,33 @@ TEST(SharderSearch, AHotTableIsCutUntilItIsLevel) {
   EXPECT_LE(plan->max_milliseconds, plan->lower_bound_milliseconds * 1.05);
 }
 
+TEST(SharderSearch, TablesThatAreAlikeAreTurnedTogether) {
+  // NVIDIA's synthetic tiny model (examples/tables/nvidia_synthetic_tiny.csv has its source). One whole table
+  // on each trainer and the rest in rows is fast and level; no single table turned from rows to whole is.
+  struct Group {
+    int count;
+    std::int64_t rows;
+    std::int64_t dim;
+    double lookups;
+  };
+  ShardRequest request{.topology = {.trainers = 16}, .batch_size = 4096, .budget = 80_GiB};
+  for (const Group& group :
+       {Group{16, 10, 8, 1}, Group{10, 1000, 8, 1}, Group{4, 10'000, 8, 1}, Group{1, 10'000, 8, 11},
+        Group{2, 100'000, 16, 1}, Group{19, 1'000'000, 16, 1}, Group{1, 1'000'000, 16, 11},
+        Group{1, 25'000'000, 16, 1}, Group{1, 25'000'000, 16, 11}}) {
+    for (int i = 0; i < group.count; ++i) {
+      request.tables.push_back({.name = "t" + std::to_string(request.tables.size()),
+                                .rows = group.rows,
+                                .dim = group.dim,
+                                .lookups_per_sample = group.lookups});
+    }
+  }
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(verify(request, *plan), IsEmpty());
+  EXPECT_LE(plan->max_milliseconds, plan->lower_bound_milliseconds * 1.15);
+}
+
 TEST(SharderSearch, ABudgetWithoutEndIsNoTrouble) {
   const ShardRequest request{.tables = {{.name = "large", .rows = 1'000'000'000, .dim = 256}},
                              .topology = {.trainers = 16},
