@@ -4,6 +4,7 @@
 
 #include "base/quantity.h"
 #include "cli/cluster_state.h"
+#include "cli/config_estimate.h"
 #include "cli/graph_estimate.h"
 #include "cli/jobs.h"
 #include "cli/options.h"
@@ -19,7 +20,10 @@ constexpr Help kHelp = {
     "plimsoll estimate -f JOB.yaml [--gpu NAME] [--trainers N] [--method plimsoll|amp] [-o FORMAT]\n"
     "       plimsoll estimate --graph GRAPH.json.gz --batch-size B --optimizer NAME [--precision P] [--gpu "
     "NAME]\n"
-    "                         [--device cuda|cpu] [-o FORMAT]",
+    "                         [--device cuda|cpu] [-o FORMAT]\n"
+    "       plimsoll estimate --config config.json --batch-size B --sequence-length S --optimizer NAME "
+    "[--gpu NAME]\n"
+    "                         [--trainers N] [--parallelism NAME] [-o FORMAT]",
     "Tells the peak GPU memory of each TrainingJob in the files, on its most loaded trainer, and what it "
     "consists "
     "of.\nEmbedding tables are placed first, for the shard of a trainer is most of its memory. Needs no "
@@ -29,7 +33,9 @@ constexpr Help kHelp = {
     "  plimsoll estimate -f examples/model-a.yaml --trainers 72\n"
     "  plimsoll estimate -f examples/single-gpu.yaml --gpu V100-32GB --trainers 1 -o json\n"
     "  cat jobs.yaml | plimsoll estimate -f - --method amp\n"
-    "  plimsoll estimate --graph gpt.json.gz --batch-size 32 --optimizer AdamW --gpu H100",
+    "  plimsoll estimate --graph gpt.json.gz --batch-size 32 --optimizer AdamW --gpu H100\n"
+    "  plimsoll estimate --config config.json --batch-size 1 --sequence-length 8192 --optimizer AdamW \\\n"
+    "                    --precision BF16Mixed --parallelism FSDP2 --trainers 8 --gpu H100",
 };
 
 constexpr const char* kDefaultGpu = "A100-80GB";
@@ -42,6 +48,7 @@ struct Question {
   estimator::Method method = estimator::Method::kPlimsoll;
   const crds::MemoryProfile* profile = nullptr;
   const estimator::TraceFile* graph = nullptr;  // of a job whose model is one
+  estimator::Device device = estimator::Device::kCuda;
   estimator::RuntimeSettings runtime;
 };
 
@@ -68,7 +75,8 @@ Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Qu
   request.model = &job.spec.model;
   request.training = &job.spec.training;
   request.graph = question.graph;
-  request.gpu = &question.gpu;
+  request.gpu = question.device == estimator::Device::kCuda ? &question.gpu : nullptr;
+  request.device = question.device;
   request.trainers = question.trainers;
   request.per_node = question.per_node;
   request.embedding_bytes = embeddings;
@@ -127,7 +135,8 @@ Result<Answer> answer_for(const crds::TrainingJob& job, const Question& question
     }
   }
   answer.estimate = *std::move(estimate);
-  answer.fits = why.constraint.empty() && answer.estimate.peak.upper_bound <= usable;
+  const bool no_card = question.device == estimator::Device::kCpu;
+  answer.fits = no_card || (why.constraint.empty() && answer.estimate.peak.upper_bound <= usable);
   if (!answer.fits) {
     answer.missing = std::max(Bytes{}, answer.estimate.peak.upper_bound - usable);
     answer.reason =
@@ -200,6 +209,13 @@ Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& 
     return invalid("--trainers must be at most the job's perNode, or a multiple of it: " +
                    std::to_string(question.per_node));
   }
+  if (values.contains("device")) {
+    const std::string device = values["device"].as<std::string>();
+    if (device != "cuda" && device != "cpu") {
+      return invalid("--device must be cuda or cpu");
+    }
+    question.device = device == "cpu" ? estimator::Device::kCpu : estimator::Device::kCuda;
+  }
   question.profile = state.profile_of(job.namespace_name, job.spec.model.family);
   question.runtime = estimator::runtime_settings_of(job.raw, warnings);
   if (Result<void> read = read_allocator_option(values, question.runtime); !read) {
@@ -222,6 +238,7 @@ po::options_description estimate_options() {
       "alloc-conf", po::value<std::string>()->value_name("TEXT"),
       "as PYTORCH_CUDA_ALLOC_CONF: expandable_segments:True, ...; else the pod template's own");
   add_graph_options(options);
+  add_config_options(options);
   add_output_option(options);
   options.add_options()("help,h", "print this help");
   return options;
@@ -243,15 +260,21 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
   if (values.contains("graph")) {
     return run_graph_estimate(values, *format, console);
   }
-  if (const char* name = graph_option_given(values)) {
+  const bool by_config = values.contains("config");
+  if (const char* name = by_config ? nullptr : graph_option_given(values)) {
     return complain(console, kExitUsage,
-                    std::string("--") + name + " goes with --graph; a job says it itself");
+                    std::string("--") + name + " goes with --graph and --config; a job says it itself");
   }
-  if (!values.contains("filename")) {
+  if (const char* name = by_config ? nullptr : config_option_given(values)) {
+    return complain(console, kExitUsage,
+                    std::string("--") + name + " goes with --config; a job says it itself");
+  }
+  if (!by_config && !values.contains("filename")) {
     return complain(console, kExitUsage, "name the jobs with -f FILE, or -f - for standard input");
   }
   const Result<std::vector<Document>> documents =
-      read_documents(values["filename"].as<std::vector<std::string>>(), console);
+      by_config ? Result<std::vector<Document>>(std::vector<Document>())
+                : read_documents(values["filename"].as<std::vector<std::string>>(), console);
   if (!documents) {
     return complain(console, kExitUsage, documents.error());
   }
@@ -259,9 +282,16 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
   if (!state) {
     return complain(console, kExitRefused, state.error());
   }
-  const std::vector<JobOrError> jobs = read_jobs(
+  std::vector<JobOrError> jobs = read_jobs(
       *documents, kDefaultNamespace,
       [&](const std::string& space, const std::string& name) { return state->config_map(space, name); });
+  if (by_config) {
+    Result<crds::TrainingJob> job = job_of_config(values, console);
+    if (!job) {
+      return complain(console, kExitUsage, job.error());
+    }
+    jobs.push_back({job->name, *std::move(job)});
+  }
   if (jobs.empty()) {
     return complain(console, kExitUsage, "there is no TrainingJob in the input");
   }

@@ -78,59 +78,6 @@ Result<crds::OptimizerImplementation> implementation_of(const po::variables_map&
   return found;
 }
 
-Result<void> read_training(const po::variables_map& values, crds::TrainingSpec& training) {
-  if (!values.contains("batch-size") || !values.contains("optimizer")) {
-    return invalid("--graph needs --batch-size B and --optimizer NAME");
-  }
-  const Result<std::int64_t> batch = count_option(values, "batch-size", 1, kMostSamples);
-  const Result<crds::Optimizer> optimizer = crds::parse_optimizer(values["optimizer"].as<std::string>());
-  const Result<crds::OptimizerImplementation> implementation = implementation_of(values);
-  const Result<crds::Precision> precision =
-      crds::parse_precision(text_of(values, "precision").value_or("FP32"));
-  const Result<crds::ActivationCheckpointing> checkpointing =
-      crds::parse_activation_checkpointing(text_of(values, "checkpoint").value_or("None"));
-  if (!batch) {
-    return batch.error();
-  }
-  if (!optimizer) {
-    return optimizer.error().within("--optimizer");
-  }
-  if (!implementation) {
-    return implementation.error();
-  }
-  if (!precision) {
-    return precision.error().within("--precision");
-  }
-  if (!checkpointing) {
-    return checkpointing.error().within("--checkpoint");
-  }
-  training.batch_size_per_trainer = *batch;
-  training.optimizer = *optimizer;
-  training.optimizer_implementation = *implementation;
-  training.precision = *precision;
-  training.activation_checkpointing = *checkpointing;
-  if (values.contains("checkpoint-module")) {
-    if (values.contains("checkpoint")) {
-      return invalid("--checkpoint and --checkpoint-module exclude each other");
-    }
-    training.activation_checkpointing = crds::ActivationCheckpointing::kPerModule;
-    training.checkpoint_modules = values["checkpoint-module"].as<std::vector<std::string>>();
-  } else if (*checkpointing == crds::ActivationCheckpointing::kPerModule) {
-    return invalid("name the modules to checkpoint with --checkpoint-module");
-  }
-  if (values.contains("accumulate")) {
-    const Result<std::int64_t> parts = count_option(values, "accumulate", 1, *batch);
-    if (!parts) {
-      return parts.error();
-    }
-    training.gradient_accumulation = *parts;
-    if (*batch % *parts != 0) {
-      return invalid("--accumulate must divide the batch of " + std::to_string(*batch));
-    }
-  }
-  return {};
-}
-
 std::vector<std::string> texts_of(const po::variables_map& values, const char* name) {
   return values.contains(name) ? values[name].as<std::vector<std::string>>() : std::vector<std::string>();
 }
@@ -171,7 +118,7 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
   if (values.contains("filename")) {
     return invalid("--graph and -f exclude each other");
   }
-  if (Result<void> read = read_training(values, question.training); !read) {
+  if (Result<void> read = read_training_options(values, question.training); !read) {
     return read.error();
   }
   const std::string device = text_of(values, "device").value_or("cuda");
@@ -337,7 +284,8 @@ void add_graph_options(po::options_description& options) {
       "accumulate", value("N"), "with --graph: take the batch in N equal parts and add up their gradients")(
       "parallelism", value("NAME"),
       "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2, ZeRO3 or Tensor among --trainers")(
-      "tensor", value("N"), "with --graph: N of the trainers split each layer, the rest hold replicas")(
+      "tensor", value("N"),
+      "with --graph and --config: N of the trainers split each layer, the rest hold replicas")(
       "split-columns", po::value<std::vector<std::string>>()->value_name("MODULE"),
       "with --tensor: layers split by output columns, by the end of their path, * for any one name")(
       "split-rows", po::value<std::vector<std::string>>()->value_name("MODULE"),
@@ -354,6 +302,59 @@ const char* graph_option_given(const po::variables_map& values) {
   const auto* const given = std::find_if(std::begin(kOnlyWithGraph), std::end(kOnlyWithGraph),
                                          [&](const char* name) { return values.contains(name); });
   return given == std::end(kOnlyWithGraph) ? nullptr : *given;
+}
+
+Result<void> read_training_options(const po::variables_map& values, crds::TrainingSpec& training) {
+  if (!values.contains("batch-size") || !values.contains("optimizer")) {
+    return invalid("the estimate needs --batch-size B and --optimizer NAME");
+  }
+  const Result<std::int64_t> batch = count_option(values, "batch-size", 1, kMostSamples);
+  const Result<crds::Optimizer> optimizer = crds::parse_optimizer(values["optimizer"].as<std::string>());
+  const Result<crds::OptimizerImplementation> implementation = implementation_of(values);
+  const Result<crds::Precision> precision =
+      crds::parse_precision(text_of(values, "precision").value_or("FP32"));
+  const Result<crds::ActivationCheckpointing> checkpointing =
+      crds::parse_activation_checkpointing(text_of(values, "checkpoint").value_or("None"));
+  if (!batch) {
+    return batch.error();
+  }
+  if (!optimizer) {
+    return optimizer.error().within("--optimizer");
+  }
+  if (!implementation) {
+    return implementation.error();
+  }
+  if (!precision) {
+    return precision.error().within("--precision");
+  }
+  if (!checkpointing) {
+    return checkpointing.error().within("--checkpoint");
+  }
+  training.batch_size_per_trainer = *batch;
+  training.optimizer = *optimizer;
+  training.optimizer_implementation = *implementation;
+  training.precision = *precision;
+  training.activation_checkpointing = *checkpointing;
+  if (values.contains("checkpoint-module")) {
+    if (values.contains("checkpoint")) {
+      return invalid("--checkpoint and --checkpoint-module exclude each other");
+    }
+    training.activation_checkpointing = crds::ActivationCheckpointing::kPerModule;
+    training.checkpoint_modules = values["checkpoint-module"].as<std::vector<std::string>>();
+  } else if (*checkpointing == crds::ActivationCheckpointing::kPerModule) {
+    return invalid("name the modules to checkpoint with --checkpoint-module");
+  }
+  if (values.contains("accumulate")) {
+    const Result<std::int64_t> parts = count_option(values, "accumulate", 1, *batch);
+    if (!parts) {
+      return parts.error();
+    }
+    training.gradient_accumulation = *parts;
+    if (*batch % *parts != 0) {
+      return invalid("--accumulate must divide the batch of " + std::to_string(*batch));
+    }
+  }
+  return {};
 }
 
 Result<const estimator::GpuModel*> find_gpu(const estimator::GpuCatalog& catalog, const std::string& name) {

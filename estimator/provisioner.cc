@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -44,6 +45,16 @@ std::int64_t round_up(std::int64_t trainers, std::int64_t per_node) {
 
 std::int64_t round_down(std::int64_t trainers, std::int64_t per_node) {
   return trainers <= per_node ? trainers : trainers / per_node * per_node;
+}
+
+// The counts that make whole replicas of a model too, each of `replica` trainers.
+std::int64_t whole_replicas(std::int64_t trainers, std::int64_t per_node, std::int64_t replica) {
+  const std::int64_t multiple = (trainers + replica - 1) / replica * replica;
+  if (multiple <= per_node) {
+    return multiple;
+  }
+  const std::int64_t step = std::lcm(per_node, replica);
+  return (multiple + step - 1) / step * step;
 }
 
 // The most trainers of one job that the cluster's nodes of this model can hold, `per_node` on each.
@@ -122,6 +133,9 @@ class ModelSearch {
  private:
   bool gather_contenders();
   void bound(Contender& contender);
+  void bound_without_tables(Contender& contender);
+  std::int64_t replica() const;
+  bool more_trainers_take_less() const;
   std::string why_none(const Contender& contender, Bytes left);
   std::optional<Found> search(const Contender& contender, std::int64_t most, std::string& why_not);
   Result<Estimate> estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings) const;
@@ -245,8 +259,8 @@ bool ModelSearch::gather_contenders() {
     contender.per_node = std::max<std::int64_t>(1, gpu.gpus_per_node > 0
                                                        ? std::min(gpu.gpus_per_node, asked_.trainers.per_node)
                                                        : asked_.trainers.per_node);
-    contender.least =
-        round_up(std::max<std::int64_t>(1, spec_.provisioning.min_trainers), contender.per_node);
+    contender.least = whole_replicas(std::max<std::int64_t>(1, spec_.provisioning.min_trainers),
+                                     contender.per_node, replica());
     contender.most = round_down(spec_.provisioning.max_trainers, contender.per_node);
     contender.capacity = capacity_of(gpu, contender.per_node);
     contenders_.push_back(std::move(contender));
@@ -274,6 +288,65 @@ std::string ModelSearch::why_none(const Contender& contender, Bytes left) {
   return found.constraint + ": " + found.reason;
 }
 
+// Trainers that hold one copy of the model between them.
+std::int64_t ModelSearch::replica() const {
+  const crds::Parallelism& parallelism = spec_.training.parallelism;
+  return std::max<std::int64_t>(1, parallelism.tensor * parallelism.pipeline * parallelism.context);
+}
+
+bool ModelSearch::more_trainers_take_less() const {
+  using enum crds::ParallelStrategy;
+  const crds::ParallelStrategy strategy = spec_.training.parallelism.strategy;
+  return strategy != kAuto && strategy != kDDP;
+}
+
+// A model without tables is given the fewest trainers that hold it: all counts take the same, or, where
+// trainers share parameters, gradients or state, more take less.
+void ModelSearch::bound_without_tables(Contender& contender) {
+  const std::int64_t most = std::min(contender.most, std::max(contender.capacity, contender.least));
+  std::vector<std::int64_t> counts = {contender.least};
+  while (more_trainers_take_less()) {
+    const std::int64_t next = whole_replicas(counts.back() + 1, contender.per_node, replica());
+    if (next > most) {
+      break;
+    }
+    counts.push_back(next);
+  }
+  auto too_few = counts.begin();  // none before it fits
+  auto enough = counts.end();     // all from it on do
+  while (too_few != enough) {
+    if (late()) {
+      out_of_time_ = true;
+      contender.impossible = "the deadline passed during its search";
+      return;
+    }
+    const auto middle = too_few + (enough - too_few) / 2;
+    const Result<Bytes> left = budget(contender, *middle);
+    if (!left) {
+      failure_ = left.error();
+      return;
+    }
+    if (*left >= Bytes{}) {
+      enough = middle;
+    } else {
+      too_few = middle + 1;
+      contender.impossible = "the model without its embeddings exceeds " + to_string(usable(contender)) +
+                             " of a GPU by " + to_string(Bytes{} - *left) + " on " + std::to_string(*middle) +
+                             " trainers";
+    }
+  }
+  if (enough == counts.end()) {
+    return;
+  }
+  contender.impossible.clear();
+  contender.bound = *enough;
+  if (contender.bound > contender.capacity) {
+    contender.impossible = "needs at least " + std::to_string(contender.bound) +
+                           " GPUs, and the cluster has " + std::to_string(contender.capacity) +
+                           " in nodes of " + std::to_string(contender.per_node);
+  }
+}
+
 // The smallest count that the tables' state alone cannot exclude: one comparison a count, no look at how
 // tables may be sharded. Reserved memory grows with the count, so a bound found with the reserve of fewer
 // trainers holds, and is tightened with the reserve of its own until it stands.
@@ -283,6 +356,10 @@ void ModelSearch::bound(Contender& contender) {
                            " leaves no count from minTrainers " +
                            std::to_string(spec_.provisioning.min_trainers) + " up in whole nodes of " +
                            std::to_string(contender.per_node);
+    return;
+  }
+  if (sharding_.tables.empty()) {
+    bound_without_tables(contender);
     return;
   }
   std::int64_t count = contender.least;
@@ -296,9 +373,6 @@ void ModelSearch::bound(Contender& contender) {
       contender.impossible = "the model without its embeddings exceeds " + to_string(usable(contender)) +
                              " of a GPU by " + to_string(Bytes{} - *left);
       return;
-    }
-    if (sharding_.tables.empty()) {
-      break;
     }
     std::int64_t fewest = count;
     while (fewest < contender.most && state_->rules_out(fewest, *left)) {

@@ -218,6 +218,33 @@ def single_gpu_model():
             job_tail(4096, "Adam", "RowWiseAdagrad", 8, "A100-80GB"))
 
 
+# --- A transformer ----------------------------------------------------------------------------------------------
+#
+# The sizes are those of Llama 3 8B's config.json on the Hugging Face hub (meta-llama/Meta-Llama-3-8B).
+
+LLAMA_3_8B = """        {
+          "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+          "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+          "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
+          "max_position_embeddings": 8192, "tie_word_embeddings": false
+        }
+"""
+
+
+def llama_model():
+    return ("# Llama 3 8B by its config.json, fully sharded: 64 GPUs are asked for, as many as hold it are given.\n"
+            "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata:\n  name: llama-3-8b\nspec:\n  model:\n"
+            "    family: llama-3-8b\n    transformer:\n      seqLen: 8192\n      attention: SDPA\n      config: |\n" +
+            LLAMA_3_8B +
+            "  training:\n    batchSizePerTrainer: 1\n    precision: BF16Mixed\n    optimizer: AdamW\n"
+            "    optimizerImplementation: Fused\n    activationCheckpointing: Full\n"
+            "    parallelism: {strategy: FSDP2}\n"
+            "  trainers: {replicas: 64, perNode: 8, gpuModel: A100-80GB}\n"
+            "  template:\n    spec:\n      containers:\n        - name: trainer\n"
+            "          image: pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime\n          command: [torchrun, train.py]\n"
+            "          resources:\n            limits: {nvidia.com/gpu: 8}\n")
+
+
 # --- The cluster ----------------------------------------------------------------------------------------------
 #
 # Labels as NVIDIA's GPU feature discovery writes them.
@@ -260,6 +287,7 @@ def files():
     contents["dlrm-dcnv2-mlperf.yaml"] = mlperf_model()
     contents.update({f"nvidia-synthetic-{size}.yaml": nvidia_model(size) for size in NVIDIA_MODELS})
     contents["single-gpu.yaml"] = single_gpu_model()
+    contents["llama-3-8b.yaml"] = llama_model()
     contents["cluster.yaml"] = cluster()
     return contents
 

@@ -201,6 +201,28 @@ TEST(EstimateCommand, WrongUsageOfGraphsIsExitTwo) {
   }
 }
 
+TEST(EstimateCommand, AConfigNeedsNoJob) {
+  const testing::TemporaryFile config(R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64,
+      "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 1000})");
+  const std::vector<std::string> asked = {
+      "--config", config.path(), "--batch-size", "8",  "--sequence-length",
+      "128",      "--optimizer", "AdamW",        "-o", "json"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), asked.begin(), asked.end());
+    return run(run_estimate, more);
+  };
+  EXPECT_GT(with({}).json()["peak"]["allocatedBytes"].asInt64(), 0);
+  const Json pipeline = with({"--trainers", "4", "--pipeline", "4", "--accumulate", "4"}).json();
+  EXPECT_EQ(pipeline["ranks"].size(), 4U);
+  EXPECT_EQ(with({"--device", "cpu"}).json()["breakdown"]["cudaContext"].asInt64(), 0);
+  EXPECT_EQ(with({"--trainers", "3", "--tensor", "2"}).code, kExitRefused);
+  EXPECT_EQ(with({"--attention", "Dense"}).code, kExitUsage);
+  EXPECT_EQ(with({"-f", "job.yaml"}).code, kExitUsage);
+  EXPECT_EQ(run(run_estimate, {"--config", config.path(), "--batch-size", "8", "--optimizer", "Adam"}).code,
+            kExitUsage);
+  EXPECT_EQ(run(run_estimate, {"-f", "job.yaml", "--tensor", "2"}).code, kExitUsage);
+}
+
 TEST(EstimateCommand, WrongUsageIsExitTwo) {
   EXPECT_EQ(run(run_estimate, {}).code, kExitUsage);
   EXPECT_EQ(estimate({"--batch-size", "8"}).code, kExitUsage);

@@ -292,6 +292,45 @@ TEST(Provisioner, WhatCannotBeEstimatedKeepsTheUsersValues) {
   EXPECT_THAT(answer.reason, HasSubstr("cm"));
 }
 
+// A transformer that is sharded takes fewer bytes on more trainers: the fewest that hold it, in whole
+// replicas.
+TEST(Provisioner, AShardedTransformerTakesTheFewestTrainersThatHoldIt) {
+  Json object = job_object(1, kGiBOfRows, 64);
+  object["spec"]["model"] = parse(R"({"transformer": {"layers": 24, "hidden": 4096, "heads": 32, "kvHeads": 8,
+      "ffn": 14336, "vocab": 128256, "seqLen": 1024}})");
+  object["spec"]["training"] =
+      parse(R"({"batchSizePerTrainer": 1, "precision": "BF16Mixed", "optimizer": "AdamW",
+      "activationCheckpointing": "Full", "parallelism": {"strategy": "FSDP2"}})");
+  const Cluster one = {available("A100-40GB", 64)};
+  const Provision sharded = provision(object, one);
+  ASSERT_TRUE(sharded.decided()) << sharded.reason;
+  const std::int64_t found = sharded.decision->trainers;
+  EXPECT_GT(found, 1);
+  EXPECT_LT(found, 64);
+  const Bytes memory = one.front().model.memory;
+  const Bytes usable = memory - Bytes::ceil(0.05 * static_cast<double>(memory.count));  // the headroom
+  for (const std::int64_t trainers : {found - 1, found}) {
+    crds::TrainingJob job = decode(object);
+    const Result<estimator::Estimate> estimate = estimator::estimate_memory({.model = &job.spec.model,
+                                                                             .training = &job.spec.training,
+                                                                             .gpu = &one.front().model,
+                                                                             .trainers = trainers,
+                                                                             .capacity = usable});
+    ASSERT_TRUE(estimate.ok());
+    EXPECT_EQ(estimate->peak.upper_bound <= usable, trainers == found) << trainers;
+  }
+
+  object["spec"]["training"]["parallelism"]["tensor"] = 8;
+  const Provision split = provision(object, one);
+  ASSERT_TRUE(split.decided()) << split.reason;
+  EXPECT_EQ(split.decision->trainers % 8, 0) << "whole replicas";
+
+  object["spec"]["training"]["parallelism"] = parse(R"({"strategy": "DDP"})");
+  const Provision replicated = provision(object, one);
+  EXPECT_FALSE(replicated.decided());
+  EXPECT_EQ(replicated.event_reason, "NoFittingGPU");
+}
+
 TEST(Provisioner, AModelWithoutTablesTakesTheLeastThatHoldsItsDensePart) {
   crds::TrainingJob job = decode(job_object(1, kGiBOfRows, 16));
   job.spec.model.dlrm->tables.clear();
