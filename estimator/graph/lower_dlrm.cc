@@ -148,23 +148,24 @@ class DlrmLowering {
     if (tensor.type == type) {
       return x;
     }
-    Shape shape = tensor.shape;
-    return graph_.apply(OpKind::kCast, tensor.name + ".cast", {x}, std::move(shape), type, tensor.count);
+    Shape shape = graph_.shape_of(x);
+    return graph_.apply(OpKind::kCast, graph_.name_of(x) + ".cast", {x}, std::move(shape), type,
+                        tensor.count);
   }
 
   // `count` linear layers of equal size side by side. Autocast gives matrix products half inputs.
   Feature linear(const std::string& name, TensorId x, std::int64_t in, std::int64_t out, bool bias = true,
                  std::int64_t count = 1) {
     const TensorId weight = graph_.add_parameter(name + ".weight", {fixed(out), fixed(in)}, stored_, count);
-    std::vector<TensorId> inputs = {cast(x, compute_), cast(weight, compute_)};
+    TensorIds inputs = {cast(x, compute_), cast(weight, compute_)};
     if (bias) {
       inputs.push_back(cast(graph_.add_parameter(name + ".bias", {fixed(out)}, stored_, count), compute_));
     }
-    return {graph_.apply(OpKind::kLinear, name, std::move(inputs), rows_of(out), compute_, count), out};
+    return {graph_.apply(OpKind::kLinear, name, inputs, rows_of(out), compute_, count), out};
   }
 
   Feature relu(const Feature& x) {
-    return {graph_.apply(OpKind::kRelu, graph_.tensor(x.id).name + ".relu", {x.id}, rows_of(x.width),
+    return {graph_.apply(OpKind::kRelu, graph_.name_of(x.id) + ".relu", {x.id}, rows_of(x.width),
                          graph_.tensor(x.id).type),
             x.width};
   }
@@ -177,13 +178,13 @@ class DlrmLowering {
     for (const Feature& part : parts) {
       type = widest(type, graph_.tensor(part.id).type);
     }
-    std::vector<TensorId> inputs;
+    TensorIds inputs;
     std::int64_t width = 0;
     for (const Feature& part : parts) {
       inputs.push_back(cast(part.id, type));
       width += part.width;
     }
-    return {graph_.apply(OpKind::kConcat, name, std::move(inputs), rows_of(width), type), width};
+    return {graph_.apply(OpKind::kConcat, name, inputs, rows_of(width), type), width};
   }
 
   Feature bottom_mlp() {

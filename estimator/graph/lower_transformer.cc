@@ -347,13 +347,13 @@ class TransformerLowering {
     if (eager()) {
       return attend_eagerly(name, heads, bias);
     }
-    std::vector<TensorId> inputs = {builder_.cast(heads.q, builder_.compute()),
-                                    builder_.cast(heads.k, builder_.compute()),
-                                    builder_.cast(heads.v, builder_.compute())};
+    TensorIds inputs = {builder_.cast(heads.q, builder_.compute()),
+                        builder_.cast(heads.k, builder_.compute()),
+                        builder_.cast(heads.v, builder_.compute())};
     if (bias >= 0) {
       inputs.push_back(builder_.cast(bias, builder_.compute()));
     }
-    const TensorId out = graph_.apply(OpKind::kAttention, name + ".sdpa", std::move(inputs),
+    const TensorId out = graph_.apply(OpKind::kAttention, name + ".sdpa", inputs,
                                       heads_shape(heads_, value_dim()), builder_.compute());
     return graph_.view(name + ".tokens", out, tokens_shape(heads_ * value_dim()));
   }
@@ -466,7 +466,7 @@ class TransformerLowering {
 
   TensorId mlp(const std::string& name, TensorId x, std::int64_t layer) {
     x = enter_region(name, x);
-    if (spec_.experts == 0 || layer < spec_.first_dense) {
+    if (dense(layer)) {
       return leave_region(name, feed_forward(name, x, spec_.ffn / part_.tensor));
     }
     TensorId out = experts(name, x);
@@ -524,28 +524,54 @@ class TransformerLowering {
     const std::int64_t end = part_.last_layer < 0 ? count : std::min(part_.last_layer, count);
     for (std::int64_t i = part_.first_layer; i < end; ++i) {
       const std::string name = half + "layers." + std::to_string(i);
+      const OperatorGraph::Mark begin = graph_.mark();
       const TensorId before = x;
-      const Module layer(*this, name, true);
-      graph_.begin_unit();
-      {
-        const Module module(*this, name + ".attention", false);
-        x = residual(name + ".attention", x, [&](TensorId in) {
-          return attention(name + ".attention", in, in, spec_.positions == Positions::kRotary, bias);
-        });
+      x = layer(name, x, i, memory, bias);
+      // The first layer makes what all of them share, such as the mask; those after the second are like it.
+      if (i > part_.first_layer) {
+        const std::int64_t alike = layers_like(i, end);
+        x = graph_.repeat(begin, before, x, alike, name);
+        i += alike;
       }
-      if (memory >= 0) {
-        const Module module(*this, name + ".cross_attention", false);
-        x = residual(name + ".cross_attention", x, [&](TensorId in) {
-          return attention(name + ".cross_attention", in, memory, false, -1);
-        });
-      }
-      {
-        const Module module(*this, name + ".mlp", false);
-        x = residual(name + ".mlp", x, [&](TensorId in) { return mlp(name + ".mlp", in, i); });
-      }
-      graph_.end_scope({before});
-      graph_.end_unit();
     }
+    return x;
+  }
+
+  bool dense(std::int64_t layer) const { return spec_.experts == 0 || layer < spec_.first_dense; }
+
+  // How many of the layers behind the i-th are its equals.
+  std::int64_t layers_like(std::int64_t i, std::int64_t end) const {
+    if (training_.activation_checkpointing == crds::ActivationCheckpointing::kPerModule) {
+      return 0;  // modules go by name
+    }
+    std::int64_t next = i + 1;
+    while (next < end && dense(next) == dense(i)) {
+      ++next;
+    }
+    return next - i - 1;
+  }
+
+  TensorId layer(const std::string& name, TensorId x, std::int64_t number, TensorId memory, TensorId bias) {
+    const TensorId before = x;
+    const Module layer(*this, name, true);
+    graph_.begin_unit();
+    {
+      const Module module(*this, name + ".attention", false);
+      x = residual(name + ".attention", x, [&](TensorId in) {
+        return attention(name + ".attention", in, in, spec_.positions == Positions::kRotary, bias);
+      });
+    }
+    if (memory >= 0) {
+      const Module module(*this, name + ".cross_attention", false);
+      x = residual(name + ".cross_attention", x,
+                   [&](TensorId in) { return attention(name + ".cross_attention", in, memory, false, -1); });
+    }
+    {
+      const Module module(*this, name + ".mlp", false);
+      x = residual(name + ".mlp", x, [&](TensorId in) { return mlp(name + ".mlp", in, number); });
+    }
+    graph_.end_scope({before});
+    graph_.end_unit();
     return x;
   }
 

@@ -7,17 +7,17 @@ TensorId ModelBuilder::cast(TensorId x, ElementType type) {
   if (tensor.type == type) {
     return x;
   }
-  Shape shape = tensor.shape;
-  return graph_.apply(OpKind::kCast, tensor.name + ".cast", {x}, std::move(shape), type, tensor.count);
+  Shape shape = graph_.shape_of(x);
+  return graph_.apply(OpKind::kCast, graph_.name_of(x) + ".cast", {x}, std::move(shape), type, tensor.count);
 }
 
 TensorId ModelBuilder::linear(const std::string& name, TensorId x, TensorId weight, TensorId bias,
                               Shape shape, std::int64_t count) {
-  std::vector<TensorId> inputs = {cast(x, compute_), cast(weight, compute_)};
+  TensorIds inputs = {cast(x, compute_), cast(weight, compute_)};
   if (bias >= 0) {
     inputs.push_back(cast(bias, compute_));
   }
-  return graph_.apply(OpKind::kLinear, name, std::move(inputs), std::move(shape), compute_, count);
+  return graph_.apply(OpKind::kLinear, name, inputs, std::move(shape), compute_, count);
 }
 
 TensorId ModelBuilder::linear(const std::string& name, TensorId x, Shape shape, std::int64_t in,
@@ -32,12 +32,12 @@ TensorId ModelBuilder::matmul(const std::string& name, TensorId a, TensorId b, S
 }
 
 TensorId ModelBuilder::layer_norm(const std::string& name, TensorId x, std::int64_t width, bool bias) {
-  std::vector<TensorId> inputs = {as_float(x), as_float(parameter(name + ".weight", {fixed(width)}))};
+  TensorIds inputs = {as_float(x), as_float(parameter(name + ".weight", {fixed(width)}))};
   if (bias) {
     inputs.push_back(as_float(parameter(name + ".bias", {fixed(width)})));
   }
   const ElementType type = this->type(inputs.front());
-  return graph_.apply(OpKind::kLayerNorm, name, std::move(inputs), shape(x), type);
+  return graph_.apply(OpKind::kLayerNorm, name, inputs, shape(x), type);
 }
 
 TensorId ModelBuilder::rms_norm(const std::string& name, TensorId x, std::int64_t width) {

@@ -38,7 +38,7 @@ class ModelBuilder {
   bool mixed() const { return stored_ != compute_; }
 
   ElementType type(TensorId x) const { return graph_.tensor(x).type; }
-  const Shape& shape(TensorId x) const { return graph_.tensor(x).shape; }
+  const Shape& shape(TensorId x) const { return graph_.shape_of(x); }
 
   TensorId parameter(const std::string& name, Shape shape, std::int64_t count = 1) {
     return graph_.add_parameter(name, std::move(shape), stored_, count);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdlib>
 #include <utility>
 
 namespace plimsoll::estimator {
@@ -23,63 +24,73 @@ ElementType widest(ElementType a, ElementType b) {
   return a == b ? a : ElementType::kFP32;
 }
 
-TensorId OperatorGraph::add(Tensor tensor) {
+TensorId OperatorGraph::add(Tensor tensor, std::string name, Shape shape) {
   const auto id = static_cast<TensorId>(tensors_.size());
   if (tensor.storage < 0) {
     tensor.storage = id;
   }
-  tensors_.push_back(std::move(tensor));
+  tensor.name = static_cast<std::int32_t>(names_.size());
+  names_.push_back(std::move(name));
+  tensor.shape = static_cast<std::int32_t>(shapes_.size());
+  shapes_.push_back(std::move(shape));
+  tensors_.push_back(tensor);
   return id;
 }
 
 TensorId OperatorGraph::add_input(std::string name, Shape shape, ElementType type) {
-  return add({.name = std::move(name), .shape = std::move(shape), .type = type, .role = TensorRole::kInput});
+  return add({.type = type, .role = TensorRole::kInput}, std::move(name), std::move(shape));
 }
 
 TensorId OperatorGraph::add_parameter(std::string name, Shape shape, ElementType type, std::int64_t count) {
-  return add({.name = std::move(name),
-              .shape = std::move(shape),
-              .type = type,
-              .role = TensorRole::kParameter,
-              .requires_grad = true,
-              .count = count,
-              .unit = unit_});
+  return add(
+      {.unit = unit_, .count = count, .type = type, .role = TensorRole::kParameter, .requires_grad = true},
+      std::move(name), std::move(shape));
 }
 
-void OperatorGraph::append(OpKind kind, std::string name, std::vector<TensorId> inputs,
-                           std::vector<TensorId> outputs) {
-  ops_.push_back({.kind = kind,
-                  .name = std::move(name),
-                  .inputs = std::move(inputs),
-                  .outputs = std::move(outputs),
+void OperatorGraph::append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs) {
+  ops_.push_back({.ids = static_cast<std::uint32_t>(ids_.size()),
+                  .inputs = static_cast<std::uint32_t>(inputs.size()),
+                  .outputs = static_cast<std::uint32_t>(outputs.size()),
                   .unit = unit_,
-                  .block = block_});
+                  .block = block_,
+                  .like = op_count(),
+                  .kind = kind});
+  ids_.insert(ids_.end(), inputs.begin(), inputs.end());
+  ids_.insert(ids_.end(), outputs.begin(), outputs.end());
 }
 
-TensorId OperatorGraph::apply(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape,
+Op OperatorGraph::op(std::int32_t i) const {
+  assert(i >= 0 && i < op_count());
+  const StoredOp& stored = ops_[static_cast<std::size_t>(i)];
+  const TensorId* const ids = ids_.data() + stored.ids;
+  return {.kind = stored.kind,
+          .inputs = {ids, stored.inputs},
+          .outputs = {ids + stored.inputs, stored.outputs},
+          .unit = stored.unit,
+          .block = stored.block,
+          .like = stored.like};
+}
+
+TensorId OperatorGraph::apply(OpKind kind, std::string name, const TensorIds& inputs, Shape shape,
                               ElementType type, std::int64_t count) {
   const bool requires_grad = kind == OpKind::kEmbeddingLookup || kind == OpKind::kReceive ||
                              (type != ElementType::kInt64 && any_requires_grad(inputs));
-  const TensorId output = add({.name = name,
-                               .shape = std::move(shape),
-                               .type = type,
-                               .role = TensorRole::kActivation,
-                               .requires_grad = requires_grad,
-                               .count = count});
-  append(kind, std::move(name), std::move(inputs), {output});
+  const TensorId output =
+      add({.count = count, .type = type, .role = TensorRole::kActivation, .requires_grad = requires_grad},
+          std::move(name), std::move(shape));
+  append(kind, inputs, {output});
   return output;
 }
 
-TensorId OperatorGraph::alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape) {
+TensorId OperatorGraph::alias(OpKind kind, std::string name, const TensorIds& inputs, Shape shape) {
   const Tensor& viewed = tensor(inputs.front());
-  const TensorId output = add({.name = name,
-                               .shape = std::move(shape),
+  const TensorId output = add({.storage = viewed.storage,
+                               .count = viewed.count,
                                .type = viewed.type,
                                .role = TensorRole::kActivation,
-                               .requires_grad = any_requires_grad(inputs),
-                               .count = viewed.count,
-                               .storage = viewed.storage});
-  append(kind, std::move(name), std::move(inputs), {output});
+                               .requires_grad = any_requires_grad(inputs)},
+                              std::move(name), std::move(shape));
+  append(kind, inputs, {output});
   return output;
 }
 
@@ -89,16 +100,83 @@ std::vector<TensorId> OperatorGraph::split(std::string name, TensorId x, std::ve
   std::vector<TensorId> parts;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const Tensor& whole = tensor(x);
-    parts.push_back(add({.name = name + "." + std::to_string(i),
-                         .shape = std::move(shapes[i]),
+    parts.push_back(add({.storage = whole.storage,
+                         .count = counts[i],
                          .type = whole.type,
                          .role = TensorRole::kActivation,
-                         .requires_grad = whole.requires_grad,
-                         .count = counts[i],
-                         .storage = whole.storage}));
+                         .requires_grad = whole.requires_grad},
+                        name + "." + std::to_string(i), std::move(shapes[i])));
   }
-  append(OpKind::kSplit, std::move(name), {x}, parts);
+  append(OpKind::kSplit, {x}, parts);
   return parts;
+}
+
+TensorId OperatorGraph::repeat(const Mark& begin, TensorId input, TensorId output, std::int64_t times,
+                               const std::string& name) {
+  const auto first = static_cast<TensorId>(begin.tensor);
+  const std::size_t end_op = ops_.size();
+  const std::size_t end_tensor = tensors_.size();
+  const auto stride = static_cast<TensorId>(end_tensor - begin.tensor);
+  const std::int32_t units = last_unit_ - begin.unit;
+  const std::int32_t blocks = last_block_ - begin.block;
+  const TensorId taken_storage = tensor(input).storage;
+  const TensorId given_storage = tensor(output).storage;
+  assert(output >= first && times >= 0);
+  copies_.push_back({first + stride, first + stride * static_cast<TensorId>(times + 1), stride, name});
+  const std::size_t end_id = ids_.size();
+  const std::size_t first_id = begin.op < end_op ? ops_[begin.op].ids : end_id;
+  const auto copies = static_cast<std::size_t>(times);
+  ops_.reserve(ops_.size() + (end_op - begin.op) * copies);
+  tensors_.reserve(tensors_.size() + (end_tensor - begin.tensor) * copies);
+  ids_.reserve(ids_.size() + (end_id - first_id) * copies);
+  TensorId given = output;  // by the layer before
+  TensorId storage_given = given_storage;
+  for (std::int32_t copy = 1; copy <= times; ++copy) {
+    const TensorId shift = stride * copy;
+    for (std::size_t i = begin.tensor; i < end_tensor; ++i) {
+      Tensor tensor = tensors_[i];
+      assert(tensor.role != TensorRole::kInput);
+      if (tensor.storage >= first) {
+        tensor.storage += shift;
+      } else if (tensor.storage == taken_storage) {
+        tensor.storage = storage_given;
+      }
+      tensor.unit += tensor.unit > begin.unit ? units * copy : 0;
+      tensors_.push_back(tensor);
+    }
+    const auto ids_shift = static_cast<std::uint32_t>(ids_.size() - first_id);
+    for (std::size_t i = begin.op; i < end_op; ++i) {
+      StoredOp op = ops_[i];
+      op.ids += ids_shift;
+      op.unit += op.unit > begin.unit ? units * copy : 0;
+      op.block += op.block > begin.block ? blocks * copy : 0;
+      ops_.push_back(op);
+    }
+    for (std::size_t i = first_id; i < end_id; ++i) {
+      const TensorId id = ids_[i];
+      ids_.push_back(id >= first ? id + shift : id == input ? given : id);
+    }
+    given = output + shift;
+    storage_given = given_storage >= first ? given_storage + shift : storage_given;
+  }
+  last_unit_ += units * static_cast<std::int32_t>(times);
+  last_block_ += blocks * static_cast<std::int32_t>(times);
+  return given;
+}
+
+std::string OperatorGraph::name_of(TensorId id) const {
+  std::string name = names_[static_cast<std::size_t>(tensor(id).name)];
+  const auto made = std::find_if(copies_.begin(), copies_.end(),
+                                 [&](const Copies& copies) { return id >= copies.first && id < copies.end; });
+  if (made == copies_.end()) {
+    return name;
+  }
+  assert(name.starts_with(made->prefix));
+  const std::size_t number = made->prefix.find_last_not_of("0123456789") + 1;
+  const std::int64_t of_the_copied = std::atoll(made->prefix.c_str() + number);
+  const std::int64_t copy = (id - made->first) / made->tensors + 1;
+  return made->prefix.substr(0, number) + std::to_string(of_the_copied + copy) +
+         name.substr(made->prefix.size());
 }
 
 const Tensor& OperatorGraph::tensor(TensorId id) const {
@@ -106,14 +184,13 @@ const Tensor& OperatorGraph::tensor(TensorId id) const {
   return tensors_[static_cast<std::size_t>(id)];
 }
 
-bool OperatorGraph::any_requires_grad(const std::vector<TensorId>& ids) const {
+bool OperatorGraph::any_requires_grad(const TensorIds& ids) const {
   return std::any_of(ids.begin(), ids.end(), [&](TensorId id) { return tensor(id).requires_grad; });
 }
 
 Bytes OperatorGraph::bytes_of_one(TensorId id, std::int64_t batch) const {
-  const Tensor& measured = tensor(id);
-  Bytes bytes{width_bytes(measured.type)};
-  for (const Dim& dim : measured.shape) {
+  Bytes bytes{width_bytes(tensor(id).type)};
+  for (const Dim& dim : shape_of(id)) {
     bytes = bytes * (Bytes{dim.per_sample} * batch + Bytes{dim.constant}).count;
   }
   return bytes;

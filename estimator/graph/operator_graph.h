@@ -14,15 +14,16 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
+#include "estimator/graph/small_list.h"
 
 namespace plimsoll::estimator {
 
-enum class ElementType { kFP32, kFP16, kBF16, kInt64, kBool };
+enum class ElementType : std::uint8_t { kFP32, kFP16, kBF16, kInt64, kBool };
 std::int64_t width_bytes(ElementType type);
 // The type that arithmetic on both gives (torch.result_type of two floating tensors).
 ElementType widest(ElementType a, ElementType b);
@@ -38,29 +39,30 @@ constexpr Dim fixed(std::int64_t size) {
 constexpr Dim per_sample(std::int64_t size) {
   return {.constant = 0, .per_sample = size};
 }
-using Shape = std::vector<Dim>;
+using Shape = SmallList<Dim, 4>;
 
-enum class TensorRole {
+enum class TensorRole : std::uint8_t {
   kActivation,  // made by an operator
   kInput,       // a batch's data, alive the whole iteration
   kParameter,   // trained
 };
 
 using TensorId = std::int32_t;
+using TensorIds = SmallList<TensorId, 5>;
 
 struct Tensor {
-  std::string name;
-  Shape shape;
+  std::int32_t shape = -1;  // see OperatorGraph::shape_of
+  std::int32_t name = -1;   // see OperatorGraph::name_of
+  TensorId storage = -1;    // the tensor whose memory this one is; its own id when it has memory of its own
+  std::int32_t unit = -1;   // of a parameter: see begin_unit
+  std::int64_t count = 1;   // stands for so many equal tensors, each a block of its own
   ElementType type = ElementType::kFP32;
   TensorRole role = TensorRole::kActivation;
   bool requires_grad = false;
-  std::int64_t count = 1;  // stands for so many equal tensors, each a block of its own
-  std::int32_t unit = -1;  // of a parameter: see begin_unit
-  TensorId storage = -1;   // the tensor whose memory this one is; its own id when it has memory of its own
 };
 
 // What autograd saves for each, and what its backward allocates: estimator/memory/autograd_rules.cc.
-enum class OpKind {
+enum class OpKind : std::uint8_t {
   kEmbedding,        // (indices, weight) -> rows of the weight, whose gradient is dense
   kEmbeddingLookup,  // (indices) -> pooled embeddings of all tables, received from the trainers that hold
                      // them
@@ -107,13 +109,14 @@ enum class OpKind {
   kScopeEnd,         // (values...): names of the model's code that held them until here
 };
 
+// As the graph shows it: good until the graph changes.
 struct Op {
   OpKind kind = OpKind::kView;
-  std::string name;
-  std::vector<TensorId> inputs;
-  std::vector<TensorId> outputs;
+  std::span<const TensorId> inputs;
+  std::span<const TensorId> outputs;
   std::int32_t unit = -1;   // see begin_unit
   std::int32_t block = -1;  // the part of the model that activation checkpointing recomputes as one; -1: none
+  std::int32_t like = -1;   // the operator that this one is a copy of (see repeat), or itself
 };
 
 class OperatorGraph {
@@ -123,13 +126,13 @@ class OperatorGraph {
 
   // Appends an operator with one output of its own memory. The output requires a gradient when an input does,
   // or when the operator is an embedding lookup (the tables are trained).
-  TensorId apply(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape, ElementType type,
+  TensorId apply(OpKind kind, std::string name, const TensorIds& inputs, Shape shape, ElementType type,
                  std::int64_t count = 1);
   // Appends a kView, or another operator whose output has the memory of its first input.
   TensorId view(std::string name, TensorId x, Shape shape) {
     return alias(OpKind::kView, std::move(name), {x}, std::move(shape));
   }
-  TensorId alias(OpKind kind, std::string name, std::vector<TensorId> inputs, Shape shape);
+  TensorId alias(OpKind kind, std::string name, const TensorIds& inputs, Shape shape);
   // Appends a kSplit of `x`; part i stands for counts[i] equal tensors.
   std::vector<TensorId> split(std::string name, TensorId x, std::vector<Shape> shapes,
                               const std::vector<std::int64_t>& counts);
@@ -137,7 +140,7 @@ class OperatorGraph {
   // Operators appended from now on belong to a new block, or to none.
   void begin_block() { block_ = ++last_block_; }
   // What the values of the model's code were called that lived until here.
-  void end_scope(std::vector<TensorId> values) { append(OpKind::kScopeEnd, "", std::move(values), {}); }
+  void end_scope(const TensorIds& values) { append(OpKind::kScopeEnd, values, {}); }
   void end_block() { block_ = -1; }
   bool in_block() const { return block_ >= 0; }
   // Operators and parameters from now on belong to a new unit, whose parameters FSDP would gather and scatter
@@ -145,9 +148,26 @@ class OperatorGraph {
   void begin_unit() { unit_ = ++last_unit_; }
   void end_unit() { unit_ = -1; }
 
+  // A place in the lists of operators and tensors.
+  struct Mark {
+    std::size_t op = 0, tensor = 0;
+    std::int32_t unit = -1, block = -1;
+  };
+  Mark mark() const { return {ops_.size(), tensors_.size(), last_unit_, last_block_}; }
+  // Appends `times` copies of all that came since `begin`, a layer that took `input` and gave `output`: each
+  // copy takes what the one before gave. `name`: what the names of the layer's tensors begin with; its
+  // trailing number counts up in the copies. Returns what the last one gives. Inputs of the model must not be
+  // among what is copied.
+  TensorId repeat(const Mark& begin, TensorId input, TensorId output, std::int64_t times,
+                  const std::string& name);
+
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  const std::vector<Op>& ops() const { return ops_; }
+  std::int32_t op_count() const { return static_cast<std::int32_t>(ops_.size()); }
+  Op op(std::int32_t i) const;
   const Tensor& tensor(TensorId id) const;
+  const Shape& shape_of(TensorId id) const { return shapes_[static_cast<std::size_t>(tensor(id).shape)]; }
+  // Of the part of the model that made it, or that it is a parameter of.
+  std::string name_of(TensorId id) const;
 
   // Of one of the `count` equal tensors, and of all of them. Saturates.
   Bytes bytes_of_one(TensorId id, std::int64_t batch) const;
@@ -157,12 +177,34 @@ class OperatorGraph {
   std::int64_t parameter_count() const;
 
  private:
-  TensorId add(Tensor tensor);
-  bool any_requires_grad(const std::vector<TensorId>& ids) const;
+  // An operator as it is kept: small, for a large model has ten thousand of them. `ids_` has its inputs,
+  // then its outputs.
+  struct StoredOp {
+    std::uint32_t ids = 0;
+    std::uint32_t inputs = 0;
+    std::uint32_t outputs = 0;
+    std::int32_t unit = -1;
+    std::int32_t block = -1;
+    std::int32_t like = -1;
+    OpKind kind = OpKind::kView;
+  };
+
+  TensorId add(Tensor tensor, std::string name, Shape shape);
+  bool any_requires_grad(const TensorIds& ids) const;
+  void append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs);
+
+  struct Copies {  // made by repeat()
+    TensorId first = 0, end = 0;
+    std::int32_t tensors = 0;  // of each
+    std::string prefix;
+  };
 
   std::vector<Tensor> tensors_;
-  std::vector<Op> ops_;
-  void append(OpKind kind, std::string name, std::vector<TensorId> inputs, std::vector<TensorId> outputs);
+  std::vector<StoredOp> ops_;
+  std::vector<TensorId> ids_;
+  std::vector<Shape> shapes_;
+  std::vector<std::string> names_;
+  std::vector<Copies> copies_;
 
   std::int32_t unit_ = -1;
   std::int32_t last_unit_ = -1;

@@ -16,13 +16,13 @@ class Replay {
   Replay(const Ledger& ledger, const ReplayOptions& options)
       : ledger_(ledger), options_(options), allocator_(options.settings, options.device) {
     first_handle_.reserve(ledger.blocks().size() + 1);
-    std::size_t handles = 0;
+    std::int32_t handles = 0;
     for (const Ledger::Block& block : ledger.blocks()) {
       first_handle_.push_back(handles);
-      handles += static_cast<std::size_t>(copies(block));
+      handles += static_cast<std::int32_t>(copies(block));
     }
-    first_handle_.push_back(handles);
-    handles_.assign(handles, kNone);
+    handles_.assign(static_cast<std::size_t>(handles), kNone);
+    find_leftovers();
   }
 
   ReplayResult run() && {
@@ -72,6 +72,10 @@ class Replay {
   }
   const Ledger::Block& block(BlockId id) const { return ledger_.blocks()[static_cast<std::size_t>(id)]; }
   Part part(BlockId id) const { return block(id).part; }
+  // Of the first copy; the others' follow.
+  CachingAllocator::Handle& handle(BlockId id) {
+    return handles_[static_cast<std::size_t>(first_handle_[static_cast<std::size_t>(id)])];
+  }
 
   bool take(Bytes bytes, StreamId stream, BlockId id, CachingAllocator::Handle& handle) {
     if (bytes.count <= 0) {
@@ -96,13 +100,18 @@ class Replay {
 
   template <class Action>
   void for_each_handle(BlockId id, Action action) {
-    const auto index = static_cast<std::size_t>(id);
-    for (std::size_t i = first_handle_[index]; i < first_handle_[index + 1]; ++i) {
-      action(handles_[i], static_cast<std::int64_t>(i - first_handle_[index]));
+    CachingAllocator::Handle* const first = &handle(id);
+    const std::int64_t count = copies(block(id));
+    for (std::int64_t copy = 0; copy < count; ++copy) {
+      action(first[copy], copy);
     }
   }
 
   void allocate(BlockId id) {
+    if (block(id).count == 1) {  // nearly always
+      take(block(id).bytes_of_one, block(id).stream, id, handle(id));
+      return;
+    }
     for_each_handle(id, [&](CachingAllocator::Handle& handle, std::int64_t copy) {
       if (!failure_) {
         take(bytes_of(block(id), copy), block(id).stream, id, handle);
@@ -132,6 +141,46 @@ class Replay {
     }
   }
 
+  // What the iteration makes and does not release: it goes when the next begins.
+  void find_leftovers() {
+    std::vector<char> left(ledger_.blocks().size(), 0);
+    const std::size_t begin = ledger_.begin_of_iteration();
+    for (std::size_t i = begin; i < ledger_.events().size(); ++i) {
+      const MemoryEvent& event = ledger_.events()[i];
+      if (event.kind == MemoryEvent::Kind::kAllocate || event.kind == MemoryEvent::Kind::kRelease) {
+        left[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate ? 1 : 0;
+      }
+    }
+    for (std::size_t i = begin; i < ledger_.events().size(); ++i) {
+      const MemoryEvent& event = ledger_.events()[i];
+      if (event.kind == MemoryEvent::Kind::kAllocate && left[static_cast<std::size_t>(event.block)] != 0) {
+        leftovers_.push_back(event.block);
+      }
+    }
+  }
+
+  void apply(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end && !failure_; ++i) {
+      place_.event = i;
+      apply(ledger_.events()[i]);
+    }
+    place_.event = end;
+  }
+
+  void take_workspace(Bytes bytes) {
+    CachingAllocator::Handle kept = kNone;
+    if (!failure_) {
+      take(bytes, kComputeStream, -1, kept);
+    }
+  }
+  void make_state() {
+    for (const BlockId state : state_) {
+      if (!failure_) {
+        allocate(state);
+      }
+    }
+  }
+
   // The last batch is gone when the next one comes: `for x, y in loader` has rebound its names by then.
   void renew_inputs() {
     for (const BlockId input : inputs_) {
@@ -148,9 +197,7 @@ class Replay {
   void restore() {
     for (std::size_t i = 0; i < ledger_.begin_of_iteration() && !failure_; ++i) {
       const MemoryEvent& event = ledger_.events()[i];
-      const auto first =
-          event.block < 0 ? handles_.size() : first_handle_[static_cast<std::size_t>(event.block)];
-      if (event.kind == MemoryEvent::Kind::kAllocate && first < handles_.size() && handles_[first] == kNone) {
+      if (event.kind == MemoryEvent::Kind::kAllocate && handle(event.block) == kNone) {
         allocate(event.block);
       }
     }
@@ -162,36 +209,30 @@ class Replay {
     if (iteration > 0) {
       renew_inputs();
       restore();
-      for (std::size_t i = begin; i < ledger_.events().size(); ++i) {
-        if (ledger_.events()[i].kind == MemoryEvent::Kind::kAllocate) {
-          release(ledger_.events()[i].block);
-        }
+      for (const BlockId left : leftovers_) {
+        release(left);
       }
     }
+    if (iteration > 0) {
+      apply(begin, ledger_.events().size());
+      return;
+    }
+    take_workspace(options_.forward_workspace);
+    // The end is a place too: a phase may be entered and do nothing.
     const std::size_t backward = ledger_.begin_of(Phase::kBackward);
     const std::size_t step = ledger_.begin_of(Phase::kOptimizerStep);
-    CachingAllocator::Handle kept = kNone;
-    // The end is a place too: a phase may be entered and do nothing.
-    for (std::size_t i = begin; i <= ledger_.events().size() && !failure_; ++i) {
-      place_.event = i;
-      if (iteration == 0) {
-        if (i == begin && !take(options_.forward_workspace, kComputeStream, -1, kept)) {
-          return;
-        }
-        if (i == backward && !take(options_.backward_workspace, kComputeStream, -1, kept)) {
-          return;
-        }
-        if (i == step) {
-          for (const BlockId state : state_) {
-            if (!failure_) {
-              allocate(state);
-            }
-          }
-        }
-      }
-      if (i < ledger_.events().size() && !failure_) {
-        apply(ledger_.events()[i]);
-      }
+    if (backward <= step) {
+      apply(begin, backward);
+      take_workspace(options_.backward_workspace);
+      apply(backward, step);
+      make_state();
+      apply(step, ledger_.events().size());
+    } else {
+      apply(begin, step);
+      make_state();
+      apply(step, backward);
+      take_workspace(options_.backward_workspace);
+      apply(backward, ledger_.events().size());
     }
   }
 
@@ -203,10 +244,11 @@ class Replay {
   const Ledger& ledger_;
   const ReplayOptions& options_;
   CachingAllocator allocator_;
-  std::vector<std::size_t> first_handle_;  // by BlockId, into handles_; one more at the end
+  std::vector<std::int32_t> first_handle_;  // by BlockId, into handles_
   std::vector<CachingAllocator::Handle> handles_;
   std::vector<BlockId> inputs_;
   std::vector<BlockId> state_;
+  std::vector<BlockId> leftovers_;
   Place place_;
   std::optional<OutOfMemory> failure_;
 };

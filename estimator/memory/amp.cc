@@ -19,7 +19,10 @@ bool is_node(const Op& op) {
 }  // namespace
 
 Bytes amp_training_bytes(const OperatorGraph& graph, std::int64_t batch) {
-  const std::vector<Op>& ops = graph.ops();
+  std::vector<Op> ops;
+  for (std::int32_t i = 0; i < graph.op_count(); ++i) {
+    ops.push_back(graph.op(i));
+  }
   std::vector<std::size_t> last_use(graph.tensors().size(), 0);
   for (std::size_t i = 0; i < ops.size(); ++i) {
     for (const TensorId input : ops[i].inputs) {

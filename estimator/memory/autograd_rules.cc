@@ -30,8 +30,14 @@ bool broadcast(const OperatorGraph& graph, const Op& op, std::size_t input) {
 
 // Rows of the last dimension.
 std::int64_t rows(const OperatorGraph& graph, TensorId x, std::int64_t batch) {
-  const std::int64_t width = graph.tensor(x).shape.back().constant;
+  const std::int64_t width = graph.shape_of(x).back().constant;
   return elements(graph, x, batch) / std::max<std::int64_t>(1, width);
+}
+
+void save_inputs(const Op& op, AutogradRule& rule) {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    rule.saved.push_back(static_cast<std::int16_t>(i));
+  }
 }
 
 // Fused attention keeps the logarithm of each row's sum, fp32 (arXiv 2205.14135, algorithm 1), and its
@@ -39,8 +45,8 @@ std::int64_t rows(const OperatorGraph& graph, TensorId x, std::int64_t batch) {
 // narrower (flash_api.cpp: softmax_lse, softmax_d, dq_accum).
 void attention(const OperatorGraph& graph, const Op& op, Device device, std::int64_t batch,
                AutogradRule& rule) {
-  rule.saved = op.inputs;
-  rule.saved.push_back(op.outputs[0]);
+  save_inputs(op, rule);
+  rule.saved.push_back(AutogradRule::kResult);
   rule.kept = Bytes{rows(graph, op.outputs[0], batch)} * kFloat;
   if (device == Device::kCpu) {
     return;
@@ -72,45 +78,45 @@ AutogradRule rule_for(const OperatorGraph& graph, const Op& op, Device device, s
       // Fused kernels update the tables inside backward: no gradient of a table ever exists as a tensor.
       break;
     case OpKind::kEmbedding:
-      rule.saved = {op.inputs[0]};
+      rule.saved = {0};
       if (device == Device::kCuda) {
         rule.backward_temporary = graph.bytes(op.inputs[0], batch) * kSortBuffers;
       }
       break;
     case OpKind::kLinear:
       if (wants_grad(1)) {
-        rule.saved.push_back(op.inputs[0]);
+        rule.saved.push_back(0);
       }
       if (wants_grad(0)) {
-        rule.saved.push_back(op.inputs[1]);
+        rule.saved.push_back(1);
       }
       // Inputs of more than two dimensions are seen as rows; a weight's gradient is a transposed view.
-      if (graph.tensor(op.inputs[0]).shape.size() > 2) {
+      if (graph.shape_of(op.inputs[0]).size() > 2) {
         pass_on(0, InputGradient::kNewView);
       }
       pass_on(1, InputGradient::kNewView);
       rule.expensive = true;
       break;
-    case OpKind::kMatMul: rule.saved = {op.inputs[0], op.inputs[1]}; break;
+    case OpKind::kMatMul: rule.saved = {0, 1}; break;
     case OpKind::kRelu:
     case OpKind::kTanh:
     case OpKind::kSigmoid:
     case OpKind::kSoftmax:
-    case OpKind::kLogSoftmax: rule.saved = {op.outputs[0]}; break;
+    case OpKind::kLogSoftmax: rule.saved = {AutogradRule::kResult}; break;
     case OpKind::kRsqrt:
       // -0.5 * grad * result^3, in three steps
-      rule.saved = {op.outputs[0]};
+      rule.saved = {AutogradRule::kResult};
       rule.backward_temporary = graph.bytes(op.outputs[0], batch) * 2;
       break;
     case OpKind::kGelu:
-    case OpKind::kSilu: rule.saved = {op.inputs[0]}; break;
+    case OpKind::kSilu: rule.saved = {0}; break;
     case OpKind::kPower:
       // grad * (n * x^(n - 1))
-      rule.saved = {op.inputs[0]};
+      rule.saved = {0};
       rule.backward_temporary = graph.bytes(op.inputs[0], batch) * 2;
       break;
     case OpKind::kLayerNorm:
-      rule.saved = op.inputs;
+      save_inputs(op, rule);
       rule.kept = Bytes{rows(graph, op.inputs[0], batch)} * (2 * kFloat);  // mean and 1 / deviation
       break;
     case OpKind::kDropout:
@@ -133,7 +139,7 @@ AutogradRule rule_for(const OperatorGraph& graph, const Op& op, Device device, s
     case OpKind::kMul:
       for (const std::size_t i : {0, 1}) {
         if (wants_grad(i)) {
-          rule.saved.push_back(op.inputs[1 - i]);
+          rule.saved.push_back(static_cast<std::int16_t>(1 - i));
           if (broadcast(graph, op, i)) {
             rule.backward_temporary += graph.bytes(op.outputs[0], batch);
           }
@@ -166,19 +172,19 @@ AutogradRule rule_for(const OperatorGraph& graph, const Op& op, Device device, s
     case OpKind::kAllToAll:
     case OpKind::kScopeEnd: break;
     case OpKind::kSelectRows:
-      rule.saved = {op.inputs[1]};
+      rule.saved = {1};
       if (device == Device::kCuda) {
         rule.backward_temporary = graph.bytes(op.inputs[1], batch) * kSortBuffers;
       }
       break;
     case OpKind::kGather:
-      rule.saved = {op.inputs[1]};
+      rule.saved = {1};
       if (device == Device::kCuda) {
         rule.backward_temporary = sort_buffers(graph, op.inputs[1]);
       }
       break;
-    case OpKind::kNllLoss: rule.saved = {op.inputs[0], op.inputs[1]}; break;
-    case OpKind::kBceWithLogits: rule.saved = {op.inputs[0], op.inputs[1]}; break;
+    case OpKind::kNllLoss: rule.saved = {0, 1}; break;
+    case OpKind::kBceWithLogits: rule.saved = {0, 1}; break;
   }
   return rule;
 }

@@ -3,7 +3,7 @@
 // docs/estimation.md. Pure; any thread.
 #pragma once
 
-#include <vector>
+#include <cstdint>
 
 #include "base/bytes.h"
 #include "estimator/graph/operator_graph.h"
@@ -12,7 +12,7 @@
 namespace plimsoll::estimator {
 
 // Where the gradient of an input comes from.
-enum class InputGradient {
+enum class InputGradient : std::uint8_t {
   kNone,     // the input wants none
   kNew,      // a new block of the input's size
   kNewView,  // the same, handed on as a view of itself: never added to in place
@@ -21,11 +21,15 @@ enum class InputGradient {
 };
 
 struct AutogradRule {
-  std::vector<TensorId> saved;           // kept from forward until this operator's backward has run
-  std::vector<InputGradient> gradients;  // of each input
-  Bytes kept;                            // beside them: what the operator itself makes for its backward
-  Bytes forward_temporary;               // held while the operator runs
-  Bytes backward_temporary;              // held while its backward runs
+  // Instead of an input's place in AutogradRule::saved.
+  static constexpr std::int16_t kResult = -1;
+
+  // Kept from forward until this operator's backward has run: places of inputs, or kResult.
+  SmallList<std::int16_t, 6> saved;
+  SmallList<InputGradient, 8> gradients;  // of each input
+  Bytes kept;                             // beside them: what the operator itself makes for its backward
+  Bytes forward_temporary;                // held while the operator runs
+  Bytes backward_temporary;               // held while its backward runs
   // A matrix product: what selective checkpointing keeps instead of computing it again.
   bool expensive = false;
 };

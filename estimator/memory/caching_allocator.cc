@@ -92,12 +92,12 @@ void CachingAllocator::retire(std::int32_t id) {
 void CachingAllocator::insert_free(std::int32_t id) {
   Block& block = at(id);
   block.born = searches_[block.small ? 1 : 0];
-  pool_of(block).free.insert({block.size, block.address, id});
+  block.bin = pool_of(block).free.insert({block.size, block.address, id}, block.bin);
 }
 
 void CachingAllocator::erase_free(std::int32_t id) {
   const Block& block = at(id);
-  pool_of(block).free.erase({block.size, block.address, id});
+  pool_of(block).free.erase({block.size, block.address, id}, block.bin);
 }
 
 void CachingAllocator::link_after(std::int32_t id, std::int32_t before) {
@@ -146,29 +146,31 @@ std::int32_t CachingAllocator::find_free(std::int64_t size, StreamId stream, boo
   if (collects_garbage()) {
     ++searches_[small ? 1 : 0];
   }
-  const FreeBlocks& blocks = pool(stream, small).free;
+  FreeBlocks& blocks = pool(stream, small).free;
+  // Oversize blocks go to oversize requests of nearly their size, and to no others.
+  const std::int64_t limit =
+      size < max_split_ ? max_split_ : size + std::min(settings_.max_non_split_rounding.count, kUnlimited);
+  if (!settings_.expandable_segments) {
+    return blocks.take(size, limit);
+  }
   FreeBlocks::Position position = blocks.at_least(size);
   if (position == blocks.end()) {
     return -1;
   }
-  if (settings_.expandable_segments) {
-    // A block that can still grow counts as large as it could become, so that smaller gaps are filled first.
-    const auto could_be = [&](FreeBlocks::Position where) {
-      const Block& block = at(blocks[where].block);
-      return block.size + (block.next >= 0 && !at(block.next).mapped ? at(block.next).size : 0);
-    };
-    for (auto next = blocks.next(position); next != blocks.end() && could_be(next) < could_be(position);
-         next = blocks.next(next)) {
-      position = next;
-    }
+  // A block that can still grow counts as large as it could become, so that smaller gaps are filled first.
+  const auto could_be = [&](FreeBlocks::Position where) {
+    const Block& block = at(blocks[where].block);
+    return block.size + (block.next >= 0 && !at(block.next).mapped ? at(block.next).size : 0);
+  };
+  for (auto next = blocks.next(position); next != blocks.end() && could_be(next) < could_be(position);
+       next = blocks.next(next)) {
+    position = next;
   }
-  const std::int32_t found = blocks[position].block;
-  const std::int64_t found_size = at(found).size;
-  if (size < max_split_ ? found_size >= max_split_
-                        : found_size >= size + std::min(settings_.max_non_split_rounding.count, kUnlimited)) {
+  if (blocks[position].size >= limit) {
     return -1;
   }
-  erase_free(found);
+  const std::int32_t found = blocks[position].block;
+  blocks.erase(position);
   return found;
 }
 
@@ -345,7 +347,7 @@ void CachingAllocator::take_back(std::int32_t id) {
 
 // Takes a neighbour in that is free, and backed by memory or not as the block itself.
 void CachingAllocator::merge(std::int32_t into, std::int32_t neighbour) {
-  if (!free(neighbour) || at(neighbour).mapped != at(into).mapped) {
+  if (neighbour < 0 || !free(neighbour) || at(neighbour).mapped != at(into).mapped) {
     return;
   }
   if (at(neighbour).mapped) {

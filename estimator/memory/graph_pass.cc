@@ -9,6 +9,10 @@ namespace {
 
 constexpr std::int32_t kNoUnit = -2;
 
+TensorId saved_tensor(const Op& op, std::int16_t place) {
+  return place == AutogradRule::kResult ? op.outputs[0] : op.inputs[static_cast<std::size_t>(place)];
+}
+
 }  // namespace
 
 GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& training, Device device,
@@ -27,17 +31,22 @@ GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& train
       parameter_[i] = parameters++;
     }
   }
-  rules_.reserve(graph.ops().size());
-  for (std::size_t i = 0; i < graph.ops().size(); ++i) {
-    const Op& each = graph.ops()[i];
-    rules_.push_back(rule_for(graph, each, device, batch));
+  rule_.reserve(static_cast<std::size_t>(graph.op_count()));
+  for (std::int32_t i = 0; i < graph.op_count(); ++i) {
+    const Op each = graph.op(i);
+    if (each.like == i) {
+      rule_.push_back(static_cast<std::int32_t>(rules_.size()));
+      rules_.push_back(rule_for(graph, each, device, batch));
+    } else {
+      rule_.push_back(rule_[static_cast<std::size_t>(each.like)]);
+    }
     trained_.push_back(std::any_of(each.outputs.begin(), each.outputs.end(), [&](TensorId id) {
       return graph.tensors()[static_cast<std::size_t>(id)].requires_grad;
     }));
     for (std::size_t j = 0; j < each.inputs.size(); ++j) {
       const auto input = static_cast<std::size_t>(each.inputs[j]);
-      last_use_[input] = static_cast<std::int32_t>(i);
-      if (parameter_[input] >= 0 && trained_.back() && rules_.back().gradients[j] != InputGradient::kNone) {
+      last_use_[input] = i;
+      if (parameter_[input] >= 0 && trained_.back() && rule(i).gradients[j] != InputGradient::kNone) {
         ++gradient_parts_[input];
       }
     }
@@ -47,9 +56,8 @@ GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& train
 
 bool GraphPlan::saves_own_results(std::int32_t i) const {
   const auto& saved = rule(i).saved;
-  return rule(i).kept.count > 0 || std::any_of(saved.begin(), saved.end(), [&](TensorId id) {
-           return std::find(op(i).outputs.begin(), op(i).outputs.end(), id) != op(i).outputs.end();
-         });
+  return rule(i).kept.count > 0 ||
+         std::find(saved.begin(), saved.end(), AutogradRule::kResult) != saved.end();
 }
 
 // Neighbouring operators of the same block. torch.utils.checkpoint stops the second forward once all is there
@@ -57,13 +65,13 @@ bool GraphPlan::saves_own_results(std::int32_t i) const {
 // if that is a result of its own.
 void GraphPlan::find_ranges(crds::ActivationCheckpointing checkpointing) {
   std::vector<std::int32_t> made_in(graph_.tensors().size(), -1);
-  for (std::size_t i = 0; i < graph_.ops().size(); ++i) {
-    const std::int32_t block = graph_.ops()[i].block;
-    if (ranges_.empty() || ranges_.back().block != block ||
-        op(ranges_.back().begin).unit != graph_.ops()[i].unit) {
-      const bool recomputed = block >= 0 && checkpointing != crds::ActivationCheckpointing::kNone;
-      const auto begin = static_cast<std::int32_t>(i);
-      ranges_.push_back({begin, begin, block, recomputed, {}, begin});
+  std::int32_t unit = kNoUnit;
+  for (std::int32_t i = 0; i < graph_.op_count(); ++i) {
+    const Op each = op(i);
+    if (ranges_.empty() || ranges_.back().block != each.block || unit != each.unit) {
+      const bool recomputed = each.block >= 0 && checkpointing != crds::ActivationCheckpointing::kNone;
+      ranges_.push_back({i, i, each.block, recomputed, {}, i});
+      unit = each.unit;
     }
     Range& range = ranges_.back();
     ++range.end;
@@ -71,19 +79,18 @@ void GraphPlan::find_ranges(crds::ActivationCheckpointing checkpointing) {
       continue;
     }
     const auto number = static_cast<std::int32_t>(ranges_.size());
-    for (const TensorId input : graph_.ops()[i].inputs) {
+    for (const TensorId input : each.inputs) {
       std::int32_t& maker = made_in[static_cast<std::size_t>(input)];
       if (maker != number) {
         maker = number;  // once is enough
         range.inputs.push_back(input);
       }
     }
-    for (const TensorId output : graph_.ops()[i].outputs) {
+    for (const TensorId output : each.outputs) {
       made_in[static_cast<std::size_t>(output)] = number;
     }
-    const auto at = static_cast<std::int32_t>(i);
-    if (trained(at) && (!rule(at).saved.empty() || rule(at).kept.count > 0)) {
-      range.recomputed_until = saves_own_results(at) ? at + 1 : at;
+    if (trained(i) && (!rule(i).saved.empty() || rule(i).kept.count > 0)) {
+      range.recomputed_until = saves_own_results(i) ? i + 1 : i;
     }
   }
 }
@@ -94,8 +101,8 @@ GraphPass::GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& 
       ledger_(ledger),
       parameters_(parameters),
       first_parameter_(first_parameter),
-      saved_(plan.graph().ops().size(), false),
-      kept_(plan.graph().ops().size(), -1),
+      saved_(static_cast<std::size_t>(plan.graph().op_count()), false),
+      kept_(static_cast<std::size_t>(plan.graph().op_count()), -1),
       storages_(plan.graph().tensors().size()),
       held_(plan.graph().tensors().size(), false),
       pending_(plan.graph().tensors().size()),
@@ -119,9 +126,8 @@ void GraphPass::forward(bool keeps_result) {
   parameters_.leave_forward(unit);
   parameters_.end_forward();
   if (keeps_result) {
-    for (auto each = plan_.graph().ops().rbegin(); result_ < 0 && each != plan_.graph().ops().rend();
-         ++each) {
-      result_ = each->outputs.empty() ? -1 : each->outputs.front();
+    for (std::int32_t i = plan_.graph().op_count(); result_ < 0 && i-- > 0;) {
+      result_ = op(i).outputs.empty() ? -1 : op(i).outputs.front();
     }
     if (result_ >= 0 && made_by_an_op(result_)) {
       refer(result_);
@@ -210,8 +216,8 @@ void GraphPass::make(std::int32_t i) {
 }
 
 void GraphPass::save(std::int32_t i) {
-  for (const TensorId saved : rule(i).saved) {
-    refer(saved);
+  for (const std::int16_t saved : rule(i).saved) {
+    refer(saved_tensor(op(i), saved));
   }
   saved_[index(i)] = true;
 }
@@ -293,12 +299,14 @@ void GraphPass::backward(std::int32_t i) {
   if (!plan_.trained(i)) {
     return;
   }
+  const Op op = plan_.op(i);
+  const AutogradRule& rule = plan_.rule(i);
   // Gradients of the outputs: given by the users, received from the next stage, or 1 for the loss.
-  std::vector<std::int32_t> given;
+  given_.clear();
   bool part = false;
-  for (const TensorId output : op(i).outputs) {
+  for (const TensorId output : op.outputs) {
     const Pending pending = std::exchange(pending_[index(output)], Pending{});
-    given.push_back(pending.gradient >= 0 ? pending.gradient : new_gradient(output));
+    given_.push_back(pending.gradient >= 0 ? pending.gradient : new_gradient(output));
     part = part || pending.part;
     if (output == result_) {
       result_ = -1;
@@ -306,45 +314,44 @@ void GraphPass::backward(std::int32_t i) {
     }
   }
   std::optional<BlockId> temporary;
-  if (rule(i).backward_temporary.count > 0) {
-    temporary = ledger_.allocate(Part::kTemporaries, rule(i).backward_temporary);
+  if (rule.backward_temporary.count > 0) {
+    temporary = ledger_.allocate(Part::kTemporaries, rule.backward_temporary);
   }
-  std::vector<std::pair<TensorId, Pending>> results;
-  for (std::size_t j = 0; j < op(i).inputs.size(); ++j) {
-    const TensorId input = op(i).inputs[j];
-    switch (rule(i).gradients[j]) {
+  made_.clear();
+  for (std::size_t j = 0; j < op.inputs.size(); ++j) {
+    const TensorId input = op.inputs[j];
+    const InputGradient gradient = rule.gradients[j];
+    switch (gradient) {
       case InputGradient::kNone: break;
       case InputGradient::kNew:
       case InputGradient::kNewView:
-        results.emplace_back(input,
-                             Pending{new_gradient(input), rule(i).gradients[j] == InputGradient::kNewView});
+        made_.emplace_back(input, Pending{new_gradient(input), gradient == InputGradient::kNewView});
         break;
       case InputGradient::kAlias:
       case InputGradient::kPart:
-        ++gradients_[index(given.front())].references;
-        results.emplace_back(input,
-                             Pending{given.front(), part || rule(i).gradients[j] == InputGradient::kPart});
+        ++gradients_[index(given_.front())].references;
+        made_.emplace_back(input, Pending{given_.front(), part || gradient == InputGradient::kPart});
         break;
     }
   }
   if (temporary) {
     ledger_.release(*temporary);
   }
-  for (const std::int32_t gradient : given) {
+  for (const std::int32_t gradient : given_) {
     release_gradient(gradient);
   }
   if (saved_[index(i)]) {
     saved_[index(i)] = false;
-    for (const TensorId saved : rule(i).saved) {
-      drop(saved);
+    for (const std::int16_t saved : rule.saved) {
+      drop(saved_tensor(op, saved));
     }
     forget_kept(i);
   }
-  for (const TensorId output : op(i).outputs) {
+  for (const TensorId output : op.outputs) {
     let_go(output);  // only the loss is still held
   }
-  for (const auto& [input, result] : results) {
-    accumulate(input, result);
+  for (const auto& [input, gradient] : made_) {
+    accumulate(input, gradient);
   }
 }
 

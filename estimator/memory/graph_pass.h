@@ -38,8 +38,10 @@ class GraphPlan {
 
   const OperatorGraph& graph() const { return graph_; }
   std::int64_t batch() const { return batch_; }
-  const Op& op(std::int32_t i) const { return graph_.ops()[static_cast<std::size_t>(i)]; }
-  const AutogradRule& rule(std::int32_t i) const { return rules_[static_cast<std::size_t>(i)]; }
+  Op op(std::int32_t i) const { return graph_.op(i); }
+  const AutogradRule& rule(std::int32_t i) const {
+    return rules_[static_cast<std::size_t>(rule_[static_cast<std::size_t>(i)])];
+  }
   const std::vector<Range>& ranges() const { return ranges_; }
   std::int32_t last_use(TensorId id) const { return last_use_[static_cast<std::size_t>(id)]; }
   // Whether autograd records the operator.
@@ -60,7 +62,8 @@ class GraphPlan {
   const OperatorGraph& graph_;
   const std::int64_t batch_;
   const bool selective_;
-  std::vector<AutogradRule> rules_;  // by operator
+  std::vector<AutogradRule> rules_;  // copies of an operator share one
+  std::vector<std::int32_t> rule_;   // by operator: its place in rules_
   std::vector<bool> trained_;        // by operator
   std::vector<Range> ranges_;
   std::vector<std::int32_t> last_use_;  // by tensor: the last operator that takes it
@@ -100,7 +103,7 @@ class GraphPass {
   };
 
   static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-  const Op& op(std::int32_t i) const { return plan_.op(i); }
+  Op op(std::int32_t i) const { return plan_.op(i); }
   const AutogradRule& rule(std::int32_t i) const { return plan_.rule(i); }
   const Tensor& tensor(TensorId id) const { return plan_.graph().tensors()[index(id)]; }
   Storage& storage(TensorId id) { return storages_[index(tensor(id).storage)]; }
@@ -132,6 +135,9 @@ class GraphPass {
   std::vector<Pending> pending_;       // by tensor: the gradient so far
   std::vector<std::int32_t> missing_;  // by tensor: of a parameter, the parts of its gradient still to come
   std::vector<Gradient> gradients_;
+  // Of the operator whose backward runs: the gradients of its outputs, and those it makes for its inputs.
+  std::vector<std::int32_t> given_;
+  std::vector<std::pair<TensorId, Pending>> made_;
 };
 
 }  // namespace plimsoll::estimator

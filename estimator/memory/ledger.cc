@@ -15,6 +15,11 @@ const char* name_of(Phase phase) {
   return "";
 }
 
+void Ledger::expect(std::size_t blocks, std::size_t events) {
+  blocks_.reserve(blocks_.size() + blocks);
+  events_.reserve(events_.size() + events);
+}
+
 void Ledger::enter(Phase phase) {
   phase_ = phase;
   std::int64_t& begin = begin_of_phase_[static_cast<std::size_t>(phase)];

@@ -21,7 +21,7 @@
 
 namespace plimsoll::estimator {
 
-enum class Part {
+enum class Part : std::uint8_t {
   kParameters,
   kGradients,
   kOptimizerState,
@@ -60,14 +60,17 @@ class Ledger {
   struct Block {
     Part part = Part::kParameters;
     StreamId stream = kComputeStream;
-    std::int64_t count = 1;    // equal blocks that live and die together
     bool dispensable = false;  // its user can do without, as cuDNN without a workspace
+    std::int64_t count = 1;    // equal blocks that live and die together
     Bytes bytes_of_one;        // as asked for
     Bytes bytes;               // of all, in whole granules
   };
 
   // Blocks are counted rounded up to whole granules, as torch.cuda.max_memory_allocated counts them.
   explicit Ledger(std::int64_t granule) : granule_(granule) {}
+
+  // Makes room for so many blocks and events: a large model has tens of thousands.
+  void expect(std::size_t blocks, std::size_t events);
 
   void enter(Phase phase);
   // `count` equal blocks that live and die together.

@@ -15,6 +15,10 @@ namespace plimsoll::estimator {
 namespace {
 
 constexpr std::int64_t kMasterWidth = 4;
+// What an operator's results, gradients and what it saves come to, generously: where it falls short the lists
+// grow.
+constexpr std::size_t kBlocksPerOperator = 4;
+constexpr std::size_t kEventsPerOperator = 8;
 
 class LedgerOfParameters : public ParameterLedger {
  public:
@@ -34,10 +38,11 @@ HeldParameter held(const OperatorGraph& graph, TensorId id, bool keeps_fp32) {
   held.width = width_bytes(tensor.type);
   held.kept_width = keeps_fp32 ? kMasterWidth : held.width;
   held.elements = graph.bytes_of_one(id, 1).count / held.width;
-  const std::size_t rank = tensor.shape.size();
-  held.first = tensor.shape.front().constant;
-  held.rows = held.elements / std::max<std::int64_t>(1, tensor.shape.back().constant);
-  held.columns = rank < 2 ? 0 : held.elements / std::max<std::int64_t>(1, tensor.shape[rank - 2].constant);
+  const Shape& shape = graph.shape_of(id);
+  const std::size_t rank = shape.size();
+  held.first = shape.front().constant;
+  held.rows = held.elements / std::max<std::int64_t>(1, shape.back().constant);
+  held.columns = rank < 2 ? 0 : held.elements / std::max<std::int64_t>(1, shape[rank - 2].constant);
   held.count = tensor.count;
   held.unit = tensor.unit;
   return held;
@@ -49,10 +54,10 @@ void allocate_inputs(const OperatorGraph& graph, const IterationRequest& request
     if (tensor.role != TensorRole::kInput) {
       continue;
     }
-    const bool of_the_batch = std::any_of(tensor.shape.begin(), tensor.shape.end(),
+    const auto id = static_cast<TensorId>(i);
+    const bool of_the_batch = std::any_of(graph.shape_of(id).begin(), graph.shape_of(id).end(),
                                           [](const Dim& dim) { return dim.per_sample != 0; });
-    ledger.allocate(Part::kInputs,
-                    graph.bytes_of_one(static_cast<TensorId>(i), request.training->batch_size_per_trainer),
+    ledger.allocate(Part::kInputs, graph.bytes_of_one(id, request.training->batch_size_per_trainer),
                     of_the_batch ? request.batches_in_flight : 1);
   }
 }
@@ -80,6 +85,11 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
     }
     allocate_inputs(*graph, request, ledger);
   }
+  std::size_t operators = 0;
+  for (const OperatorGraph* graph : chunks) {
+    operators += static_cast<std::size_t>(graph->op_count() * micro_batches);
+  }
+  ledger.expect(operators * kBlocksPerOperator, operators * kEventsPerOperator);
   const TraceDevice device = request.device == Device::kCuda ? TraceDevice::kCuda : TraceDevice::kCpu;
   const Result<OptimizerRun> optimizer =
       optimizer_run(training.optimizer, training.optimizer_implementation, device, kSpecTorchVersion);
