@@ -22,6 +22,7 @@ class Replay {
       handles += static_cast<std::int32_t>(copies(block));
     }
     handles_.assign(static_cast<std::size_t>(handles), kNone);
+    allocator_.expect(ledger.blocks().size());
     find_leftovers();
   }
 
@@ -151,10 +152,9 @@ class Replay {
         left[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate ? 1 : 0;
       }
     }
-    for (std::size_t i = begin; i < ledger_.events().size(); ++i) {
-      const MemoryEvent& event = ledger_.events()[i];
-      if (event.kind == MemoryEvent::Kind::kAllocate && left[static_cast<std::size_t>(event.block)] != 0) {
-        leftovers_.push_back(event.block);
+    for (std::size_t i = 0; i < left.size(); ++i) {  // in the order of their making
+      if (left[i] != 0) {
+        leftovers_.push_back(static_cast<BlockId>(i));
       }
     }
   }

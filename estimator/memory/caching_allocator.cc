@@ -44,6 +44,9 @@ std::int64_t page_size(bool small) {
 CachingAllocator::CachingAllocator(const AllocatorSettings& settings, Device device)
     : settings_(settings),
       max_split_(std::min(settings.max_split_size.count, kUnlimited)),
+      rounds_to_shares_(std::any_of(settings.roundup_power2_divisions.begin(),
+                                    settings.roundup_power2_divisions.end(),
+                                    [](std::int64_t divisions) { return divisions > 1; })),
       available_(std::clamp<std::int64_t>(device.available.count, 0, kUnlimited)),
       allowed_(kUnlimited) {
   const std::int64_t total = std::clamp<std::int64_t>(device.total.count, 0, kUnlimited);
@@ -57,6 +60,9 @@ CachingAllocator::CachingAllocator(const AllocatorSettings& settings, Device dev
 std::int64_t CachingAllocator::rounded(Bytes bytes) const {
   if (bytes.count < kGranule) {
     return kGranule;
+  }
+  if (!rounds_to_shares_) {
+    return round_up(bytes.count, kGranule);
   }
   const auto size = static_cast<std::uint64_t>(bytes.count);
   // The table starts at 1 MiB = 2^20.

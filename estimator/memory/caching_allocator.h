@@ -36,6 +36,8 @@ class CachingAllocator {
   };
 
   CachingAllocator(const AllocatorSettings& settings, Device device);
+  // Makes room for so many blocks of its own.
+  void expect(std::size_t blocks) { blocks_.reserve(blocks); }
 
   // `bytes` > 0, `stream` < kStreams.
   std::optional<Handle> allocate(Bytes bytes, StreamId stream);
@@ -125,6 +127,7 @@ class CachingAllocator {
 
   AllocatorSettings settings_;
   std::int64_t max_split_;
+  bool rounds_to_shares_;  // of a power of two, instead of to granules alone
   std::int64_t available_;
   std::int64_t allowed_;
   std::int64_t address_space_;  // of an expandable segment

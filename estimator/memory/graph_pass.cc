@@ -107,6 +107,7 @@ GraphPass::GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& 
       held_(plan.graph().tensors().size(), false),
       pending_(plan.graph().tensors().size()),
       missing_(plan.graph().tensors().size(), 0) {
+  gradients_.reserve(plan.graph().tensors().size());
   for (std::size_t i = 0; i < missing_.size(); ++i) {
     missing_[i] = plan.gradient_parts(static_cast<TensorId>(i));
   }

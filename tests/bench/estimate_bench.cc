@@ -1,6 +1,9 @@
 // ./scripts/bench estimate: how long an estimate of an exported graph takes, from the gzipped file in memory
 // to the peak, and how that grows with the graph.
 //
+// Beside it a transformer by its sizes alone: Llama 3 405B (arXiv 2407.21783, table 3), by model.transformer
+// and by its config.json.
+//
 // The graph is a chain of layers as the exporter writes one: product, ReLU, their backward, the gradient of
 // the weight; AdamW, batch 64, CUDA. Times are medians, on the processor. References are what the project
 // aims at.
@@ -123,6 +126,74 @@ Result<double> milliseconds_of(int operators, int repeat) {
   return failed ? Result<double>(error) : Result<double>(median);
 }
 
+// config.json of Llama-3.1-405B, with other layers.
+std::string llama_config(std::int64_t layers) {
+  return R"({"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":16384,)"
+         R"("intermediate_size":53248,"num_attention_heads":128,"num_key_value_heads":8,"vocab_size":128256,)"
+         R"("max_position_embeddings":131072,"rms_norm_eps":1e-05,"rope_theta":500000.0,"hidden_act":"silu",)"
+         R"("tie_word_embeddings":false,"torch_dtype":"bfloat16","num_hidden_layers":)" +
+         std::to_string(layers) + "}";
+}
+
+crds::TransformerModel llama(std::int64_t layers) {
+  crds::TransformerModel model;
+  model.layers = layers;
+  model.hidden = 16384;
+  model.heads = 128;
+  model.kv_heads = 8;
+  model.ffn = 53248;
+  model.vocab = 128256;
+  model.sequence_length = 8192;
+  return model;
+}
+
+Result<double> milliseconds_of(const crds::TransformerModel& transformer, int repeat) {
+  const estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  crds::ModelSpec model;
+  model.transformer = transformer;
+  crds::TrainingSpec training;
+  training.batch_size_per_trainer = 1;
+  training.optimizer = crds::Optimizer::kAdamW;
+  training.precision = crds::Precision::kBF16Mixed;
+  const estimator::EstimateRequest request{
+      .model = &model, .training = &training, .gpu = catalog.find("H100-80GB")};
+  Result<void> failed;
+  const double median = testing::median_milliseconds(repeat, [&] {
+    const Result<estimator::Estimate> estimate = estimator::estimate_memory(request);
+    if (!estimate) {
+      failed = estimate.error();
+    }
+  });
+  return failed ? Result<double>(median) : Result<double>(failed.error());
+}
+
+Result<void> add_transformers(const testing::Report& report, int repeat) {
+  constexpr std::int64_t kLayers = 126;
+  crds::TransformerModel by_config;
+  by_config.config = llama_config(kLayers);
+  by_config.sequence_length = 8192;
+  struct Case {
+    const char* name;
+    crds::TransformerModel model;
+  };
+  double first = 0;
+  for (const Case& each :
+       {Case{"Llama-3-405B", llama(kLayers)}, Case{"Llama-3-405B, config.json", by_config}}) {
+    const Result<double> time = milliseconds_of(each.model, repeat);
+    if (!time) {
+      return time.error();
+    }
+    first = first > 0 ? first : *time;
+    report.add({each.name, "estimate", *time, "ms", 5});
+  }
+  const Result<double> longer = milliseconds_of(llama(10 * kLayers), repeat);
+  if (!longer) {
+    return longer.error();
+  }
+  report.add({"126 to 1260 layers", "growth", *longer / first, "ratio", 15});
+  return {};
+}
+
 int run(const std::vector<std::string>& arguments) {
   bool json = false;
   int repeat = 15;
@@ -158,6 +229,10 @@ int run(const std::vector<std::string>& arguments) {
   }
   // Ten times the operators, ten times the time; half as much again is caches.
   report.add({"10000 to 100000 operators", "growth", times[2] / times[1], "ratio", 15});
+  if (const Result<void> transformers = add_transformers(report, repeat); !transformers) {
+    std::fprintf(stderr, "estimate_bench: %s\n", to_string(transformers.error()).c_str());
+    return 1;
+  }
   return 0;
 }
 

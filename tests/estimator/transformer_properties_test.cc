@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "estimator/graph/lower_transformer.h"
+#include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/estimate.h"
 #include "estimator/memory/schedule.h"
 #include "estimator/memory/simulate.h"
@@ -128,6 +130,43 @@ TEST(TransformerProperties, EachStageOfZeROHoldsNoMoreThanTheOneBefore) {
         EXPECT_LE(held, least) << crds::name_of(strategy) << " on " << trainers;
         least = held;
       }
+    }
+  }
+}
+
+// Layers behind the second are copies of it; checkpointing by name has each of them lowered by itself.
+TEST(TransformerProperties, CopiedLayersAreAsLoweredOnes) {
+  for (const std::int64_t experts : {0, 4}) {
+    crds::TransformerModel model = small();
+    model.layers = 7;
+    model.experts = experts;
+    model.experts_per_token = experts > 0 ? 2 : 0;
+    model.attention = crds::AttentionKind::kEager;
+    Job copied = job_of(model);
+    copied.training.activation_checkpointing = ActivationCheckpointing::kFull;
+    copied.training.precision = crds::Precision::kBF16Mixed;
+    copied.training.parallelism.strategy = ParallelStrategy::kFSDP2;
+    copied.trainers = 3;
+    Job lowered = copied;
+    lowered.training.activation_checkpointing = ActivationCheckpointing::kPerModule;
+    lowered.training.checkpoint_modules = {"layers.*"};
+    EXPECT_EQ(copied().breakdown.total(), lowered().breakdown.total());
+    EXPECT_EQ(copied().peak.allocated, lowered().peak.allocated);
+    const Result<TransformerSpec> spec = transformer_spec(model);
+    const Result<OperatorGraph> one = lower_transformer(*spec, copied.training, {});
+    const Result<OperatorGraph> other = lower_transformer(*spec, lowered.training, {});
+    ASSERT_EQ(one->op_count(), other->op_count());
+    ASSERT_EQ(one->tensors().size(), other->tensors().size());
+    for (TensorId id = 0; id < static_cast<TensorId>(one->tensors().size()); ++id) {
+      ASSERT_EQ(one->name_of(id), other->name_of(id));
+      ASSERT_EQ(one->tensor(id).storage, other->tensor(id).storage);
+      ASSERT_EQ(one->tensor(id).unit, other->tensor(id).unit);
+      ASSERT_EQ(one->bytes(id, 3), other->bytes(id, 3));
+    }
+    for (std::int32_t i = 0; i < one->op_count(); ++i) {
+      ASSERT_EQ(one->op(i).block, other->op(i).block);
+      ASSERT_TRUE(std::ranges::equal(one->op(i).inputs, other->op(i).inputs));
+      ASSERT_TRUE(std::ranges::equal(one->op(i).outputs, other->op(i).outputs));
     }
   }
 }
