@@ -1,0 +1,213 @@
+#include "kube/work_queue.h"
+
+#include <algorithm>
+
+namespace plimsoll::kube {
+namespace {
+
+// Of one wait for a delayed key, however late that is due: sums of times must not leave the clock's range.
+constexpr std::chrono::hours kLongestWait{1};
+
+}  // namespace
+
+WorkQueue::WorkQueue(Options options)
+    : clock_(*options.clock), observer_(options.observer), retries_(options.retries, *options.clock) {}
+
+void WorkQueue::tell_depth() {
+  if (observer_ != nullptr) {
+    observer_->depth(queue_.size());
+  }
+}
+
+void WorkQueue::push(const std::string& key) {
+  queue_.push_back(key);
+  tell_depth();
+  changed_.notify_all();
+}
+
+void WorkQueue::add_locked(const std::string& key, Time now) {
+  if (shut_down_ || !dirty_.emplace(key, now).second) {
+    return;
+  }
+  if (observer_ != nullptr) {
+    observer_->added();
+  }
+  if (!processing_.contains(key)) {
+    push(key);
+  }
+}
+
+// What is due is added as of its own time, before anything that comes now.
+void WorkQueue::move_due() {
+  const Time now = clock_.steady_now();
+  while (!delayed_.empty() && delayed_.begin()->first.first <= now) {
+    const auto first = delayed_.begin();
+    const std::string key = std::move(first->second);
+    const Time due = first->first.first;
+    delayed_by_key_.erase(key);
+    delayed_.erase(first);
+    add_locked(key, due);
+  }
+}
+
+void WorkQueue::delay_locked(const std::string& key, std::chrono::nanoseconds delay) {
+  if (shut_down_) {
+    return;
+  }
+  if (observer_ != nullptr) {
+    observer_->retried();
+  }
+  const Time now = clock_.steady_now();
+  if (delay <= std::chrono::nanoseconds::zero()) {
+    add_locked(key, now);
+    return;
+  }
+  // A time beyond the clock's end would come out before now.
+  const Time due = now + std::min<Time::duration>(delay, Time::max() - now);
+  std::uint64_t order = delays_++;
+  if (const auto known = delayed_by_key_.find(key); known != delayed_by_key_.end()) {
+    if (known->second->first.first <= due) {
+      return;
+    }
+    order = known->second->first.second;
+    delayed_.erase(known->second);
+  }
+  delayed_by_key_[key] = delayed_.emplace(std::pair(due, order), key).first;
+  changed_.notify_all();  // it may be due before what workers wait for
+}
+
+void WorkQueue::add(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  move_due();
+  add_locked(key, clock_.steady_now());
+}
+
+void WorkQueue::add_after(const std::string& key, std::chrono::nanoseconds delay) {
+  const std::lock_guard lock(mutex_);
+  move_due();
+  delay_locked(key, delay);
+}
+
+void WorkQueue::add_rate_limited(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  move_due();
+  delay_locked(key, retries_.next(key));
+}
+
+void WorkQueue::forget(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  retries_.forget(key);
+}
+
+int WorkQueue::failures(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return retries_.failures(key);
+}
+
+std::optional<std::string> WorkQueue::take() {
+  if (queue_.empty()) {
+    return std::nullopt;
+  }
+  std::string key = std::move(queue_.front());
+  queue_.pop_front();
+  const Time now = clock_.steady_now();
+  const auto waiting = dirty_.find(key);
+  if (observer_ != nullptr) {
+    observer_->depth(queue_.size());
+    observer_->waited(now - waiting->second);
+  }
+  dirty_.erase(waiting);
+  processing_.emplace(key, now);
+  return key;
+}
+
+std::optional<std::string> WorkQueue::try_get() {
+  const std::lock_guard lock(mutex_);
+  move_due();
+  return take();
+}
+
+std::optional<std::string> WorkQueue::get(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    move_due();
+    if (std::optional<std::string> key = take()) {
+      return key;
+    }
+    if (shut_down_) {
+      return std::nullopt;
+    }
+    // Until something is added or changes, or the first delayed key is due.
+    const auto woken = [this] { return !queue_.empty() || shut_down_; };
+    if (delayed_.empty()) {
+      changed_.wait(lock, stop, [&] { return woken() || !delayed_.empty(); });
+    } else {
+      const Time due = delayed_.begin()->first.first;
+      changed_.wait_for(lock, stop, std::min<Time::duration>(due - clock_.steady_now(), kLongestWait),
+                        [&] { return woken() || delayed_.empty() || delayed_.begin()->first.first < due; });
+    }
+  }
+  return std::nullopt;
+}
+
+void WorkQueue::done(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  move_due();
+  const auto worked = processing_.find(key);
+  if (worked == processing_.end()) {
+    return;
+  }
+  if (observer_ != nullptr) {
+    observer_->worked(clock_.steady_now() - worked->second);
+  }
+  processing_.erase(worked);
+  if (dirty_.contains(key)) {
+    push(key);
+  } else if (processing_.empty()) {
+    changed_.notify_all();
+  }
+}
+
+void WorkQueue::shut_down() {
+  const std::lock_guard lock(mutex_);
+  move_due();
+  shut_down_ = true;
+  delayed_.clear();
+  delayed_by_key_.clear();
+  changed_.notify_all();
+}
+
+bool WorkQueue::drain(const std::stop_token& stop) {
+  shut_down();
+  std::unique_lock lock(mutex_);
+  return changed_.wait(lock, stop, [this] { return processing_.empty(); });
+}
+
+bool WorkQueue::is_shut_down() const {
+  const std::lock_guard lock(mutex_);
+  return shut_down_;
+}
+
+std::size_t WorkQueue::size() {
+  const std::lock_guard lock(mutex_);
+  move_due();
+  return queue_.size();
+}
+
+std::optional<Clock::SteadyTime> WorkQueue::next_due() const {
+  const std::lock_guard lock(mutex_);
+  return delayed_.empty() ? std::nullopt : std::optional(delayed_.begin()->first.first);
+}
+
+WorkQueue::Unfinished WorkQueue::unfinished() const {
+  const std::lock_guard lock(mutex_);
+  const Time now = clock_.steady_now();
+  Unfinished work;
+  for (const auto& [key, since] : processing_) {
+    work.in_all += now - since;
+    work.longest = std::max<std::chrono::nanoseconds>(work.longest, now - since);
+  }
+  return work;
+}
+
+}  // namespace plimsoll::kube
