@@ -12,6 +12,7 @@
 #include "cli/text_table.h"
 #include "estimator/memory/estimate.h"
 #include "estimator/sharder/sharder.h"
+#include "estimator/trainer_loads.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -54,6 +55,7 @@ struct Question {
 
 struct Answer {
   estimator::Estimate estimate;
+  std::vector<estimator::TrainerLoad> trainers;  // by rank, where tables are spread over them
   Bytes headroom;
   bool fits = false;
   std::string reason;  // why it does not fit
@@ -92,7 +94,7 @@ Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Qu
 // The fullest trainer's embeddings within `budget`; where they do not fit, the least that it would have to
 // hold, and why.
 Result<Bytes> embeddings_of(const crds::TrainingJob& job, const Question& question, Bytes budget,
-                            estimator::Infeasibility& why) {
+                            estimator::Infeasibility& why, estimator::Plan& found) {
   estimator::ShardRequest request;
   request.tables = estimator::expand_tables(job.spec.model.dlrm->tables);
   request.topology = {.trainers = question.trainers,
@@ -103,9 +105,11 @@ Result<Bytes> embeddings_of(const crds::TrainingJob& job, const Question& questi
   request.batch_size = job.spec.training.batch_size_per_trainer;
   request.optimizer = job.spec.training.embedding_optimizer;
   request.budget = budget;
+  request.allocated_bytes = true;  // as the provisioner
   Result<estimator::Plan> plan = estimator::shard(request, &why);
   if (plan) {
-    return plan->max_memory;
+    found = *std::move(plan);
+    return found.max_memory;
   }
   if (plan.error().code != ErrorCode::kUnfittable) {
     return plan.error();
@@ -123,9 +127,10 @@ Result<Answer> answer_for(const crds::TrainingJob& job, const Question& question
   const Bytes usable = usable_of(job, question.gpu);
   answer.headroom = question.gpu.memory - usable;
   estimator::Infeasibility why;
+  estimator::Plan plan;
   if (job.spec.model.dlrm && !job.spec.model.dlrm->tables.empty()) {
     const Bytes left = std::max(Bytes{}, usable - estimate->peak.upper_bound);
-    const Result<Bytes> embeddings = embeddings_of(job, question, left, why);
+    const Result<Bytes> embeddings = embeddings_of(job, question, left, why, plan);
     if (!embeddings) {
       return embeddings.error();
     }
@@ -135,6 +140,7 @@ Result<Answer> answer_for(const crds::TrainingJob& job, const Question& question
     }
   }
   answer.estimate = *std::move(estimate);
+  answer.trainers = estimator::trainer_loads(answer.estimate, plan);
   const bool no_card = question.device == estimator::Device::kCpu;
   answer.fits = no_card || (why.constraint.empty() && answer.estimate.peak.upper_bound <= usable);
   if (!answer.fits) {
@@ -158,7 +164,9 @@ Json to_json(const std::string& name, const Question& question, const Answer& an
   json["peak"] = estimator::to_json(answer.estimate.peak);
   json["breakdown"] = estimator::to_json(answer.estimate.breakdown);
   json["peakPhase"] = answer.estimate.peak_phase;
-  if (!answer.estimate.allocated_by_rank.empty()) {
+  if (!answer.trainers.empty()) {
+    json["ranks"] = estimator::to_json(answer.trainers);
+  } else if (!answer.estimate.allocated_by_rank.empty()) {
     json["ranks"] = estimator::to_json(answer.estimate.allocated_by_rank);
   }
   json["denseParameterBytes"] = integer(answer.estimate.dense_parameters.count);

@@ -5,6 +5,7 @@
 #include "estimator/asked.h"
 #include "estimator/json_patch.h"
 #include "estimator/provisioner.h"
+#include "estimator/trainer_loads.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -230,6 +231,7 @@ Json to_json(const Asked& asked, const Decision& decision) {
     sharding["memory"]["meanBytes"] = integer(plan.mean_memory.count);
     sharding["memory"]["nodeMaxBytes"] = integer(plan.node_max_memory.count);
     sharding["memory"]["nodeMeanBytes"] = integer(plan.node_mean_memory.count);
+    json["ranks"] = to_json(trainer_loads(decision.estimate, plan));
   }
   return json;
 }

@@ -1,4 +1,5 @@
 #include "estimator/provisioner.h"
+#include "estimator/trainer_loads.h"
 
 #include <gmock/gmock.h>
 
@@ -412,6 +413,72 @@ TEST(Provisioner, CountsOptimizerStateAsTheKernelsAllocateIt) {
     held += static_cast<double>(rank.weights.count + rank.optimizer.count);
   }
   EXPECT_DOUBLE_EQ(held, needed);
+}
+
+// AMP, Findings 10 and 11: tables as large as each other, of which one is looked up far more often.
+TEST(Provisioner, TrainersDifferByTheirLookups) {
+  const auto decided = [](double pooling_factor) {
+    Json object = job_object(1, 20'000'000);
+    Json& tables = object["spec"]["model"]["dlrm"]["tables"];
+    Json cold = tables[0];
+    cold["name"] = "cold";
+    cold["poolingFactor"] = "1";
+    tables[0]["name"] = "hot";
+    tables[0]["poolingFactor"] = std::to_string(static_cast<int>(pooling_factor));
+    tables.append(cold);
+    object["spec"]["training"]["batchSizePerTrainer"] = 8192;
+    object["spec"]["provisioning"]["minTrainers"] = 2;
+    const crds::TrainingJob job = decode(object);
+    const Cluster cluster = {available("A100-80GB", 4)};
+    Provision provision = estimator::provision({.job = &job, .gpus = &cluster});
+    EXPECT_TRUE(provision.decided()) << provision.reason;
+    const Json json = to_json(job, provision);
+    EXPECT_EQ(static_cast<std::int64_t>(json["decision"]["ranks"].size()), provision.decision->trainers);
+    return *std::move(provision.decision);
+  };
+  const Decision even = decided(1);
+  const Decision hot = decided(400);
+  ASSERT_EQ(hot.trainers, 2);
+  const std::vector<TrainerLoad> loads = trainer_loads(hot.estimate, hot.plan);
+  ASSERT_EQ(loads.size(), 2u);
+  Bytes most, all_lookups;
+  for (std::size_t rank = 0; rank < loads.size(); ++rank) {
+    EXPECT_EQ(loads[rank].embeddings + loads[rank].lookups, hot.plan.ranks[rank].memory);
+    most = std::max(most, loads[rank].allocated);
+    all_lookups += loads[rank].lookups;
+  }
+  EXPECT_EQ(most, hot.estimate.peak.allocated) << "the fullest decides";
+  // 400 indices of 8 bytes a sample of both trainers.
+  EXPECT_GE(all_lookups, Bytes{400 * 8 * 8192 * 2});
+  EXPECT_GT(hot.estimate.peak.upper_bound, even.estimate.peak.upper_bound);
+}
+
+// A plan that keeps tables whole cannot spread a hot one: its trainer takes its lookups.
+TEST(TrainerLoads, FollowTheTables) {
+  ShardRequest request;
+  request.tables = expand_tables({{.name = "hot", .rows = 1'000'000, .dim = 64, .pooling_factor = 100},
+                                  {.name = "cold", .rows = 1'000'000, .dim = 64}});
+  request.topology = {.trainers = 2, .per_node = 2};
+  request.batch_size = 1024;
+  request.budget = 40_GiB;
+  request.allocated_bytes = true;
+  request.constraints = {{.table = 0, .types = {ShardingType::kTableWise}, .ranks = {0}},
+                         {.table = 1, .types = {ShardingType::kTableWise}, .ranks = {1}}};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok()) << to_string(plan.error());
+  Estimate fullest;
+  fullest.peak.allocated = 3_GiB + plan->max_memory;
+  const std::vector<TrainerLoad> loads = trainer_loads(fullest, *plan);
+  ASSERT_EQ(loads.size(), 2u);
+  EXPECT_EQ(loads[0].embeddings, loads[1].embeddings);
+  const Bytes more{99 * 8 * 1024 * 2};  // indices of both trainers' batches
+  EXPECT_EQ(loads[0].lookups - loads[1].lookups, more);
+  EXPECT_EQ(loads[0].allocated, fullest.peak.allocated);
+  EXPECT_EQ(loads[1].allocated, fullest.peak.allocated - more);
+  // Where the dense part differs too, as among ZeRO-1's owners, both count.
+  fullest.allocated_by_rank = {1_GiB, 3_GiB};
+  EXPECT_EQ(trainer_loads(fullest, *plan)[0].allocated, fullest.peak.allocated - 2_GiB);
+  EXPECT_TRUE(trainer_loads(fullest, {}).empty());
 }
 
 }  // namespace
