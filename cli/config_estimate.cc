@@ -16,8 +16,8 @@ constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMostSplits = 4096;
 constexpr std::size_t kMostBytes = 65536;  // as the API's own limit
 
-constexpr const char* kOnlyWithConfig[] = {
-    "sequence-length", "attention", "sequence-parallel", "pipeline", "pipeline-chunks", "context", "expert"};
+constexpr const char* kOnlyWithConfig[] = {"sequence-length", "attention", "sequence-parallel", "context",
+                                           "expert"};
 
 Result<void> read_splits(const po::variables_map& values, crds::Parallelism& parallelism) {
   const std::array<std::pair<const char*, std::int64_t*>, 5> sizes = {
@@ -57,8 +57,6 @@ void add_config_options(po::options_description& options) {
       "sequence-length", value("S"), "with --config: tokens of a sample")(
       "attention", value("KIND"), "with --config: SDPA (default), Eager or Flash")(
       "sequence-parallel", "with --config and --tensor: split tokens between the layers' parts too")(
-      "pipeline", value("N"), "with --config: stages, 1F1B over --accumulate micro-batches")(
-      "pipeline-chunks", value("N"), "with --config: parts of the model a stage, interleaved")(
       "context", value("N"), "with --config: trainers that split each sample's tokens")(
       "expert", value("N"), "with --config: trainers that share each layer's experts");
 }
@@ -73,7 +71,7 @@ Result<crds::TrainingJob> job_of_config(const po::variables_map& values, Console
   if (values.contains("filename") || values.contains("graph")) {
     return invalid("--config, --graph and -f exclude each other");
   }
-  for (const char* name : {"split-columns", "split-rows"}) {
+  for (const char* name : {"split-columns", "split-rows", "stage-blocks"}) {
     if (values.contains(name)) {
       return invalid(std::string("--") + name + " is for --graph: a config.json's layers split as they are");
     }

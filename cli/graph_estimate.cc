@@ -32,7 +32,11 @@ constexpr const char* kOnlyWithGraph[] = {"batch-size",
                                           "gradient-as-bucket-view",
                                           "tensor",
                                           "split-columns",
-                                          "split-rows"};
+                                          "split-rows",
+                                          "pipeline",
+                                          "pipeline-chunks",
+                                          "microbatches",
+                                          "stage-blocks"};
 
 struct GraphQuestion {
   crds::ModelSpec model;  // says no more than that it is a graph
@@ -82,33 +86,56 @@ std::vector<std::string> texts_of(const po::variables_map& values, const char* n
   return values.contains(name) ? values[name].as<std::vector<std::string>>() : std::vector<std::string>();
 }
 
-// --parallelism Tensor is what all trainers do together; a strategy is what the replicas of the model share.
+// How many trainers share what one name stands for: all, where --parallelism says the name.
+Result<std::int64_t> shared_by(const po::variables_map& values, const char* option, bool by_all,
+                               std::int64_t trainers) {
+  if (by_all) {
+    return values.contains(option) ? Result<std::int64_t>(invalid(
+                                         std::string("--parallelism says that all trainers share it; --") +
+                                         option + " N says that N of them do"))
+                                   : Result<std::int64_t>(trainers);
+  }
+  return values.contains(option) ? count_option(values, option, 1, trainers) : Result<std::int64_t>(1);
+}
+
+// --parallelism Tensor and Pipeline are what all trainers do together; a strategy is what the replicas of the
+// model share.
 Result<void> read_parallelism(const po::variables_map& values, std::int64_t trainers,
                               crds::Parallelism& parallelism) {
   const std::string name = text_of(values, "parallelism").value_or("Auto");
-  const bool tensor = name == "Tensor";
-  if (tensor && values.contains("tensor")) {
-    return invalid("--parallelism Tensor splits the layers over all trainers; --tensor N over N of them");
+  const Result<std::int64_t> tensor = shared_by(values, "tensor", name == "Tensor", trainers);
+  const Result<std::int64_t> pipeline = shared_by(values, "pipeline", name == "Pipeline", trainers);
+  if (!tensor || !pipeline) {
+    return tensor ? pipeline.error() : tensor.error();
   }
-  if (!tensor) {
+  parallelism.tensor = *tensor;
+  parallelism.pipeline = *pipeline;
+  if (name != "Tensor" && name != "Pipeline") {
     const Result<crds::ParallelStrategy> strategy = crds::parse_parallel_strategy(name);
     if (!strategy) {
-      return strategy.error().within("--parallelism (or Tensor)");
+      return strategy.error().within("--parallelism (or Tensor, Pipeline)");
     }
     parallelism.strategy = *strategy;
   }
-  if (values.contains("tensor")) {
-    const Result<std::int64_t> ways = count_option(values, "tensor", 1, trainers);
-    if (!ways) {
-      return ways.error();
-    }
-    parallelism.tensor = *ways;
-  }
-  parallelism.tensor = tensor ? trainers : parallelism.tensor;
   parallelism.split_columns = texts_of(values, "split-columns");
   parallelism.split_rows = texts_of(values, "split-rows");
+  parallelism.stage_blocks = texts_of(values, "stage-blocks");
   if (parallelism.tensor == 1 && !(parallelism.split_columns.empty() && parallelism.split_rows.empty())) {
     return invalid("--split-columns and --split-rows go with --parallelism Tensor or --tensor, and trainers");
+  }
+  const bool staged = values.contains("pipeline-chunks") || values.contains("microbatches");
+  if (parallelism.pipeline == 1 && (staged || !parallelism.stage_blocks.empty())) {
+    return invalid(
+        "--pipeline-chunks, --microbatches and --stage-blocks go with --parallelism Pipeline or --pipeline, "
+        "and "
+        "trainers");
+  }
+  if (values.contains("pipeline-chunks")) {
+    const Result<std::int64_t> chunks = count_option(values, "pipeline-chunks", 1, kMostTrainers);
+    if (!chunks) {
+      return chunks.error();
+    }
+    parallelism.pipeline_chunks = *chunks;
   }
   parallelism.gradient_as_bucket_view = values.contains("gradient-as-bucket-view");
   return {};
@@ -283,13 +310,19 @@ void add_graph_options(po::options_description& options) {
       "fused", "with --graph: the optimizer's fused kernels")(
       "accumulate", value("N"), "with --graph: take the batch in N equal parts and add up their gradients")(
       "parallelism", value("NAME"),
-      "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2, ZeRO3 or Tensor among --trainers")(
+      "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2, ZeRO3, Tensor or Pipeline among --trainers")(
       "tensor", value("N"),
       "with --graph and --config: N of the trainers split each layer, the rest hold replicas")(
       "split-columns", po::value<std::vector<std::string>>()->value_name("MODULE"),
       "with --tensor: layers split by output columns, by the end of their path, * for any one name")(
       "split-rows", po::value<std::vector<std::string>>()->value_name("MODULE"),
       "with --tensor: layers split by input rows, which follow those split by columns")(
+      "pipeline", value("N"), "with --graph and --config: N of the trainers hold a stage each, 1F1B")(
+      "microbatches", value("N"), "with --pipeline: equal parts that the batch is taken in, as --accumulate")(
+      "pipeline-chunks", value("N"),
+      "with --pipeline: parts of the model that each trainer has, interleaved")(
+      "stage-blocks", po::value<std::vector<std::string>>()->value_name("MODULE"),
+      "with --pipeline: modules that stages are made of, * for any one name (default: members of lists)")(
       "gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "checkpoint", value("HOW"),
       "with --graph: None (default), Selective or Full, for the members of lists")(
@@ -344,14 +377,20 @@ Result<void> read_training_options(const po::variables_map& values, crds::Traini
   } else if (*checkpointing == crds::ActivationCheckpointing::kPerModule) {
     return invalid("name the modules to checkpoint with --checkpoint-module");
   }
-  if (values.contains("accumulate")) {
-    const Result<std::int64_t> parts = count_option(values, "accumulate", 1, *batch);
-    if (!parts) {
-      return parts.error();
-    }
-    training.gradient_accumulation = *parts;
-    if (*batch % *parts != 0) {
-      return invalid("--accumulate must divide the batch of " + std::to_string(*batch));
+  if (values.contains("accumulate") && values.contains("microbatches")) {
+    return invalid(
+        "--accumulate and --microbatches exclude each other: micro-batches are parts of the batch");
+  }
+  for (const char* const option : {"accumulate", "microbatches"}) {
+    if (values.contains(option)) {
+      const Result<std::int64_t> parts = count_option(values, option, 1, *batch);
+      if (!parts) {
+        return parts.error();
+      }
+      training.gradient_accumulation = *parts;
+      if (*batch % *parts != 0) {
+        return invalid(std::string("--") + option + " must divide the batch of " + std::to_string(*batch));
+      }
     }
   }
   return {};

@@ -28,7 +28,8 @@ constexpr const char* kRecurrent = "ATen/native/RNN.cpp: what it keeps is a resu
 constexpr const char* kConvolution =
     "measured with tests/accuracy/kernel_temporaries.py; ATen/native/mkldnn/Conv.cpp, cudnn/Conv_v8.cpp";
 constexpr const char* kCollective =
-    "torch/csrc/distributed/c10d/Functional.cpp: works on a clone of its input, the result";
+    "torch/csrc/distributed/c10d/Functional.cpp, Ops.cpp: works on its result, a clone of the input or a "
+    "buffer";
 constexpr const char* kMeasured = "measured with tests/accuracy/kernel_temporaries.py on 1.13 and 2.15";
 
 // clang-format off
@@ -674,6 +675,7 @@ constexpr KernelRule kRules[] = {
     {"aten::zero_", none, none, kWritesResult},
     {"aten::zeros", none, none, kWritesResult},
     {"aten::zeros_like", none, none, kWritesResult},
+    {"c10d::recv_", none, none, kCollective},
 };
 // clang-format on
 

@@ -137,11 +137,21 @@ class Planner {
     return std::find(begin, begin + span.size, tensor) != begin + span.size;
   }
 
-  // Neighbouring operators of forward that lie in the same block are one pass.
+  // Neighbouring operators of a forward that lie in the same block are one pass.
   void find_passes(const std::vector<std::int32_t>& blocks) {
     pass_of_.assign(trace_.operators.size(), -1);
+    if (trace_.passes.empty()) {
+      find_passes(blocks, 0, trace_.forward_end);
+    }
+    for (const Span& forward : trace_.passes) {
+      find_passes(blocks, forward.begin, forward.begin + forward.size);
+    }
+    until_.assign(plan_.recomputations.size(), 0);
+  }
+
+  void find_passes(const std::vector<std::int32_t>& blocks, std::int32_t begin, std::int32_t end) {
     std::int32_t last = -1;
-    for (std::int32_t i = 0; i < trace_.forward_end; ++i) {
+    for (std::int32_t i = begin; i < end; ++i) {
       const std::int32_t module = trace_.operators[index(i)].module;
       const std::int32_t block = module < 0 || blocks.empty() ? -1 : blocks[index(module)];
       if (block >= 0 && block != last) {
@@ -154,7 +164,6 @@ class Planner {
       }
       last = block;
     }
-    until_.assign(plan_.recomputations.size(), 0);
   }
 
   Recomputation* pass_that_saves(const TraceSaved& saved) {
@@ -164,7 +173,7 @@ class Planner {
     if (!after) {
       by = saved.packed_at;
     }
-    if (by < 0 || by >= trace_.forward_end || pass_of_[index(by)] < 0) {
+    if (by < 0 || index(by) >= pass_of_.size() || pass_of_[index(by)] < 0) {
       return nullptr;
     }
     return &plan_.recomputations[index(pass_of_[index(by)])];

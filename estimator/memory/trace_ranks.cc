@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "estimator/memory/pipeline_trace.h"
 #include "estimator/memory/tensor_split.h"
 
 namespace plimsoll::estimator {
@@ -34,7 +35,75 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
     return Error(ErrorCode::kUnsupported,
                  "sparse gradients go with DDP; FSDP and ZeRO take models whose gradients are dense");
   }
+  const bool staged = parallelism.pipeline > 1;
+  const std::int64_t parts = request.iteration.gradient_accumulation;
+  if (staged && strategy != ParallelStrategy::kAuto && strategy != ParallelStrategy::kDDP &&
+      strategy != ParallelStrategy::kZeRO1) {
+    return Error(ErrorCode::kUnsupported,
+                 "the stages of a pipeline of an exported graph are replicated by DDP or ZeRO1; FSDP and "
+                 "ZeRO2 and 3 within a pipeline are for model.transformer");
+  }
+  if (staged && (parts < 1 || request.iteration.batch % parts != 0)) {
+    return invalid("the micro-batches must divide the batch of " + std::to_string(request.iteration.batch) +
+                   ", are " + std::to_string(parts));
+  }
+  if (staged && parts < parallelism.pipeline) {
+    return invalid("a pipeline of " + std::to_string(parallelism.pipeline) +
+                   " stages needs at least as many micro-batches, has " + std::to_string(parts));
+  }
+  if (parallelism.pipeline_chunks > 1 && parts % parallelism.pipeline != 0) {
+    return invalid("an interleaved pipeline needs a multiple of its " + std::to_string(parallelism.pipeline) +
+                   " stages in micro-batches, has " + std::to_string(parts));
+  }
   return {};
+}
+
+// Micro-batches that show all that a stage does, in multiples of the stages: warm-up, steady state and end.
+constexpr std::int64_t kSteadyRounds = 3;
+
+struct Cuts {
+  PipelineCut pipeline;
+  std::int64_t micro_batch = 1;  // samples
+};
+
+Cuts cuts_of(const crds::Parallelism& parallelism, TorchVersion version, const TraceRunRequest& iteration) {
+  const std::int64_t all = iteration.gradient_accumulation;
+  const std::int64_t run = std::min(all, parallelism.pipeline * kSteadyRounds);
+  return {.pipeline = {.stages = parallelism.pipeline,
+                       .stage = 0,
+                       .chunks = parallelism.pipeline_chunks,
+                       .micro_batches = run,
+                       .further = all - run,
+                       .version = version,
+                       .blocks = parallelism.stage_blocks},
+          .micro_batch = iteration.batch / std::max<std::int64_t>(1, all)};
+}
+
+// What the trainers of a group that have that slice of the layers run; all of it where nothing is split.
+Result<SplitTrace> slice_of(const Trace& trace, const RanksRequest& request, std::int64_t batch,
+                            std::int64_t slice) {
+  if (request.parallelism.tensor == 1) {
+    SplitTrace whole;
+    whole.trace = trace;
+    return whole;
+  }
+  return split_trace(trace, batch,
+                     {.ways = request.parallelism.tensor,
+                      .rank = slice,
+                      .columns = request.parallelism.split_columns,
+                      .rows = request.parallelism.split_rows});
+}
+
+// By the parameters of a stage, from those of the whole model.
+std::vector<bool> apart_of(const Trace& stage, const Trace& whole, const std::vector<bool>& apart) {
+  std::vector<bool> result;
+  for (std::size_t i = 0, at = 0; i < stage.parameters.size() && !apart.empty(); ++i, ++at) {
+    while (whole.parameters[at].name != stage.parameters[i].name) {
+      ++at;
+    }
+    result.push_back(apart[at]);
+  }
+  return result;
 }
 
 }  // namespace
@@ -56,43 +125,54 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
   const std::int64_t owners =
       parallelism.strategy == ParallelStrategy::kZeRO1 && replicas <= kMostOwners ? replicas : 1;
 
+  const Cuts cuts = cuts_of(parallelism, producer.version, iteration);
+
   RankRuns runs;
-  std::int64_t slices = 1;  // of each layer, that differ
-  for (std::int64_t slice = 0; slice < slices; ++slice) {
-    std::unique_ptr<const Trace> mine;
-    bool kept = false;
-    if (parallelism.tensor > 1) {
-      Result<SplitTrace> split = split_trace(trace, iteration.batch / iteration.gradient_accumulation,
-                                             {.ways = parallelism.tensor,
-                                              .rank = slice,
-                                              .columns = parallelism.split_columns,
-                                              .rows = parallelism.split_rows});
-      if (!split) {
-        return split.error();
+  for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
+    std::int64_t slices = 1;  // of each layer, that differ
+    std::vector<std::vector<Bytes>> by_owner(static_cast<std::size_t>(owners));
+    for (std::int64_t slice = 0; slice < slices; ++slice) {
+      Result<SplitTrace> mine = slice_of(trace, request, cuts.micro_batch, slice);
+      if (!mine) {
+        return mine.error();
       }
-      slices = split->uneven && parallelism.tensor <= kMostUneven ? parallelism.tensor : 1;
-      if (slice == 0 && !split->taken.empty()) {
-        runs.warnings.push_back(split->taken);
+      slices = mine->uneven && parallelism.tensor <= kMostUneven ? parallelism.tensor : 1;
+      if (stage == 0 && slice == 0 && !mine->taken.empty()) {
+        runs.warnings.push_back(mine->taken);
       }
-      iteration.stepped_apart = split->split_parameters;
-      mine = std::make_unique<const Trace>(std::move(split->trace));
-    } else {
-      mine = std::make_unique<const Trace>(trace);
+      iteration.stepped_apart = mine->split_parameters;
+      auto own = std::make_unique<Trace>(std::move(mine->trace));
+      if (parallelism.pipeline > 1) {
+        PipelineCut cut = cuts.pipeline;
+        cut.stage = stage;
+        Result<Trace> staged = pipeline_trace(*own, cut);
+        if (!staged) {
+          return staged.error();
+        }
+        iteration.stepped_apart = apart_of(*staged, *own, iteration.stepped_apart);
+        *own = *std::move(staged);
+        iteration.batch = cuts.micro_batch;
+        iteration.gradient_accumulation = 1;
+      }
+      bool heaviest = false;
+      for (std::int64_t owner = 0; owner < owners; ++owner) {
+        iteration.replication.rank = owner;
+        Result<TraceRun> run = run_trace(*own, producer, iteration);
+        if (!run) {
+          return run.error();
+        }
+        by_owner[static_cast<std::size_t>(owner)].push_back(run->ledger.peak());
+        if (!runs.heaviest || run->ledger.peak() > runs.heaviest->ledger.peak()) {
+          runs.heaviest = std::make_unique<TraceRun>(*std::move(run));
+          heaviest = true;
+        }
+      }
+      if (heaviest) {
+        runs.trace = std::move(own);
+      }
     }
-    for (std::int64_t owner = 0; owner < owners; ++owner) {
-      iteration.replication.rank = owner;
-      Result<TraceRun> run = run_trace(*mine, producer, iteration);
-      if (!run) {
-        return run.error();
-      }
-      runs.peaks.push_back(run->ledger.peak());
-      if (!runs.heaviest || run->ledger.peak() > runs.heaviest->ledger.peak()) {
-        runs.heaviest = std::make_unique<TraceRun>(*std::move(run));
-        kept = true;
-      }
-    }
-    if (kept) {
-      runs.trace = std::move(mine);
+    for (const std::vector<Bytes>& peaks : by_owner) {
+      runs.peaks.insert(runs.peaks.end(), peaks.begin(), peaks.end());
     }
   }
   return runs;

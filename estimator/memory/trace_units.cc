@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -54,6 +55,22 @@ class Units {
 };
 
 }  // namespace
+
+std::vector<std::string_view> numbered_blocks(const Trace& trace) {
+  std::set<std::string_view> of_modules;
+  for (const std::string& module : trace.modules) {
+    const std::string_view prefix = numbered_prefix(module);
+    if (!prefix.empty() && module.size() > prefix.size()) {
+      of_modules.insert(prefix);
+    }
+  }
+  std::vector<std::string_view> blocks;
+  for (const std::string& module : trace.modules) {
+    const std::string_view prefix = numbered_prefix(module);
+    blocks.push_back(of_modules.empty() || of_modules.contains(prefix) ? prefix : std::string_view());
+  }
+  return blocks;
+}
 
 TraceUnits units_of(const Trace& trace) {
   TraceUnits result;

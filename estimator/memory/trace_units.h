@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "estimator/graph/trace.h"
@@ -32,5 +33,9 @@ struct TraceUnits {
 // A unit is a numbered module that holds modules of its own ("layers.3", of nn.ModuleList and nn.Sequential),
 // the outermost such one; in a model without, each child of the model. The rest is the root's.
 TraceUnits units_of(const Trace& trace);
+
+// By Trace::modules, the numbered module that it lies in, as a prefix of its path; empty: in none. Where some
+// hold modules of their own, only those count.
+std::vector<std::string_view> numbered_blocks(const Trace& trace);
 
 }  // namespace plimsoll::estimator

@@ -201,6 +201,54 @@ TEST(EstimateCommand, WrongUsageOfGraphsIsExitTwo) {
   }
 }
 
+Outcome estimate_gpt(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"--graph",      source_file("tests/estimator/graphs/gpt.json"),
+                                        "--batch-size", "8",
+                                        "--optimizer",  "Adam",
+                                        "--device",     "cpu",
+                                        "-o",           "json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run(run_estimate, arguments);
+}
+
+TEST(EstimateCommand, GraphsAreSplitAndStaged) {
+  const std::int64_t whole = estimate_gpt({}).json()["peak"]["allocatedBytes"].asInt64();
+  const Json tensor = estimate_gpt({"--trainers", "2", "--parallelism", "Tensor"}).json();
+  EXPECT_LT(tensor["peak"]["allocatedBytes"].asInt64(), whole);
+  EXPECT_THAT(tensor["warnings"][0].asString(), HasSubstr("by columns k, q, up, v"));
+  const Json named = estimate_gpt({"--trainers", "2", "--tensor", "2", "--split-columns", "*.q",
+                                   "--split-columns", "k", "--split-columns", "v", "--split-columns", "up",
+                                   "--split-rows", "out", "--split-rows", "*.down"})
+                         .json();
+  EXPECT_EQ(named["peak"], tensor["peak"]);
+  EXPECT_EQ(named["warnings"].size(), 0u);
+  const Json pipeline =
+      estimate_gpt({"--trainers", "4", "--parallelism", "Pipeline", "--microbatches", "4"}).json();
+  ASSERT_EQ(pipeline["ranks"].size(), 4u);
+  const Json both = estimate_gpt({"--trainers", "8", "--pipeline", "2", "--tensor", "2", "--microbatches",
+                                  "4", "--pipeline-chunks", "2", "--stage-blocks", "blocks.*"})
+                        .json();
+  EXPECT_EQ(both["ranks"].size(), 2u);
+  EXPECT_GT(both["breakdown"]["ddpBuckets"].asInt64(), 0);
+  const Outcome refused = estimate_gpt({"--trainers", "2", "--tensor", "2", "--split-columns", "head"});
+  EXPECT_EQ(refused.code, kExitRefused);
+  EXPECT_THAT(refused.json()["reason"].asString(), HasSubstr("aten::_log_softmax"));
+}
+
+TEST(EstimateCommand, WrongUsageOfSplitsIsExitTwo) {
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"--split-columns", "up"},
+           {"--microbatches", "4"},
+           {"--stage-blocks", "blocks.*"},
+           {"--trainers", "2", "--tensor", "4"},
+           {"--trainers", "2", "--tensor", "2", "--parallelism", "Tensor"},
+           {"--trainers", "2", "--pipeline", "2", "--microbatches", "3"},
+           {"--trainers", "2", "--pipeline", "2", "--microbatches", "4", "--accumulate", "4"},
+           {"--trainers", "2", "--parallelism", "Tensors"}}) {
+    EXPECT_EQ(estimate_gpt(wrong).code, kExitUsage) << wrong.back();
+  }
+}
+
 TEST(EstimateCommand, AConfigNeedsNoJob) {
   const testing::TemporaryFile config(R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64,
       "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 1000})");

@@ -4,34 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 
-#include "estimator/graph/import_trace.h"
 #include "estimator/graph/module_pattern.h"
 #include "estimator/memory/split_rules.h"
 #include "estimator/memory/trace_ranks.h"
+#include "tests/estimator/graph_files.h"
 
 namespace plimsoll::estimator {
 namespace {
 
+using plimsoll::estimator::testing::gpt;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kBatch = 4;
-
-// Four blocks of width 16 with four heads and an MLP of 64, eight tokens, forty words (graphs/gpt.json).
-const TraceFile& gpt() {
-  static const auto* const kGraph = [] {
-    std::ifstream file(PLIMSOLL_SOURCE_DIR "/tests/estimator/graphs/gpt.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    Result<TraceFile> graph = import_traces(text.str());
-    EXPECT_TRUE(graph.ok()) << graph.error().message;
-    return new TraceFile(*std::move(graph));
-  }();
-  return *kGraph;
-}
 
 Result<SplitTrace> split(const TensorSplit& request) {
   return split_trace(gpt().traces.front(), kBatch, request);

@@ -1,0 +1,17 @@
+// Which operators of a recorded model belong to which stage of a pipeline. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "estimator/graph/trace.h"
+
+namespace plimsoll::estimator {
+
+// By operator, the part of the model among `parts` that runs it. Errors: as pipeline_trace.
+Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::int64_t parts,
+                                                     const std::vector<std::string>& blocks);
+
+}  // namespace plimsoll::estimator

@@ -1,0 +1,35 @@
+// pipeline_trace(): what one trainer of a pipeline runs in an iteration of a recorded model: its stage's
+// operators of forward and backward, once a micro-batch, in the order of 1F1B (schedule.h), with what is in
+// flight between the stages. The result is a trace like any other, for one micro-batch's batch size.
+//
+//   Result<Trace> mine = pipeline_trace(trace, {.stages = 4, .stage = 1, .micro_batches = 8, .version =
+//   215}); run_trace(*mine, producer, {.batch = batch / 8});
+//
+// A stage is a run of blocks: modules that are members of lists ("layers.3"), or those that are named. What
+// precedes the first block is the first stage's, what follows a stage's blocks is that stage's. Buffers come
+// and go as torch/distributed/pipelining/stage.py and schedules.py have them. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "estimator/graph/trace.h"
+
+namespace plimsoll::estimator {
+
+struct PipelineCut {
+  std::int64_t stages = 1;
+  std::int64_t stage = 0;   // of this trainer
+  std::int64_t chunks = 1;  // parts of the model that each trainer has: more than 1 interleaves
+  std::int64_t micro_batches = 1;
+  std::int64_t further = 0;  // micro-batches that only add to what piles up: those that run show the rest
+  TorchVersion version = 0;
+  std::vector<std::string> blocks{};  // modules by their path, `*` is any one name; none: members of lists
+};
+
+// Errors: kInvalid where there are fewer blocks than parts, or a pattern matches none.
+Result<Trace> pipeline_trace(const Trace& trace, const PipelineCut& cut);
+
+}  // namespace plimsoll::estimator
