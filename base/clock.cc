@@ -28,4 +28,14 @@ std::string format_time(Clock::WallTime time) {
   return text.data();
 }
 
+std::string format_micro_time(Clock::WallTime time) {
+  using std::chrono::microseconds;
+  const auto second = std::chrono::floor<std::chrono::seconds>(time);
+  const std::string micro =
+      std::to_string(std::chrono::duration_cast<microseconds>(time - second).count() + 1'000'000);
+  std::string text = format_time(second);
+  text.replace(text.size() - 1, 1, "." + micro.substr(1) + "Z");
+  return text;
+}
+
 }  // namespace plimsoll

@@ -22,4 +22,7 @@ const Clock& system_clock();
 // RFC 3339 in UTC, as metav1.Time: "2026-11-21T08:30:00Z".
 std::string format_time(Clock::WallTime time);
 
+// As metav1.MicroTime: "2026-11-21T08:30:00.000000Z".
+std::string format_micro_time(Clock::WallTime time);
+
 }  // namespace plimsoll

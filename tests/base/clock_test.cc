@@ -12,6 +12,12 @@ TEST(Clock, WritesTimesAsKubernetesDoes) {
       "2026-11-21T08:30:00Z");
 }
 
+TEST(Clock, WritesMicrosecondsForLeases) {
+  const auto time = std::chrono::system_clock::from_time_t(1'795'249'800);
+  EXPECT_EQ(format_micro_time(time), "2026-11-21T08:30:00.000000Z");
+  EXPECT_EQ(format_micro_time(time + std::chrono::microseconds(999'042)), "2026-11-21T08:30:00.999042Z");
+}
+
 TEST(Clock, SystemClockRuns) {
   const auto before = system_clock().steady_now();
   EXPECT_GE(system_clock().steady_now(), before);

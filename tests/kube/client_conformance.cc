@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/yaml.h"
@@ -12,6 +13,7 @@
 #include "kube/file.h"
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
+#include "kube/leader_elector.h"
 #include "kube/reflector.h"
 #include "tests/controlplane/api_server.h"
 #include "tests/kube/client_conformance.h"
@@ -512,6 +514,44 @@ TEST_P(Conformance, AReflectorKeepsUp) {
   reflector.stop();
   EXPECT_THAT(changes,
               ElementsAre("+" + namespace_ + "/a", "+" + namespace_ + "/b", "-" + namespace_ + "/a"));
+}
+
+TEST_P(Conformance, ALeaseGivenBackIsTakenByTheNext) {
+  const auto elector = [&](const char* identity) {
+    return LeaderElector(*client_, {.lease = {.namespace_name = namespace_,
+                                              .name = "operator",
+                                              .identity = identity,
+                                              .lease_duration = std::chrono::seconds(30),
+                                              .renew_deadline = milliseconds(20'000),
+                                              .retry_period = milliseconds(20)}});
+  };
+  LeaderElector first = elector("first");
+  LeaderElector second = elector("second");
+  std::stop_source end_of_first;
+  std::stop_source end_of_second;
+  std::atomic<bool> second_leads = false;
+  std::optional<std::jthread> rival;
+  EXPECT_EQ(first.run(end_of_first.get_token(),
+                      [&] {
+                        rival.emplace([&] {
+                          second.run(end_of_second.get_token(), [&] {
+                            EXPECT_FALSE(first.leading());
+                            second_leads = true;
+                            end_of_second.request_stop();
+                          });
+                        });
+                        EXPECT_TRUE(first.leading());
+                        EXPECT_FALSE(second_leads);
+                        end_of_first.request_stop();
+                      }),
+            LeaderElector::End::kStopped);
+  rival.reset();
+  EXPECT_TRUE(second_leads);
+  const Resource leases{"coordination.k8s.io", "v1", "leases", true};
+  const Result<Json> lease = client_->get(leases, namespace_, "operator");
+  ASSERT_TRUE(lease) << to_string(lease.error());
+  EXPECT_EQ(text_member(*lease, {"spec", "holderIdentity"}), "");
+  EXPECT_EQ(member(*lease, {"spec", "leaseTransitions"}).asInt(), 1);
 }
 
 TEST_P(Conformance, ManyThreadsShareOneClient) {

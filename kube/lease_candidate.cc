@@ -1,0 +1,214 @@
+#include "kube/lease_candidate.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace plimsoll::kube {
+namespace {
+
+// A follower's tries are spread, so that many do not come at once: client-go's JitterFactor.
+constexpr double kJitter = 1.2;
+
+std::chrono::seconds duration_of(const Json& lease) {
+  const Json& seconds = member(lease, {"spec", "leaseDurationSeconds"});
+  return std::chrono::seconds(seconds.isInt() ? seconds.asInt() : 0);
+}
+
+std::int64_t transitions_of(const Json& lease) {
+  const Json& count = member(lease, {"spec", "leaseTransitions"});
+  return count.isInt() ? count.asInt() : 0;
+}
+
+}  // namespace
+
+Result<void> check(const LeaseOptions& options) {
+  if (options.name.empty() || options.namespace_name.empty() || options.identity.empty()) {
+    return invalid("leader election needs the lease's namespace and name, and an identity of its own");
+  }
+  if (options.retry_period.count() < 1) {
+    return invalid("leader election: the retry period must be above 0");
+  }
+  if (options.lease_duration <= options.renew_deadline) {
+    return invalid("leader election: the lease must last longer than the renew deadline");
+  }
+  if (static_cast<double>(options.renew_deadline.count()) <=
+      kJitter * static_cast<double>(options.retry_period.count())) {
+    return invalid("leader election: the renew deadline must be more than 1.2 times the retry period");
+  }
+  return {};
+}
+
+LeaseCandidate::LeaseCandidate(LeaseOptions options, std::uint64_t seed)
+    : options_(std::move(options)), random_(seed) {
+  assert(check(options_).ok());
+}
+
+std::string LeaseCandidate::holder() const {
+  return text_member(lease_, {"spec", "holderIdentity"});
+}
+
+// When a leader gives up unless it renews: client-go's deadline for the tries of one renewal, but never so
+// late that others may take the lease.
+Clock::SteadyTime LeaseCandidate::deadline() const {
+  return in_cycle_
+             ? std::min(cycle_began_ + Clock::SteadyTime::duration(options_.renew_deadline), leads_until())
+             : leads_until();
+}
+
+bool LeaseCandidate::is_valid(Clock::SteadyTime now) const {
+  return observed_ + duration_of(lease_) > now;
+}
+
+void LeaseCandidate::observe(Clock::SteadyTime now, const Json& lease) {
+  if (lease_.isNull() || member(lease_, {"spec"}) != member(lease, {"spec"})) {
+    observed_ = now;
+  }
+  lease_ = lease;
+}
+
+LeaseCandidate::Action LeaseCandidate::next(Clock::SteadyTime now, Clock::WallTime wall) {
+  if (leading_ && now >= deadline()) {
+    leading_ = false;
+    lost_ = true;
+  }
+  if (lost_) {
+    return {.kind = Action::Kind::kLost, .time = {}, .lease = {}};
+  }
+  switch (step_) {
+    case Step::kIdle:
+      if (now < next_try_) {
+        const Clock::SteadyTime until = leading_ ? std::min(next_try_, deadline()) : next_try_;
+        return {.kind = Action::Kind::kWait, .time = until - now, .lease = {}};
+      }
+      return begin(now, wall);
+    case Step::kRenew: return call(Action::Kind::kUpdate, now, record(wall, true));
+    case Step::kRead: return call(Action::Kind::kGet, now);
+    case Step::kCreate: return call(Action::Kind::kCreate, now, record(wall, false));
+    case Step::kTake: return call(Action::Kind::kUpdate, now, record(wall, holder() == options_.identity));
+  }
+  return {};
+}
+
+// A leader assumes that the lease is as it left it, and writes at once.
+LeaseCandidate::Action LeaseCandidate::begin(Clock::SteadyTime now, Clock::WallTime wall) {
+  try_began_ = now;
+  if (leading_ && !in_cycle_) {
+    in_cycle_ = true;
+    cycle_began_ = now;
+  }
+  step_ = holder() == options_.identity && is_valid(now) ? Step::kRenew : Step::kRead;
+  return next(now, wall);
+}
+
+LeaseCandidate::Action LeaseCandidate::call(Action::Kind kind, Clock::SteadyTime now, Json lease) const {
+  const Clock::SteadyTime end =
+      leading_ ? deadline() : try_began_ + Clock::SteadyTime::duration(options_.renew_deadline);
+  return {.kind = kind,
+          .time = std::max<std::chrono::nanoseconds>(end - now, std::chrono::milliseconds(1)),
+          .lease = std::move(lease)};
+}
+
+Json LeaseCandidate::record(Clock::WallTime wall, bool keeps) const {
+  Json lease = lease_;
+  if (lease.isNull()) {
+    lease["apiVersion"] = "coordination.k8s.io/v1";
+    lease["kind"] = "Lease";
+    lease["metadata"]["name"] = options_.name;
+    lease["metadata"]["namespace"] = options_.namespace_name;
+  }
+  const std::string time = format_micro_time(wall);
+  Json& spec = lease["spec"];
+  spec["holderIdentity"] = options_.identity;
+  spec["leaseDurationSeconds"] = static_cast<int>(options_.lease_duration.count());
+  spec["renewTime"] = time;
+  if (!keeps) {
+    spec["acquireTime"] = time;
+    spec["leaseTransitions"] = static_cast<::Json::Int64>(lease_.isNull() ? 0 : transitions_of(lease_) + 1);
+  }
+  return lease;
+}
+
+void LeaseCandidate::answer(Clock::SteadyTime now, const Result<Json>& result) {
+  switch (step_) {
+    case Step::kIdle: return;
+    case Step::kRenew:
+      if (result) {
+        observe(now, *result);
+        succeed(now);
+      } else {
+        step_ = Step::kRead;  // the lease is not as it was, or the server did not answer: look
+        ++slow_paths_;
+      }
+      return;
+    case Step::kRead:
+      if (!result) {
+        if (result.error().code == ErrorCode::kNotFound) {
+          lease_ = Json();
+          step_ = Step::kCreate;
+        } else {
+          fail(now);
+        }
+        return;
+      }
+      observe(now, *result);
+      if (holder() != options_.identity && !holder().empty()) {
+        if (leading_) {
+          leading_ = false;
+          lost_ = true;
+          return;
+        }
+        if (is_valid(now)) {
+          fail(now);
+          return;
+        }
+      }
+      step_ = Step::kTake;
+      return;
+    case Step::kCreate:
+    case Step::kTake:
+      if (result) {
+        observe(now, *result);
+        succeed(now);
+      } else {
+        fail(now);
+      }
+      return;
+  }
+}
+
+void LeaseCandidate::succeed(Clock::SteadyTime now) {
+  step_ = Step::kIdle;
+  in_cycle_ = false;
+  next_try_ = now + Clock::SteadyTime::duration(options_.retry_period);
+  // What came back too late is as good as nothing: others may have the lease by now.
+  if (now < try_began_ + options_.lease_duration) {
+    renewed_ = try_began_;
+    leading_ = true;
+  }
+}
+
+void LeaseCandidate::fail(Clock::SteadyTime now) {
+  step_ = Step::kIdle;
+  const double spread = leading_ ? 0 : std::uniform_real_distribution<double>(0, kJitter)(random_);
+  const std::chrono::duration<double> wait(std::chrono::duration<double>(options_.retry_period) *
+                                           (1 + spread));
+  next_try_ = now + std::chrono::duration_cast<Clock::SteadyTime::duration>(wait);
+}
+
+std::optional<Json> LeaseCandidate::release(Clock::WallTime wall) {
+  leading_ = false;
+  step_ = Step::kIdle;
+  if (holder() != options_.identity) {
+    return std::nullopt;
+  }
+  Json lease = lease_;
+  const std::string time = format_micro_time(wall);
+  lease["spec"]["holderIdentity"] = "";
+  lease["spec"]["leaseDurationSeconds"] = 1;
+  lease["spec"]["renewTime"] = time;
+  lease["spec"]["acquireTime"] = time;
+  return lease;
+}
+
+}  // namespace plimsoll::kube
