@@ -11,6 +11,7 @@
 #include "kube/leader_elector.h"
 #include "kube/lease_candidate.h"
 #include "tests/kube/lease_server.h"
+#include "tests/kube/partial_client.h"
 #include "tests/kube/virtual_clock.h"
 
 namespace plimsoll::kube {
@@ -215,7 +216,7 @@ TEST_F(CandidateTest, AnAnswerThatComesAfterAWholeLeaseDoesNotCount) {
 }
 
 // The elector's own loop: a client that is a LeaseServer, and time that passes as it sleeps.
-class LeaseClient final : public Client, public Sleeper {
+class LeaseClient final : public testing::PartialClient, public Sleeper {
  public:
   explicit LeaseClient(VirtualClock& clock) : clock_(clock) {}
 
@@ -243,22 +244,6 @@ class LeaseClient final : public Client, public Sleeper {
     }
     return is_down ? down() : server.update(object);
   }
-  Result<Json> list(const Resource&, const std::string&, const ListOptions&, const CallOptions&) override {
-    return down();
-  }
-  Result<Json> patch(const Resource&, const std::string&, const std::string&, PatchType, const Json&,
-                     const std::string&, const CallOptions&) override {
-    return down();
-  }
-  Result<void> remove(const Resource&, const std::string&, const std::string&, const CallOptions&) override {
-    return down();
-  }
-  Result<void> watch(const Resource&, const std::string&, const WatchOptions&,
-                     const std::function<void(const WatchEvent&)>&, std::stop_token) override {
-    return down();
-  }
-  Result<std::string> get_raw(const std::string&, const CallOptions&) override { return down(); }
-
   LeaseServer server;
   bool is_down = false;
   int conflicts = 0;  // of the next updates

@@ -8,6 +8,8 @@
 #include <deque>
 #include <mutex>
 
+#include "tests/kube/partial_client.h"
+
 namespace plimsoll::kube {
 namespace {
 
@@ -61,7 +63,7 @@ Json list_of(int version, const std::vector<Json>& items) {
 
 // An API server as a script: what each list and each watch answers, in order. When the script has run out,
 // watches wait to be stopped.
-class ScriptedClient : public Client {
+class ScriptedClient : public plimsoll::testing::PartialClient {
  public:
   using Emit = std::function<void(const WatchEvent&)>;
   using List = std::function<Result<Json>(const ListOptions&)>;
@@ -115,32 +117,11 @@ class ScriptedClient : public Client {
     return last_watch_;
   }
 
-  Result<Json> get(const Resource&, const std::string&, const std::string&, const CallOptions&) override {
-    return unused();
-  }
-  Result<Json> create(const Resource&, const std::string&, const Json&, const CallOptions&) override {
-    return unused();
-  }
-  Result<Json> update(const Resource&, const std::string&, const Json&, const std::string&,
-                      const CallOptions&) override {
-    return unused();
-  }
-  Result<Json> patch(const Resource&, const std::string&, const std::string&, PatchType, const Json&,
-                     const std::string&, const CallOptions&) override {
-    return unused();
-  }
-  Result<void> remove(const Resource&, const std::string&, const std::string&, const CallOptions&) override {
-    return unused();
-  }
-  Result<std::string> get_raw(const std::string&, const CallOptions&) override { return unused(); }
-
   // To be filled before the reflector starts.
   std::deque<List> lists;
   std::deque<Watch> watches;
 
  private:
-  static Error unused() { return Error(ErrorCode::kInternal, "a reflector does not call this"); }
-
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::vector<std::string> calls_;

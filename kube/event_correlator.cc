@@ -1,0 +1,135 @@
+#include "kube/event_correlator.h"
+
+#include <array>
+#include <initializer_list>
+
+namespace plimsoll::kube {
+namespace {
+
+constexpr const char* kCombined = "(combined from similar events): ";
+constexpr std::size_t kMessageLimit = 1024;  // the API server's, of an event's note
+
+// No part holds the separator: it is no character of a name, and of a message it does not matter.
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string key;
+  for (const std::string_view part : parts) {
+    key.append(part).push_back('\0');
+  }
+  return key;
+}
+
+const char* name_of(EventType type) {
+  return type == EventType::kWarning ? "Warning" : "Normal";
+}
+
+// Cut at a whole UTF-8 character.
+std::string shortened(std::string text) {
+  if (text.size() > kMessageLimit) {
+    std::size_t end = kMessageLimit - 3;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+      --end;
+    }
+    text = text.substr(0, end) + "...";
+  }
+  return text;
+}
+
+std::string hexadecimal(std::int64_t number) {
+  std::array<char, 20> digits{};
+  const int length =
+      std::snprintf(digits.data(), digits.size(), "%llx", static_cast<unsigned long long>(number));
+  return {digits.data(), static_cast<std::size_t>(length)};
+}
+
+}  // namespace
+
+EventCorrelator::EventCorrelator(Options options)
+    : options_(std::move(options)),
+      similar_(options_.cache),
+      seen_(options_.cache),
+      allowed_(options_.cache) {}
+
+Json EventCorrelator::event_of(const Occurrence& occurrence, const std::string& message) const {
+  const ObjectReference& about = occurrence.about;
+  // Events about what has no namespace stand in "default", as client-go has it.
+  const std::string namespace_name = about.namespace_name.empty() ? "default" : about.namespace_name;
+  const auto nanoseconds =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(occurrence.time.time_since_epoch());
+  Json event(::Json::objectValue);
+  event["apiVersion"] = "v1";
+  event["kind"] = "Event";
+  event["metadata"]["name"] = about.name + "." + hexadecimal(nanoseconds.count());
+  event["metadata"]["namespace"] = namespace_name;
+  Json& involved = event["involvedObject"];
+  involved["apiVersion"] = about.api_version;
+  involved["kind"] = about.kind;
+  involved["name"] = about.name;
+  if (!about.namespace_name.empty()) {
+    involved["namespace"] = about.namespace_name;
+  }
+  if (!about.uid.empty()) {
+    involved["uid"] = about.uid;
+  }
+  event["type"] = name_of(occurrence.type);
+  event["reason"] = occurrence.reason;
+  event["message"] = shortened(message);
+  event["source"]["component"] = options_.component;
+  event["reportingComponent"] = options_.component;
+  event["reportingInstance"] = options_.instance;
+  event["count"] = 1;
+  event["firstTimestamp"] = event["lastTimestamp"] = format_time(occurrence.time);
+  return event;
+}
+
+std::optional<CorrelatedEvent> EventCorrelator::correlate(const Occurrence& occurrence) {
+  const ObjectReference& about = occurrence.about;
+  const std::string object =
+      joined({about.api_version, about.kind, about.namespace_name, about.name, about.uid});
+  const std::string kind = object + joined({name_of(occurrence.type), occurrence.reason});
+
+  Similar* similar = similar_.find(kind);
+  if (similar == nullptr || occurrence.time - similar->last > options_.similar_within) {
+    similar = &similar_.put(kind, {});
+  }
+  similar->messages.insert(occurrence.message);
+  similar->last = occurrence.time;
+  const bool combined = similar->messages.size() >= options_.most_similar;
+  if (combined) {
+    similar->messages.erase(similar->messages.begin());
+  }
+
+  CorrelatedEvent correlated{.event = event_of(occurrence, (combined ? kCombined : "") + occurrence.message),
+                             .patch = {},
+                             .key = combined ? kind : kind + joined({occurrence.message})};
+  Json& event = correlated.event;
+  if (Seen* seen = seen_.find(correlated.key)) {
+    ++seen->count;
+    event["count"] = static_cast<::Json::Int64>(seen->count);
+    event["firstTimestamp"] = seen->first;
+    event["metadata"]["name"] = seen->name;
+    correlated.is_known = true;
+    for (const char* field : {"count", "lastTimestamp", "message"}) {
+      correlated.patch[field] = event[field];
+    }
+  } else {
+    seen_.put(correlated.key, {.count = 1,
+                               .first = event["firstTimestamp"].asString(),
+                               .name = event["metadata"]["name"].asString()});
+  }
+
+  TokenBucket* allowed = allowed_.find(object);
+  if (allowed == nullptr) {
+    allowed =
+        &allowed_.put(object, TokenBucket(options_.spam_a_second, options_.spam_burst, *options_.clock));
+  }
+  return allowed->try_take() ? std::optional(std::move(correlated)) : std::nullopt;
+}
+
+void EventCorrelator::written(const std::string& key, const Json& stored) {
+  const Json& count = member(stored, {"count"});
+  seen_.put(key, {.count = count.isInt64() ? count.asInt64() : 1,
+                  .first = text_member(stored, {"firstTimestamp"}),
+                  .name = text_member(stored, {"metadata", "name"})});
+}
+
+}  // namespace plimsoll::kube

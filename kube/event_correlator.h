@@ -1,0 +1,130 @@
+// EventCorrelator: what becomes of an event before it is written, by client-go's rules (tools/record): an
+// event that was seen before only counts up the one that is there; more than ten of one object and reason
+// that differ in their words alone, within ten minutes, become one "(combined from similar events)"; and who
+// reports about one object all the time is cut off, 25 at once and then one in five minutes.
+//
+//   std::optional<CorrelatedEvent> event = correlator.correlate(occurrence, clock.wall_now());
+//   if (!event) return;                       // too many of them
+//   write(*event);  correlator.written(*event, name);
+//
+// Holds the last 4096 of each of the three. One thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "kube/retry_delays.h"
+
+namespace plimsoll::kube {
+
+struct ObjectReference {
+  std::string api_version;
+  std::string kind;
+  std::string namespace_name;
+  std::string name;
+  std::string uid;
+};
+
+enum class EventType { kNormal, kWarning };
+
+struct Occurrence {
+  ObjectReference about;
+  EventType type = EventType::kNormal;
+  std::string reason;   // CamelCase
+  std::string message;  // for people
+  Clock::WallTime time{};
+};
+
+struct CorrelatedEvent {
+  Json event;             // the whole, to be created
+  bool is_known = false;  // it is there under this name: `patch` counts it up
+  Json patch;             // a merge patch
+  std::string key;        // for written()
+};
+
+// The most recently used so many values by key.
+template <class Value>
+class RecentlyUsed {
+ public:
+  explicit RecentlyUsed(std::size_t limit) : limit_(limit) {}
+
+  // Makes it the most recently used; null when it is not there.
+  Value* find(const std::string& key) {
+    const auto found = by_key_.find(key);
+    if (found == by_key_.end()) {
+      return nullptr;
+    }
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return &found->second->second;
+  }
+  Value& put(const std::string& key, Value value) {
+    if (Value* known = find(key)) {
+      *known = std::move(value);
+      return *known;
+    }
+    entries_.emplace_front(key, std::move(value));
+    by_key_[key] = entries_.begin();
+    if (entries_.size() > limit_) {
+      by_key_.erase(entries_.back().first);
+      entries_.pop_back();
+    }
+    return entries_.front().second;
+  }
+
+ private:
+  using Entries = std::list<std::pair<std::string, Value>>;
+
+  std::size_t limit_;
+  Entries entries_;  // most recently used first
+  std::unordered_map<std::string, typename Entries::iterator> by_key_;
+};
+
+class EventCorrelator {
+ public:
+  // client-go's defaults (tools/record/events_cache.go).
+  struct Options {
+    std::string component;  // who reports: "plimsoll-operator"
+    std::string instance;   // which of them: the pod's name
+    std::size_t cache = 4096;
+    std::size_t most_similar = 10;
+    std::chrono::seconds similar_within{600};
+    double spam_burst = 25;
+    double spam_a_second = 1.0 / 300;
+    const Clock* clock = &system_clock();
+  };
+
+  explicit EventCorrelator(Options options);
+
+  // Nothing: it is to be dropped.
+  std::optional<CorrelatedEvent> correlate(const Occurrence& occurrence);
+  // The server has it now, under the name in its answer.
+  void written(const std::string& key, const Json& stored);
+
+ private:
+  struct Similar {
+    std::set<std::string> messages;
+    Clock::WallTime last{};
+  };
+  struct Seen {
+    std::int64_t count = 0;
+    std::string first;
+    std::string name;
+  };
+
+  Json event_of(const Occurrence& occurrence, const std::string& message) const;
+
+  Options options_;
+  RecentlyUsed<Similar> similar_;
+  RecentlyUsed<Seen> seen_;
+  RecentlyUsed<TokenBucket> allowed_;
+};
+
+}  // namespace plimsoll::kube

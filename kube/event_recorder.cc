@@ -1,0 +1,130 @@
+#include "kube/event_recorder.h"
+
+#include <cassert>
+#include <utility>
+
+#include "base/log.h"
+
+namespace plimsoll::kube {
+namespace {
+
+const Resource kEvents{.group = "", .version = "v1", .plural = "events"};
+
+bool is_worth_another_try(const Error& error) {
+  return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kTimeout ||
+         error.code == ErrorCode::kTooManyRequests;
+}
+
+}  // namespace
+
+EventRecorder::EventRecorder(Client& client, Options options)
+    : client_(client),
+      options_(std::move(options)),
+      correlator_({.component = options_.component, .instance = options_.instance, .clock = options_.clock}),
+      random_(options_.seed) {}
+
+EventRecorder::~EventRecorder() {
+  stop(std::chrono::milliseconds(0));
+}
+
+void EventRecorder::record(const ObjectReference& about, EventType type, std::string reason,
+                           std::string message) {
+  const std::lock_guard lock(mutex_);
+  if (ending_ || queue_.size() >= options_.queue_limit) {
+    ++dropped_;
+    return;
+  }
+  queue_.push_back({.about = about,
+                    .type = type,
+                    .reason = std::move(reason),
+                    .message = std::move(message),
+                    .time = options_.clock->wall_now()});
+  changed_.notify_all();
+}
+
+std::uint64_t EventRecorder::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
+void EventRecorder::start() {
+  assert(!thread_.joinable());
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void EventRecorder::stop(std::chrono::milliseconds patience) {
+  if (!thread_.joinable()) {
+    return;
+  }
+  {
+    std::unique_lock lock(mutex_);
+    ending_ = true;
+    changed_.wait_for(lock, patience, [this] { return queue_.empty() && !busy_; });
+  }
+  thread_.request_stop();
+  thread_.join();
+}
+
+void EventRecorder::run(const std::stop_token& stop) {
+  while (true) {
+    Occurrence occurrence;
+    {
+      std::unique_lock lock(mutex_);
+      busy_ = false;
+      changed_.notify_all();
+      if (!changed_.wait(lock, stop, [this] { return !queue_.empty(); }) || stop.stop_requested()) {
+        return;
+      }
+      occurrence = std::move(queue_.front());
+      queue_.pop_front();
+      busy_ = true;
+    }
+    if (const std::optional<CorrelatedEvent> event = correlator_.correlate(occurrence)) {
+      write(*event, stop);
+    }
+  }
+}
+
+void EventRecorder::write(const CorrelatedEvent& event, const std::stop_token& stop) {
+  for (int i = 0; i < options_.tries; ++i) {
+    if (i > 0) {
+      // The first pause is of any length, so that many recorders do not come back at once.
+      std::chrono::milliseconds pause = options_.between_tries;
+      if (i == 1) {
+        pause = std::chrono::milliseconds(
+            std::uniform_int_distribution<std::int64_t>(0, options_.between_tries.count())(random_));
+      }
+      if (!options_.sleeper->sleep_for(pause, stop)) {
+        return;
+      }
+    }
+    const Result<Json> stored = send(event, stop);
+    if (stored) {
+      correlator_.written(event.key, *stored);
+      return;
+    }
+    if (!is_worth_another_try(stored.error())) {
+      log_debug("An event was refused", {{"event", event.event["metadata"]["name"].asString()},
+                                         {"reason", to_string(stored.error())}});
+      return;
+    }
+  }
+  log_warning("Could not write an event", {{"event", event.event["metadata"]["name"].asString()}});
+}
+
+// Counts up the one that is there; the server forgets events after an hour, and then it is made anew.
+Result<Json> EventRecorder::send(const CorrelatedEvent& event, const std::stop_token& stop) {
+  CallOptions options;
+  options.stop = stop;
+  const std::string namespace_name = event.event["metadata"]["namespace"].asString();
+  if (event.is_known) {
+    Result<Json> patched = client_.patch(kEvents, namespace_name, event.event["metadata"]["name"].asString(),
+                                         PatchType::kMerge, event.patch, {}, options);
+    if (patched || patched.error().code != ErrorCode::kNotFound) {
+      return patched;
+    }
+  }
+  return client_.create(kEvents, namespace_name, event.event, options);
+}
+
+}  // namespace plimsoll::kube
