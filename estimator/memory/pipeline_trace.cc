@@ -71,15 +71,16 @@ class Unroller {
     const std::vector<ScheduleStep> steps =
         pipeline_schedule(cut_.stage, cut_.stages, cut_.chunks, cut_.micro_batches);
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const Part& mine = parts_[static_cast<std::size_t>(steps[i].chunk)];
-      std::unique_ptr<Passage>& passage = passages_[{steps[i].chunk, steps[i].micro_batch}];
+      // An interleaved schedule posts a receive about one step before it is needed.
+      const std::size_t ahead = interleaved() ? 1 : 0;
+      for (std::size_t next = i == 0 ? 0 : i + ahead; next <= i + ahead && next < steps.size(); ++next) {
+        prepare(steps[next]);
+      }
+      Passage& passage = *passages_.at({steps[i].chunk, steps[i].micro_batch});
       if (steps[i].forward) {
-        passage = std::make_unique<Passage>();
-        passage->part = &mine;
-        passage->micro_batch = steps[i].micro_batch;
-        forward(*passage);
+        forward(passage);
       } else {
-        backward(*passage, i > 0 && steps[i - 1].forward);
+        backward(passage, i > 0 && steps[i - 1].forward);
       }
     }
     finish();
@@ -88,6 +89,8 @@ class Unroller {
 
  private:
   bool eager() const { return cut_.version >= kBuffersByReceive; }
+  // schedules.py has two executors: one of 1F1B's own, one for all schedules of several parts a trainer.
+  bool interleaved() const { return cut_.chunks > 1; }
   std::int32_t now() const { return static_cast<std::int32_t>(out_.operators.size()); }
   std::int32_t storage_of(std::int32_t tensor) const {
     return tensor < 0 ? kNever : trace_.tensors[index(tensor)].storage;
@@ -264,7 +267,7 @@ class Unroller {
   }
 
   // What piles up with the micro-batches, of those that do not run: on the last stage what it received, its
-  // outputs and losses; before 2.15 all that is received.
+  // outputs and losses; interleaved, gradients that were sent; before 2.15 all that is received.
   void pile_up() {
     Count pile;
     const auto add = [&](std::int32_t storage) {
@@ -278,6 +281,9 @@ class Unroller {
       }
       if (!eager()) {
         std::for_each(part.received_gradients.begin(), part.received_gradients.end(), add);
+      }
+      if (interleaved()) {
+        std::for_each(part.sent_gradients.begin(), part.sent_gradients.end(), add);
       }
       for (std::size_t i = 0; part.last && i < trace_.storages.size(); ++i) {
         const StorageRole role = trace_.storages[i].role;
@@ -400,9 +406,24 @@ class Unroller {
 
   // ---- the schedule ----
 
+  void prepare(const ScheduleStep& step) {
+    std::unique_ptr<Passage>& passage = passages_[{step.chunk, step.micro_batch}];
+    if (step.forward) {
+      passage = std::make_unique<Passage>();
+      passage->part = &parts_[static_cast<std::size_t>(step.chunk)];
+      passage->micro_batch = step.micro_batch;
+      receive(*passage, passage->part->received, StorageRole::kActivation);
+    } else {
+      receive(*passage, passage->part->received_gradients, StorageRole::kBackward);
+      if (!interleaved()) {
+        release_all(being_sent_);
+        release_all(received_before_);
+      }
+    }
+  }
+
   void forward(Passage& passage) {
     const Part& part = *passage.part;
-    receive(passage, part.received, StorageRole::kActivation);
     passage.forward_at = now();
     for (const std::int32_t op : part.forward) {
       emit(passage, op);
@@ -411,7 +432,7 @@ class Unroller {
     out_.passes.push_back({passage.forward_at, passage.forward_end - passage.forward_at});
     release_all(being_sent_);  // the micro-batch before
     for (const std::int32_t old : part.sent) {
-      if (eager()) {
+      if (eager() && !interleaved()) {
         being_sent_.push_back(storage(passage, old));
       }
     }
@@ -419,9 +440,6 @@ class Unroller {
 
   void backward(Passage& passage, bool after_forward) {
     const Part& part = *passage.part;
-    receive(passage, part.received_gradients, StorageRole::kBackward);
-    release_all(being_sent_);
-    release_all(received_before_);
     passage.backward_at = now();
     for (const std::int32_t op : part.backward) {
       emit(passage, op);
@@ -432,9 +450,9 @@ class Unroller {
       const auto renewed = passage.renewed.find(old);
       received.push_back(renewed == passage.renewed.end() ? passage.storages.at(old) : renewed->second);
     }
-    // While backward passes follow each other the receive operations hold their buffers until the next ones
-    // are there.
-    if (after_forward) {
+    // While 1F1B's backward passes follow each other the receive operations hold their buffers until the next
+    // ones are there.
+    if (after_forward || interleaved()) {
       release_all(received);
     }
     received_before_ = std::move(received);
@@ -444,11 +462,13 @@ class Unroller {
       }
     }
     for (const std::int32_t old : part.sent) {
-      if (!eager()) {
+      if (!eager() || interleaved()) {  // its send is waited for here
         release(storage(passage, old));
       }
     }
-    release_all(gradients_sent_);  // of the micro-batch before
+    if (!interleaved()) {            // ... for which gradients' sends are waited for at the end
+      release_all(gradients_sent_);  // of the micro-batch before
+    }
     for (const std::int32_t old : part.sent_gradients) {
       const auto found = passage.storages.find(old);
       if (found != passage.storages.end() && !part.first) {

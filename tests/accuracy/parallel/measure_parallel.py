@@ -33,7 +33,9 @@ CASES = [(strategy, model, batch) for model, batches in
          {"mlp": (64, 1024), "mlp_wide": (64, 1024), "gpt": (2, 8), "dlrm": (128, 2048)}.items()
          for strategy in DATA_PARALLEL for batch in batches]
 CASES += [(strategy, model, batch) for model, batches in {"mlp_wide": (64, 1024), "gpt": (4, 16)}.items()
-          for strategy in ("tensor", "pipeline") for batch in batches]
+          for strategy in ("tensor", "pipeline", "interleaved") for batch in batches]
+RANKS = {"plain": [1], "interleaved": [2]}  # 2 and 4 of the others
+CHUNKS = 2  # parts of the model that each rank of an interleaved pipeline has
 LIVE_BLOCKS = 24
 REPETITIONS = 3
 
@@ -122,22 +124,30 @@ def train(strategy, model, batch_size):
     measure.mark()
 
 
-def train_pipeline(_, model, batch_size):
+def train_pipeline(strategy, model, batch_size):
     """1F1B: equal runs of blocks; a batch is cut into MICROBATCHES. Its forward and backward count as Backward."""
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    chunks = CHUNKS if strategy == "interleaved" else 1
+    parts = ranks * chunks
+
+    def stage(part):
+        blocks = 4 // parts
+        module = (parallel.Gpt(layers=blocks, first=part == 0, last=part == parts - 1) if model == "gpt"
+                  else parallel.Blocks([parallel.WideLayer(512, 2048) for _ in range(blocks)]))
+        return PipelineStage(module, part, parts, torch.device("cpu"))
+
+    stages = [stage(chunk * ranks + rank) for chunk in range(chunks)]
     first, last = rank == 0, rank == ranks - 1
     if model == "gpt":
-        module = parallel.Gpt(layers=4 // ranks, first=first, last=last)
         inputs, targets = (torch.zeros(batch_size, 64, dtype=torch.int64) if wanted else None for wanted in (first, last))
         loss_fn = parallel.next_token_loss
     else:
-        module = parallel.Blocks([parallel.WideLayer(512, 2048) for _ in range(4 // ranks)])
         inputs, targets = (torch.randn(batch_size, 512) if wanted else None for wanted in (first, last))
         loss_fn = nn.functional.mse_loss
-    stage = PipelineStage(module, rank, ranks, torch.device("cpu"))
-    schedule = Schedule1F1B(stage, n_microbatches=MICROBATCHES, loss_fn=loss_fn)
-    optimizer = optimizer_of(module)
+    schedule = (ScheduleInterleaved1F1B(stages, n_microbatches=MICROBATCHES, loss_fn=loss_fn) if chunks > 1
+                else Schedule1F1B(stages[0], n_microbatches=MICROBATCHES, loss_fn=loss_fn))
+    optimizer = optimizer_of(nn.ModuleList(stage.submod for stage in stages))
     for _ in range(measure.ITERATIONS):
         measure.mark()
         optimizer.zero_grad(set_to_none=True)
@@ -194,7 +204,7 @@ def run_rank(rank, ranks, store, connection, case, detail):
         torch.manual_seed(1)
         distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=ranks)
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-            (train_pipeline if case[0] == "pipeline" else train)(*case)
+            (train_pipeline if case[0] in ("pipeline", "interleaved") else train)(*case)
             distributed.barrier()
         events = with_unseen_releases(measure.allocation_events(recorded))
         connection.send(measure.analyse(events, detail))
@@ -266,7 +276,7 @@ def main():
     chosen = [(options.case[0], options.case[1], int(options.case[2]))] if options.case else CASES
     rows, failed = [], 0
     for case in chosen:
-        for ranks in [1] if case[0] == "plain" else options.ranks or [2, 4]:
+        for ranks in options.ranks or RANKS.get(case[0], [2, 4]):
             results = run(case, ranks, "events" if options.events else "live")
             for rank, result in enumerate(results):
                 events = result.pop("events", [])

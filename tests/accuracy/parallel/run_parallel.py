@@ -30,6 +30,8 @@ FLAGS = {
     "fsdp2": ["--parallelism", "FSDP2"],
     "tensor": ["--parallelism", "Tensor"],
     "pipeline": ["--parallelism", "Pipeline", "--microbatches", str(measure_parallel.MICROBATCHES)],
+    "interleaved": ["--parallelism", "Pipeline", "--microbatches", str(measure_parallel.MICROBATCHES),
+                    "--pipeline-chunks", str(measure_parallel.CHUNKS)],
 }
 
 
@@ -64,7 +66,7 @@ def measured_runs():
             apart = max(abs(run.percent(new, old)) for new, old in zip(peaks_of(again), peaks_of(row)))
             if apart <= REPEATS_WITHIN:
                 break
-        print(f"run again: {strategy:9} {row['model']:9} batch {row['batchSizePerRank']:5} ranks {row['ranks']}: "
+        print(f"run again: {strategy:11} {row['model']:9} batch {row['batchSizePerRank']:5} ranks {row['ranks']}: "
               f"within {apart:.3f}%", flush=True)
         if apart > REPEATS_WITHIN:
             sys.exit(f"FAILED: this run does not repeat what {MEASURED.name} says")
@@ -89,7 +91,7 @@ def main():
     options = parser.parse_args()
     runs = json.loads(MEASURED.read_text())["runs"] if options.as_measured else measured_runs()
     rows = []
-    print(f"\n{'strategy':9} {'model':9} {'batch':>5} {'ranks':>5} {'rank':>4} {'measured':>9} {'ours':>9} {'err %':>8}   MiB")
+    print(f"\n{'strategy':11} {'model':9} {'batch':>5} {'ranks':>5} {'rank':>4} {'measured':>9} {'ours':>9} {'err %':>8}   MiB")
     for row in runs:
         graph, problem = run.exported(f"parallel:{row['model']}", row["batchSizePerRank"])
         estimates, problem = estimated_peaks(options.binary, graph, row) if graph else (None, problem)
@@ -98,7 +100,7 @@ def main():
             rows.append({"strategy": row["strategy"], "model": row["model"], "batchSize": row["batchSizePerRank"],
                          "ranks": row["ranks"], "rank": rank, "measuredBytes": measured, "estimatedBytes": estimated,
                          "errorPercent": run.percent(estimated, measured), "problem": problem})
-            print(f"{row['strategy']:9} {row['model']:9} {row['batchSizePerRank']:5} {row['ranks']:5} {rank:4} "
+            print(f"{row['strategy']:11} {row['model']:9} {row['batchSizePerRank']:5} {row['ranks']:5} {rank:4} "
                   f"{run.mebibytes(measured):>9} {run.mebibytes(estimated):>9} {rows[-1]['errorPercent']:+8.3f}  "
                   f"{problem or ''}".rstrip(), flush=True)
     errors = [abs(row["errorPercent"]) for row in rows]
@@ -106,8 +108,8 @@ def main():
     for strategy in FLAGS:
         own = [abs(row["errorPercent"]) for row in rows if row["strategy"] == strategy]
         if own:
-            print(f"{strategy:9} ranks {len(own):3}  median {statistics.median(own):.3f}%  worst {max(own):.3f}%")
-    print(f"{'all':9} ranks {len(errors):3}  " + "  ".join(f"{key} {value:.3f}%" for key, value in figures.items()))
+            print(f"{strategy:11} ranks {len(own):3}  median {statistics.median(own):.3f}%  worst {max(own):.3f}%")
+    print(f"{'all':11} ranks {len(errors):3}  " + "  ".join(f"{key} {value:.3f}%" for key, value in figures.items()))
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(json.dumps({"torch": torch.__version__, "rows": rows}, indent=1))
