@@ -71,9 +71,9 @@ Result<crds::TrainingJob> job_of_config(const po::variables_map& values, Console
   if (values.contains("filename") || values.contains("graph")) {
     return invalid("--config, --graph and -f exclude each other");
   }
-  for (const char* name : {"split-columns", "split-rows", "stage-blocks"}) {
+  for (const char* name : {"split-columns", "split-rows", "stage-blocks", "zero-grad"}) {
     if (values.contains(name)) {
-      return invalid(std::string("--") + name + " is for --graph: a config.json's layers split as they are");
+      return invalid(std::string("--") + name + " is for --graph");
     }
   }
   if (!values.contains("sequence-length")) {

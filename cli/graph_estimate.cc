@@ -36,7 +36,8 @@ constexpr const char* kOnlyWithGraph[] = {"batch-size",
                                           "pipeline",
                                           "pipeline-chunks",
                                           "microbatches",
-                                          "stage-blocks"};
+                                          "stage-blocks",
+                                          "zero-grad"};
 
 struct GraphQuestion {
   crds::ModelSpec model;  // says no more than that it is a graph
@@ -47,6 +48,7 @@ struct GraphQuestion {
   estimator::Device device = estimator::Device::kCuda;
   estimator::Method method = estimator::Method::kPlimsoll;
   bool lenient = false;
+  bool zero_grad_before_backward = false;
   estimator::RuntimeSettings runtime;
 };
 
@@ -174,6 +176,11 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
   question.method =
       values["method"].as<std::string>() == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
   question.lenient = values.contains("lenient");
+  const std::string zero_grad = text_of(values, "zero-grad").value_or("before-forward");
+  if (zero_grad != "before-forward" && zero_grad != "before-backward") {
+    return invalid("--zero-grad must be before-forward or before-backward");
+  }
+  question.zero_grad_before_backward = zero_grad == "before-backward";
   if (Result<void> read = read_allocator_option(values, question.runtime); !read) {
     return read.error();
   }
@@ -191,6 +198,7 @@ estimator::EstimateRequest request_of(const GraphQuestion& question, const estim
   request.method = question.method;
   request.device = question.device;
   request.lenient = question.lenient;
+  request.zero_grad_before_backward = question.zero_grad_before_backward;
   request.runtime = question.runtime;
   return request;
 }
@@ -323,6 +331,8 @@ void add_graph_options(po::options_description& options) {
       "with --pipeline: parts of the model that each trainer has, interleaved")(
       "stage-blocks", po::value<std::vector<std::string>>()->value_name("MODULE"),
       "with --pipeline: modules that stages are made of, * for any one name (default: members of lists)")(
+      "zero-grad", value("WHEN"),
+      "with --graph: before-forward (default) or before-backward, where the loop calls zero_grad()")(
       "gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "checkpoint", value("HOW"),
       "with --graph: None (default), Selective or Full, for the members of lists")(

@@ -44,6 +44,7 @@ struct EstimateRequest {
   crds::LearnedBounds learned{};  // from the family's MemoryProfile
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
+  bool zero_grad_before_backward = false;  // graphs: the loop lets go of gradients there, not before forward
   bool lenient = false;  // graphs: charge an operator without a rule a bound, and warn, instead of refusing
   RuntimeSettings runtime{};        // what the job's environment sets
   std::optional<Bytes> capacity{};  // of the card, for this trainer; absent: all of gpu->memory

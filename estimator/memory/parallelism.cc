@@ -156,6 +156,19 @@ void ParameterLifeCycle::persist() {
   }
 }
 
+std::vector<BlockId> ParameterLifeCycle::left_gradients() {
+  std::vector<BlockId> blocks;
+  const bool in_buckets =
+      replication_.strategy == crds::ParallelStrategy::kDDP && replication_.gradient_as_bucket_view;
+  for (std::size_t i = 0; i < parameters_.size() && !in_buckets; ++i) {
+    const HeldParameter& held = parameters_[i];
+    const std::int64_t elements = shards_gradients() ? shard_elements(held) : held.elements;
+    const std::int64_t width = gathers() && !half_gradients() ? held.kept_width : held.width;
+    blocks.push_back(ledger_.allocate(Part::kGradients, Bytes{elements} * width, held.count, i));
+  }
+  return blocks;
+}
+
 void ParameterLifeCycle::release(BlockId& block) {
   if (block >= 0) {
     ledger_.release(block);

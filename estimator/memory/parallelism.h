@@ -75,6 +75,10 @@ class ParameterLifeCycle {
   // What lives from iteration to iteration.
   void persist();
 
+  // What the last backward left of gradients, for a loop that keeps it until the next one; the blocks are the
+  // caller's.
+  std::vector<BlockId> left_gradients();
+
   // Around each unit's forward, once a forward pass; the root is entered before all others.
   void enter_forward(std::int32_t unit);
   void leave_forward(std::int32_t unit);

@@ -152,6 +152,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
                                .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
                                .replication = {},
                                .stepped_apart = {},
+                               .zero_grad_before_backward = request.zero_grad_before_backward,
                                .lenient = request.lenient}});
   if (!runs) {
     if (runs.error().code != ErrorCode::kTooLarge) {

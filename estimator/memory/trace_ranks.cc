@@ -47,6 +47,9 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
     return invalid("the micro-batches must divide the batch of " + std::to_string(request.iteration.batch) +
                    ", are " + std::to_string(parts));
   }
+  if (staged && request.iteration.zero_grad_before_backward) {
+    return invalid("a pipeline has no moment between forward and backward to let go of gradients at");
+  }
   if (staged && parts < parallelism.pipeline) {
     return invalid("a pipeline of " + std::to_string(parallelism.pipeline) +
                    " stages needs at least as many micro-batches, has " + std::to_string(parts));

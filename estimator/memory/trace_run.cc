@@ -102,7 +102,7 @@ class TraceIteration {
     if (Result<void> charged = charge_kernels(); !charged) {
       return charged.error();
     }
-    stepped_ = stepped_parameters(trace_, shapes_);
+    own_ = stepped_parameters(trace_, shapes_);
     replicate();
     persist();
     for (std::int64_t part = 0; part < std::min<std::int64_t>(request_.gradient_accumulation, 2); ++part) {
@@ -207,7 +207,7 @@ class TraceIteration {
                      std::size_t parameter) override {
       assert(count == 1);
       return iteration_.allocate(part, bytes_of_one, Source::kReplicated,
-                                 static_cast<std::int32_t>(iteration_.stepped_[parameter].id));
+                                 static_cast<std::int32_t>(iteration_.shared_[parameter].id));
     }
     void release(BlockId block) override { iteration_.run_.ledger.release(block); }
 
@@ -215,19 +215,27 @@ class TraceIteration {
     TraceIteration& iteration_;
   };
 
-  // Hands the parameters with dense gradients over to their life cycle among trainers.
+  // Hands the parameters with dense gradients over to their life cycle among trainers. DDP has no buckets for
+  // sparse ones (reducer.cpp: expect_sparse_gradient).
   void replicate() {
     const bool alone =
         request_.replication.replicas == 1 && request_.replication.strategy == crds::ParallelStrategy::kAuto;
-    if (alone ||
-        std::any_of(stepped_.begin(), stepped_.end(), [](const auto& each) { return each.sparse; })) {
+    if (alone) {
       return;
+    }
+    const auto sparse = std::stable_partition(own_.begin(), own_.end(),
+                                              [](const SteppedParameter& each) { return each.sparse; });
+    shared_.assign(sparse, own_.end());
+    own_.erase(sparse, own_.end());
+    if (!own_.empty()) {
+      run_.warnings.emplace_back(
+          "sparse gradients are exchanged row by row; counted as if trainers looked up different rows");
     }
     units_ = units_of(trace_);
     std::vector<HeldParameter> held;
     replicated_.assign(trace_.storages.size(), -1);
-    for (std::size_t i = 0; i < stepped_.size(); ++i) {
-      const SteppedParameter& stepped = stepped_[i];
+    for (std::size_t i = 0; i < shared_.size(); ++i) {
+      const SteppedParameter& stepped = shared_[i];
       const TraceParameter& parameter = trace_.parameters[stepped.id];
       const TensorView view = shapes_.tensor_of(parameter.layout, parameter.dtype);
       held.push_back({.elements = view.elements,
@@ -261,9 +269,13 @@ class TraceIteration {
     }
   }
 
-  void take_gradients(const TimeTable& complete, std::size_t op) {
+  void take_gradients(const TimeTable& complete, std::size_t op, bool accumulating) {
     for (const std::int32_t storage : complete.at(op)) {
-      if (blocks_[index(storage)] >= 0) {
+      if (!is_replicated(index(storage))) {
+        if (accumulating) {  // added to what is there
+          release(blocks_[index(storage)]);
+        }
+      } else if (blocks_[index(storage)] >= 0) {
         life_->take_gradient(static_cast<std::size_t>(replicated_[index(storage)]),
                              std::exchange(blocks_[index(storage)], -1));
       }
@@ -279,12 +291,11 @@ class TraceIteration {
     }
     if (life_) {
       life_->persist();
-      return;
     }
-    for (std::size_t i = 0; i < stepped_.size(); ++i) {
-      for (const Bytes bytes : optimizer_state(optimizer_, stepped_[i])) {
+    for (const SteppedParameter& stepped : own_) {
+      for (const Bytes bytes : optimizer_state(optimizer_, stepped)) {
         if (bytes.count > 0) {
-          allocate(Part::kOptimizerState, bytes, Source::kState, static_cast<std::int32_t>(stepped_[i].id));
+          allocate(Part::kOptimizerState, bytes, Source::kState, static_cast<std::int32_t>(stepped.id));
         }
       }
     }
@@ -314,19 +325,22 @@ class TraceIteration {
     const TimeTable added = accumulating || life_ ? additions() : TimeTable();
     next_unit_ = 0;
     run_.ledger.enter(Phase::kForward);
+    if (request_.zero_grad_before_backward && !accumulating) {
+      hold_last_gradients();
+    }
     auto pass = plan_.recomputations.begin();
     for (std::size_t op = 0; op <= trace_.operators.size(); ++op) {
       release_at(op);
-      if (life_ && op > 0) {
-        take_gradients(added, op - 1);
-      } else if (accumulating && op > 0) {
-        for (const std::int32_t storage : added.at(op - 1)) {
-          release(blocks_[index(storage)]);
-        }
+      if ((life_ || accumulating) && op > 0) {
+        take_gradients(added, op - 1, accumulating);
       }
       release_recomputed(static_cast<std::int32_t>(op));
       if (op == index(trace_.loss_end)) {
         run_.kept_after_forward = kept();
+        for (BlockId& block : last_gradients_) {
+          release(block);
+        }
+        last_gradients_.clear();
         run_.ledger.enter(Phase::kBackward);
       }
       pass_units(static_cast<std::int32_t>(op));
@@ -348,9 +362,55 @@ class TraceIteration {
     recomputed_.clear();
     if (life_) {
       life_->end_backward();
+      exchange_sparse_gradients(accumulating);
     }
     if (accumulating) {
       gradients_ = std::move(first_gradients);
+    }
+  }
+
+  void hold_last_gradients() {
+    if (life_) {
+      last_gradients_ = life_->left_gradients();
+    }
+    for (std::size_t i = 0; i < trace_.storages.size(); ++i) {
+      const Bytes bytes = shapes_.storage(static_cast<std::int32_t>(i));
+      if (trace_.storages[i].role == StorageRole::kGradient && !is_replicated(i) && bytes.count > 0) {
+        last_gradients_.push_back(
+            allocate(Part::kGradients, bytes, Source::kStorage, static_cast<std::int32_t>(i)));
+      }
+    }
+  }
+
+  // The sum of sparse gradients: each trainer's rows once, those of all gathered, and put together
+  // (ProcessGroupGloo.cpp: AsyncSparseAllreduceWork). What remains has a row for each that anyone looked up.
+  void exchange_sparse_gradients(bool accumulating) {
+    const std::int64_t replicas = request_.replication.replicas;
+    for (const SteppedParameter& parameter : own_) {
+      constexpr std::int64_t kIndexWidth = 8;
+      const TraceParameter& held = trace_.parameters[parameter.id];
+      const TensorView view = shapes_.tensor_of(held.layout, held.dtype);
+      const std::int64_t rows = view.size(0);
+      const Bytes row = Bytes{rows == 0 ? 0 : view.bytes().count / rows} + Bytes{kIndexWidth};
+      const std::int64_t mine = std::min(rows, parameter.gradient.count / row.count);
+      const auto id = static_cast<std::int32_t>(parameter.id);
+      const auto take = [&](std::int64_t count) {
+        return allocate(Part::kTemporaries, row * count, Source::kReplicated, id);
+      };
+      const BlockId coalesced = take(mine);
+      const BlockId gathered = take(mine * replicas);
+      const BlockId sum = take(mine * replicas);
+      run_.ledger.release(gathered);
+      run_.ledger.release(coalesced);
+      for (const std::int32_t storage : held.gradient) {
+        release(blocks_[index(storage)]);
+      }
+      BlockId result =
+          allocate(Part::kGradients, row * std::min(rows, mine * replicas), Source::kReplicated, id);
+      run_.ledger.release(sum);
+      if (accumulating) {  // added to what is there
+        release(result);
+      }
     }
   }
 
@@ -444,11 +504,10 @@ class TraceIteration {
     run_.ledger.enter(Phase::kOptimizerStep);
     if (life_) {
       life_->step();
-      return;
     }
     for (const bool apart : {true, false}) {
       std::vector<SteppedParameter> updated;
-      std::copy_if(stepped_.begin(), stepped_.end(), std::back_inserter(updated),
+      std::copy_if(own_.begin(), own_.end(), std::back_inserter(updated),
                    [&](const SteppedParameter& each) { return steps_apart(each.id) == apart; });
       Step ledger(*this, updated);
       optimizer_step(optimizer_, updated, ledger);
@@ -464,13 +523,15 @@ class TraceIteration {
   TraceRun run_;
   std::vector<BlockId> blocks_;                      // by storage; -1: not alive
   std::vector<BlockId> gradients_;                   // of earlier parts of the batch
+  std::vector<BlockId> last_gradients_;              // of the iteration before
   std::multimap<std::int32_t, BlockId> recomputed_;  // by the time when they die
   std::vector<Bytes> workspaces_;                    // by operator: what cuDNN takes; empty on the CPU
   std::vector<Bytes> inside_;                        // by operator: what its kernel takes
-  std::vector<SteppedParameter> stepped_;
+  std::vector<SteppedParameter> own_;                // parameters that the iteration keeps itself
+  std::vector<SteppedParameter> shared_;             // ... that life_ keeps
   Replicated replicated_ledger_{*this};
   std::unique_ptr<ParameterLifeCycle> life_;  // null: one trainer
-  std::vector<std::int32_t> replicated_;      // by storage: the place in stepped_ of its parameter, -1 else
+  std::vector<std::int32_t> replicated_;      // by storage: the place in shared_ of its parameter, -1 else
   TraceUnits units_;
   std::size_t next_unit_ = 0;
 };

@@ -36,6 +36,7 @@ struct TraceRunRequest {
   // By Trace::parameters: those that the optimizer updates apart from the others, for foreach kernels take
   // either DTensors or plain tensors. Empty: all together.
   std::vector<bool> stepped_apart{};
+  bool zero_grad_before_backward = false;  // gradients of the last iteration live through forward
   bool lenient = false;  // charge operators without a rule a conservative bound instead of refusing
 };
 

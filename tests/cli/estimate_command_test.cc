@@ -230,6 +230,8 @@ TEST(EstimateCommand, GraphsAreSplitAndStaged) {
                         .json();
   EXPECT_EQ(both["ranks"].size(), 2u);
   EXPECT_GT(both["breakdown"]["ddpBuckets"].asInt64(), 0);
+  const Json late = estimate_gpt({"--zero-grad", "before-backward"}).json();
+  EXPECT_GE(late["peak"]["allocatedBytes"].asInt64(), whole);
   const Outcome refused = estimate_gpt({"--trainers", "2", "--tensor", "2", "--split-columns", "head"});
   EXPECT_EQ(refused.code, kExitRefused);
   EXPECT_THAT(refused.json()["reason"].asString(), HasSubstr("aten::_log_softmax"));
@@ -239,6 +241,7 @@ TEST(EstimateCommand, WrongUsageOfSplitsIsExitTwo) {
   for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
            {"--split-columns", "up"},
            {"--microbatches", "4"},
+           {"--zero-grad", "never"},
            {"--stage-blocks", "blocks.*"},
            {"--trainers", "2", "--tensor", "4"},
            {"--trainers", "2", "--tensor", "2", "--parallelism", "Tensor"},
