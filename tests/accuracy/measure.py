@@ -47,13 +47,15 @@ def mark():
 
 def train(function, batch_size, optimizer_name):
     module, inputs, loss_fn = function(batch_size)
+    module, inputs, precision = cases.in_precision(module, inputs, optimizer_name)
     module.train()
     optimizer = cases.make_optimizer(optimizer_name, [p for p in module.parameters() if p.requires_grad])
     for _ in range(ITERATIONS):
         mark()
         optimizer.zero_grad(set_to_none=True)
         mark()
-        loss = loss_fn(module(*inputs))
+        with precision():
+            loss = loss_fn(module(*inputs))
         mark()
         loss.backward()
         mark()

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Draws predicted against measured peaks as a plain SVG, from what run.py wrote.
+"""Draws predicted against measured peaks as a plain SVG, from what run.py or published_gpu.py wrote.
 
     python3 plot.py build/release/accuracy/torch-1.13.0a0.json [MORE.json...] -o docs/figures/predicted_vs_measured.svg
+    python3 published_gpu.py --set all -o json > published.json
+    python3 plot.py published.json -o docs/figures/published_gpu.svg
 """
 import argparse
 import json
@@ -10,6 +12,7 @@ import pathlib
 
 SIDE, LEFT, TOP, RIGHT, BOTTOM = 520, 70, 46, 16, 56
 METHODS = [("estimatedBytes", "plimsoll", "#1f6fb2"), ("ampBytes", "AMP's formula", "#d1661f")]
+MIB = 2**20
 
 
 class LogAxis:
@@ -33,12 +36,12 @@ def name(count):
     return f"{count} B"
 
 
-def draw(rows, versions):
+def draw(rows, title, measured_by):
     axis = LogAxis([row[key] for row in rows for key in ("measuredBytes", "estimatedBytes", "ampBytes") if row.get(key)])
     width, height = LEFT + SIDE + RIGHT, TOP + SIDE + BOTTOM
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
              f'<rect width="{width}" height="{height}" fill="white"/>',
-             f'<text x="{LEFT}" y="18" font-size="14">Peak memory of a training iteration, {len(rows)} cases, PyTorch {versions}</text>']
+             f'<text x="{LEFT}" y="18" font-size="14">{title}</text>']
     x, y = (lambda value: LEFT + axis.at(value)), (lambda value: TOP + SIDE - axis.at(value))
     for tick in axis.ticks():
         parts += [f'<path d="M{x(tick):.1f} {TOP}V{TOP + SIDE}M{LEFT} {y(tick):.1f}H{LEFT + SIDE}" stroke="#ddd"/>',
@@ -46,10 +49,12 @@ def draw(rows, versions):
                   f'<text x="{LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{name(tick)}</text>']
     parts += [f'<path d="M{LEFT} {TOP + SIDE}L{LEFT + SIDE} {TOP}" stroke="#888"/>',
               f'<rect x="{LEFT}" y="{TOP}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#444"/>',
-              f'<text x="{LEFT + SIDE / 2}" y="{height - 14}" text-anchor="middle">measured by torch.profiler on the CPU</text>',
+              f'<text x="{LEFT + SIDE / 2}" y="{height - 14}" text-anchor="middle">{measured_by}</text>',
               f'<text transform="translate(14 {TOP + SIDE / 2}) rotate(-90)" text-anchor="middle">predicted</text>']
     for position, (key, title, colour) in reversed(list(enumerate(METHODS))):  # ours on top
         points = [row for row in rows if row.get(key)]
+        if not points:
+            continue
         parts.append(f'<g fill="{colour}" fill-opacity="0.65">' + "".join(
             f'<circle cx="{x(row["measuredBytes"]):.1f}" cy="{y(row[key]):.1f}" r="3.5">'
             f'<title>{row["model"]}, batch {row["batchSize"]}, {row["optimizer"]}</title></circle>' for row in points) + "</g>")
@@ -58,15 +63,28 @@ def draw(rows, versions):
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 
+def published(document):
+    """Rows of published_gpu.py, as run.py has them."""
+    return [{"model": run["model"], "batchSize": run.get("batch", ""), "optimizer": run.get("optimizer", ""),
+             "measuredBytes": (run["measuredMiB"] - run.get("besideMiB", 0)) * MIB, "estimatedBytes": run["reservedMiB"] * MIB}
+            for run in document["runs"]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("results", nargs="+", type=pathlib.Path, help="run.py's --output")
+    parser.add_argument("results", nargs="+", type=pathlib.Path, help="run.py's --output, or published_gpu.py's -o json")
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="FILE.svg")
     options = parser.parse_args()
     documents = [json.loads(path.read_text()) for path in options.results]
-    rows = [row for document in documents for row in document["rows"] if row["measuredBytes"]]
+    if "runs" in documents[0]:
+        rows = [row for document in documents for row in published(document)]
+        title, measured_by = f"Reserved memory: {len(rows)} published GPU runs", "as published"
+    else:
+        rows = [row for document in documents for row in document["rows"] if row["measuredBytes"]]
+        versions = " and ".join(".".join(document["torch"].split(".")[:2]) for document in documents)
+        title, measured_by = f"Peak of a training iteration: {len(rows)} cases, PyTorch {versions}", "measured by torch.profiler on the CPU"
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(draw(rows, " and ".join(document["torch"].split("+")[0] for document in documents)))
+    options.output.write_text(draw(rows, title, measured_by))
 
 
 if __name__ == "__main__":

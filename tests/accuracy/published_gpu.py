@@ -89,6 +89,7 @@ def perceptrons(plimsoll, published, key):
     half = len(rows) // 2
     constant = statistics.median(row["measuredMiB"] - row["reservedMiB"] for row in rows[:half])
     for row in rows:
+        row["besideMiB"] = constant
         row["errorPercent"] = round(100 * ((row["reservedMiB"] + constant) / row["measuredMiB"] - 1), 2)
         print(f"{row['model']:14} measured {row['measuredMiB']:5} MiB  reserved {row['reservedMiB']:6.0f}  with {constant:.0f} MiB "
               f"beside it: error {row['errorPercent']:+6.2f} %", file=sys.stderr)

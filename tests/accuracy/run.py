@@ -37,34 +37,34 @@ AMP_MEDIAN_AT_LEAST = 10.0  # percent: the published formula is another thing th
 sys.path.insert(0, str(TRAINER))
 
 
-def sources_digest(model, batch_size):
-    digest = hashlib.sha256(f"{torch.__version__} {measure.cpu_capability()} {model} {batch_size}".encode())
+def sources_digest(model, batch_size, precision):
+    digest = hashlib.sha256(f"{torch.__version__} {measure.cpu_capability()} {model} {batch_size} {precision}".encode())
     for path in sorted((TRAINER / "plimsoll").glob("*.py")) + sorted((HERE / "models").glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
 
 
-def export_in_child(model, batch_size, path, connection):
+def export_in_child(model, batch_size, precision, path, connection):
     """The command's own main(), in a fork: PyTorch is imported already."""
     sys.stdout = sys.stderr = said = io.StringIO()
     try:
         from plimsoll import export
-        status = export.main([model, "--batch-size", str(batch_size), "--device", "cpu", "-o", str(path)])
+        status = export.main([model, "--batch-size", str(batch_size), "--device", "cpu", "--precision", precision, "-o", str(path)])
     except BaseException as problem:  # whatever it is, it is this case's result
         status, said = 1, io.StringIO(f"{type(problem).__name__}: {problem}")
     connection.send((status, said.getvalue()))
 
 
-def exported(model, batch_size):
+def exported(model, batch_size, precision):
     """(path of the graph, None), or (None, what the exporter said)."""
-    path = GRAPHS / f"{sources_digest(model, batch_size)}.json.gz"
+    path = GRAPHS / f"{sources_digest(model, batch_size, precision)}.json.gz"
     if path.exists():
         return path, None
     GRAPHS.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     partial = path.with_name("partial-" + path.name)
-    process = context.Process(target=export_in_child, args=(model, batch_size, partial, theirs))
+    process = context.Process(target=export_in_child, args=(model, batch_size, precision, partial, theirs))
     process.start()
     theirs.close()
     try:
@@ -80,9 +80,9 @@ def exported(model, batch_size):
 
 def estimate(binary, graph, batch_size, optimizer, method, flags=()):
     """(peak in bytes, the whole answer) or (None, reason)."""
-    name, _, implementation = optimizer.partition("/")
+    name, implementation, precision = cases.parts(optimizer)
     command = [binary, "estimate", "--graph", str(graph), "--batch-size", str(batch_size), "--optimizer", name,
-               "--device", "cpu", "--method", method, "-o", "json", *flags] + ([f"--{implementation}"] if implementation else [])
+               "--precision", precision, "--device", "cpu", "--method", method, "-o", "json", *flags] + ([f"--{implementation}"] if implementation else [])
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         answer = json.loads(done.stdout)
@@ -102,10 +102,11 @@ def compare(binary, model, batch_size, optimizer):
            "measuredPhase": truth.get("peakPhase"), "torch": truth["torch"], "problem": truth.get("error")}
     if row["problem"]:
         return {**row, "problem": "measuring: " + row["problem"], "errorPercent": 100.0, "ampErrorPercent": 100.0}
-    graph, problem = exported(model, cases.CASES[model][0][0])
+    precision = cases.parts(optimizer)[2]
+    graph, problem = exported(model, cases.CASES[model][0][0], precision)
     ours, answer = estimate(binary, graph, batch_size, optimizer, "plimsoll") if graph else (None, problem)
     if ours is None and "export it again" in answer:
-        graph, problem = exported(model, batch_size)
+        graph, problem = exported(model, batch_size, precision)
         ours, answer = estimate(binary, graph, batch_size, optimizer, "plimsoll") if graph else (None, problem)
     amp, _ = estimate(binary, graph, batch_size, optimizer, "amp") if graph else (None, problem)
     return {**row, "estimatedBytes": ours, "estimatedPhase": answer["peakPhase"] if ours else None, "ampBytes": amp,
