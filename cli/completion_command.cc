@@ -47,7 +47,7 @@ std::string command_names() {
   for (const CommandOptions& command : kCommandOptions) {
     names += std::string(names.empty() ? "" : " ") + command.name;
   }
-  return names + " operator webhook help";
+  return names + " classify operator webhook help";
 }
 
 std::string option_names(const CommandOptions& command) {

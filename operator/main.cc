@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "kube/transport.h"
+#include "operator/classify_command.h"
 #include "operator/operator_command.h"
 #include "operator/webhook_command.h"
 
@@ -10,6 +11,8 @@ int main(int argc, char** argv) {
   plimsoll::kube::initialise_transport();
   std::vector<plimsoll::cli::Command> commands(plimsoll::cli::commands().begin(),
                                                plimsoll::cli::commands().end());
+  commands.push_back({"classify", "Tell why an attempt of a job ended, from its pods",
+                      plimsoll::process::run_classify_command});
   commands.push_back({"webhook", "Serve the admission webhook (runs in the cluster)",
                       plimsoll::process::run_webhook_command});
   commands.push_back(

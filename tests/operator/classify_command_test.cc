@@ -1,0 +1,90 @@
+#include "operator/classify_command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/cli/run_command.h"
+#include "tests/cli/temporary_file.h"
+
+namespace plimsoll::process {
+namespace {
+
+using plimsoll::testing::Outcome;
+using plimsoll::testing::run;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kPods = R"(apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: ads-1-0, namespace: ns}
+  status:
+    phase: Failed
+    containerStatuses:
+    - name: trainer
+      state:
+        terminated:
+          exitCode: 1
+          reason: Error
+          finishedAt: "2026-11-21T08:30:00Z"
+          message: |
+            torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity
+            of 79.00 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 78.00 GiB
+            memory in use. Of the allocated memory 70.00 GiB is allocated by PyTorch, and 5.00 GiB is reserved by PyTorch but unallocated.
+)";
+
+TEST(ClassifyCommand, KeepsTheJsonContract) {
+  const Outcome outcome = run(run_classify, {"-f", "-", "-o", "json"}, kPods);
+  EXPECT_EQ(outcome.code, cli::kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_EQ(json["verdict"].asString(), "CUDAOutOfMemory");
+  EXPECT_EQ(json["evidence"]["pod"].asString(), "ads-1-0");
+  EXPECT_EQ(json["evidence"]["container"].asString(), "trainer");
+  EXPECT_THAT(json["evidence"]["field"].asString(), HasSubstr("terminated.message"));
+  EXPECT_THAT(json["evidence"]["text"].asString(), HasSubstr("CUDA out of memory"));
+  EXPECT_EQ(json["neededBytes"].asInt64(), std::int64_t{80} << 30);
+  EXPECT_EQ(json["fragmentationBytes"].asInt64(), std::int64_t{5} << 30);
+}
+
+TEST(ClassifyCommand, WhatIsNotKnownIsNull) {
+  const Outcome outcome = run(run_classify, {"-f", "-", "-o", "json"},
+                              "{apiVersion: v1, kind: Pod, metadata: {name: a}, status: {phase: Succeeded}}");
+  const Json json = outcome.json();
+  EXPECT_EQ(json["verdict"].asString(), "Succeeded");
+  for (const char* field : {"neededBytes", "capacityBytes", "fragmentationBytes"}) {
+    EXPECT_TRUE(json.isMember(field) && json[field].isNull()) << field;
+  }
+  EXPECT_TRUE(json["evidence"]["pod"].isNull());
+}
+
+TEST(ClassifyCommand, TellsPeople) {
+  const Outcome outcome = run(run_classify, {"-f", "-"}, kPods);
+  EXPECT_THAT(outcome.out, StartsWith("CUDAOutOfMemory\n  pod        ads-1-0\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("80.0 GiB"));
+}
+
+TEST(ClassifyCommand, ReadsLogs) {
+  const plimsoll::testing::TemporaryFile log(std::string(1 << 20, '.') +
+                                             "\nModuleNotFoundError: No module\n");
+  const Outcome outcome =
+      run(run_classify, {"-f", "-", "--log", log.path(), "-o", "json"},
+          "{kind: Pod, metadata: {name: a}, status: {phase: Failed, containerStatuses: [{name: t, state: "
+          "{terminated: {exitCode: 1}}}]}}");
+  EXPECT_EQ(outcome.json()["verdict"].asString(), "UserError");
+  EXPECT_EQ(outcome.json()["evidence"]["field"].asString(), "log");
+}
+
+TEST(ClassifyCommand, WrongUsageIsExitTwo) {
+  EXPECT_EQ(run(run_classify, {}).code, cli::kExitUsage);
+  EXPECT_EQ(run(run_classify, {"-f", "/nowhere"}).code, cli::kExitUsage);
+  EXPECT_EQ(run(run_classify, {"-f", "-", "--log", "/nowhere"}, kPods).code, cli::kExitUsage);
+  EXPECT_EQ(run(run_classify, {"-f", "-", "-o", "xml"}, kPods).code, cli::kExitUsage);
+  const Outcome other = run(run_classify, {"-f", "-"}, "{kind: Node, metadata: {name: n}}");
+  EXPECT_EQ(other.code, cli::kExitUsage);
+  EXPECT_THAT(other.err, HasSubstr("holds a Node, not pods"));
+}
+
+}  // namespace
+}  // namespace plimsoll::process
