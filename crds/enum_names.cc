@@ -30,6 +30,9 @@ const char* name_of(DataType value) {
 const char* name_of(Interaction value) {
   return enum_name(value);
 }
+const char* name_of(DhenModule value) {
+  return enum_name(value);
+}
 const char* name_of(Precision value) {
   return enum_name(value);
 }

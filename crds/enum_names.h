@@ -19,7 +19,11 @@ struct EnumNames<DataType> {
 };
 template <>
 struct EnumNames<Interaction> {
-  static constexpr std::array kAll = {"Dot", "Cat", "DCN"};
+  static constexpr std::array kAll = {"Dot", "Cat", "DCN", "DCNv1", "DHEN"};
+};
+template <>
+struct EnumNames<DhenModule> {
+  static constexpr std::array kAll = {"Dot", "DCN", "Linear", "Attention"};
 };
 template <>
 struct EnumNames<Precision> {

@@ -53,11 +53,26 @@ struct EmbeddingTable {
   DataType dtype = DataType::kFP32;
   double pooling_factor = 1;    // mean rows fetched per lookup of one sample
   double lookup_frequency = 1;  // share of samples that look the table up, 0..1
+  // Above 0: rows reach the model as a sequence of at most so many, unpooled; pooling_factor is its mean
+  // length.
+  std::int64_t sequence_length = 0;
 
   bool operator==(const EmbeddingTable&) const = default;
 };
 
-enum class Interaction { kDot, kCat, kDCN };
+enum class Interaction { kDot, kCat, kDCN, kDCNv1, kDHEN };
+
+// What a layer of DHEN (arXiv 2203.11014) is an ensemble of.
+enum class DhenModule { kDot, kDCN, kLinear, kAttention };
+
+struct DhenStack {
+  std::int64_t layers = 0;
+  std::int64_t features = 0;  // embeddings that each module of a layer gives
+  std::vector<DhenModule> modules;
+  std::int64_t heads = 1;  // of kAttention
+
+  bool operator==(const DhenStack&) const = default;
+};
 
 struct TablesFrom {
   std::string config_map_name;
@@ -71,8 +86,9 @@ struct DlrmModel {
   std::vector<std::int64_t> bottom_mlp;  // widths of the layers after the dense features
   std::vector<std::int64_t> top_mlp;     // widths of the layers after the interaction; the last is 1
   Interaction interaction = Interaction::kDot;
-  std::int64_t cross_layers = 0;  // kDCN: number of cross layers (DCN-v2, low rank)
-  std::int64_t cross_rank = 0;    // kDCN: rank of each; 0 is full rank
+  std::int64_t cross_layers = 0;  // kDCN (DCN-v2), kDCNv1: number of cross layers
+  std::int64_t cross_rank = 0;    // kDCN, and DHEN's: rank of each; 0 is full rank
+  std::optional<DhenStack> dhen;  // of kDHEN
   std::vector<EmbeddingTable> tables;
   std::optional<TablesFrom> tables_from;  // instead of, or in addition to, `tables`
 
@@ -267,6 +283,7 @@ std::vector<FieldError> validate_update(const TrainingJob& before, const Trainin
 // The enum spellings of the API: "BF16Mixed", "RowWiseAdagrad", ...
 const char* name_of(DataType);
 const char* name_of(Interaction);
+const char* name_of(DhenModule);
 const char* name_of(Precision);
 const char* name_of(Optimizer);
 const char* name_of(OptimizerImplementation);

@@ -33,6 +33,7 @@ void describe(Visitor& visit, Of<EmbeddingTable> auto& table) {
   visit.choice("dtype", table.dtype, Presence::kOptional);
   visit.decimal("poolingFactor", table.pooling_factor, Presence::kOptional, kPoolingFactor);
   visit.decimal("lookupFrequency", table.lookup_frequency, Presence::kOptional, kLookupFrequency);
+  visit.integer("sequenceLength", table.sequence_length, Presence::kOptional, Range{0, 65536});
 }
 
 template <class Visitor, class Reference>
@@ -45,6 +46,14 @@ void describe(Visitor& visit, Reference& reference) {
 }
 
 template <class Visitor>
+void describe(Visitor& visit, Of<DhenStack> auto& dhen) {
+  visit.integer("layers", dhen.layers, Presence::kRequired, Range{1, 64});
+  visit.integer("features", dhen.features, Presence::kRequired, Range{1, 4096});
+  visit.choices("modules", dhen.modules, Range{1, 4});
+  visit.integer("heads", dhen.heads, Presence::kDefaulted, Range{1, 256});
+}
+
+template <class Visitor>
 void describe(Visitor& visit, Of<DlrmModel> auto& model) {
   visit.integer("denseFeatures", model.dense_features, Presence::kDefaulted, kOptionalWidths);
   visit.integers("bottomMLP", model.bottom_mlp, Presence::kOptional, Range{0, 64}, kWidths);
@@ -52,6 +61,7 @@ void describe(Visitor& visit, Of<DlrmModel> auto& model) {
   visit.choice("interaction", model.interaction, Presence::kDefaulted);
   visit.integer("crossLayers", model.cross_layers, Presence::kDefaulted, Range{0, 1024});
   visit.integer("crossRank", model.cross_rank, Presence::kDefaulted, kOptionalWidths);
+  visit.optional_object("dhen", model.dhen);
   visit.objects("tables", model.tables, Presence::kOptional, Range{0, kMaxInlineTables});
   visit.optional_object("tablesFrom", model.tables_from);
 }

@@ -82,15 +82,27 @@ void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& err
   if (model.dense_features == 0 && !model.bottom_mlp.empty()) {
     errors.add(FieldPath(path, "bottomMLP"), "bottomMLP needs denseFeatures of at least 1");
   }
-  const bool crosses = model.interaction == Interaction::kDCN;
+  const bool stacked = model.interaction == Interaction::kDHEN;
+  const bool crosses = model.interaction == Interaction::kDCN || model.interaction == Interaction::kDCNv1;
   if (crosses && model.cross_layers == 0) {
-    errors.add(FieldPath(path, "crossLayers"), "crossLayers must be at least 1 when interaction is DCN");
+    errors.add(FieldPath(path, "crossLayers"),
+               "crossLayers must be at least 1 when interaction is DCN or DCNv1");
   }
   if (!crosses && model.cross_layers != 0) {
-    errors.add(FieldPath(path, "crossLayers"), "crossLayers is only for interaction DCN");
+    errors.add(FieldPath(path, "crossLayers"), "crossLayers is only for interactions DCN and DCNv1");
   }
-  if (!crosses && model.cross_rank != 0) {
-    errors.add(FieldPath(path, "crossRank"), "crossRank is only for interaction DCN");
+  if (model.interaction != Interaction::kDCN && !stacked && model.cross_rank != 0) {
+    errors.add(FieldPath(path, "crossRank"), "crossRank is only for interactions DCN and DHEN");
+  }
+  if (stacked != model.dhen.has_value()) {
+    errors.add(FieldPath(path, "interaction"), "dhen must be given for interaction DHEN, and for no other");
+  }
+  if (model.dhen && (model.bottom_mlp.empty() || model.bottom_mlp.back() % model.dhen->heads != 0)) {
+    errors.add(FieldPath(path, "bottomMLP"),
+               "DHEN needs a bottomMLP whose last width is a multiple of dhen.heads");
+  }
+  if (model.dhen && model.dhen->modules.empty()) {
+    errors.add(FieldPath(path, "dhen"), "dhen.modules must name what a layer is made of");
   }
   check_table_names(model, tables, errors);
   check_table_sums(model, tables, errors);

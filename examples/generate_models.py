@@ -218,6 +218,23 @@ def single_gpu_model():
             job_tail(4096, "Adam", "RowWiseAdagrad", 8, "A100-80GB"))
 
 
+# --- A stack of interactions ----------------------------------------------------------------------------------
+#
+# After DHEN (arXiv 2203.11014); the sizes are made up.
+
+def dhen_model():
+    comment = "# A ranking model after DHEN (arXiv 2203.11014), with two histories that stay sequences. Sizes made up.\n"
+    return (job_head("dhen-ranking", comment, "dhen-ranking") +
+            "      denseFeatures: 600\n      bottomMLP: [512, 128]\n      topMLP: [1024, 512, 1]\n"
+            "      interaction: DHEN\n      crossRank: 256\n"
+            "      dhen: {layers: 4, features: 32, modules: [Dot, DCN, Linear, Attention], heads: 4}\n"
+            "      tables:\n"
+            "        - {name: user, count: 40, rows: 10000000, dim: 128, poolingFactor: 5}\n"
+            "        - {name: item, count: 60, rows: 2000000, dim: 64}\n"
+            "        - {name: history, count: 2, rows: 20000000, dim: 128, poolingFactor: 60, sequenceLength: 100}\n" +
+            job_tail(2048, "Adam", "RowWiseAdagrad", 32, "A100-80GB"))
+
+
 # --- A transformer ----------------------------------------------------------------------------------------------
 #
 # The sizes are those of Llama 3 8B's config.json on the Hugging Face hub (meta-llama/Meta-Llama-3-8B).
@@ -287,6 +304,7 @@ def files():
     contents["dlrm-dcnv2-mlperf.yaml"] = mlperf_model()
     contents.update({f"nvidia-synthetic-{size}.yaml": nvidia_model(size) for size in NVIDIA_MODELS})
     contents["single-gpu.yaml"] = single_gpu_model()
+    contents["dhen-ranking.yaml"] = dhen_model()
     contents["llama-3-8b.yaml"] = llama_model()
     contents["cluster.yaml"] = cluster()
     return contents

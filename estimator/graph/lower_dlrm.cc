@@ -7,17 +7,25 @@
 #include <vector>
 
 #include "crds/embedding_tables_csv.h"
+#include "estimator/graph/lower_dhen.h"
+#include "estimator/graph/model_builder.h"
 
 namespace plimsoll::estimator {
 namespace {
 
 constexpr double kMostLookupsPerSample = 1e12;
+constexpr std::int64_t kMaxSequence = std::int64_t{1} << 20;
 
 // What the graph needs to know of thousands of tables.
-struct TableSummary {
-  std::map<std::int64_t, std::int64_t> tables_of_width;
+struct Sequences {  // of tables of one width and length
   std::int64_t tables = 0;
-  std::int64_t columns = 0;  // of all tables together
+  double rows_per_sample = 0;  // of all of them
+};
+struct TableSummary {
+  std::map<std::int64_t, std::int64_t> tables_of_width;                  // pooled ones
+  std::map<std::pair<std::int64_t, std::int64_t>, Sequences> sequences;  // by width and length
+  std::int64_t tables = 0;
+  std::int64_t columns = 0;  // of all pooled tables together
   double lookups_per_sample = 0;
 };
 
@@ -56,14 +64,22 @@ Result<void> check(const crds::DlrmModel& model) {
         "model.dlrm.denseFeatures is 0: without dense features there can be no bottomMLP, and tables "
         "are needed");
   }
-  if (model.interaction == crds::Interaction::kDot && model.bottom_mlp.empty() && !model.tables.empty()) {
+  const bool of_one_width =
+      model.interaction == crds::Interaction::kDot || model.interaction == crds::Interaction::kDHEN;
+  if (of_one_width && model.bottom_mlp.empty() && !model.tables.empty()) {
     return invalid(
-        "model.dlrm.bottomMLP is empty: the Dot interaction takes its width from the bottom MLP's last "
+        "model.dlrm.bottomMLP is empty: the Dot and DHEN interactions take their width from the bottom MLP's "
+        "last "
         "layer; give one, or use Cat or DCN");
   }
-  if (model.interaction == crds::Interaction::kDCN) {
+  if (model.interaction == crds::Interaction::kDHEN) {
+    if (Result<void> stack = check_dhen(model); !stack) {
+      return stack;
+    }
+  }
+  if (model.interaction == crds::Interaction::kDCN || model.interaction == crds::Interaction::kDCNv1) {
     if (model.cross_layers < 1 || model.cross_layers > 1000) {
-      return invalid("model.dlrm.crossLayers must be from 1 to 1000 for the DCN interaction, is " +
+      return invalid("model.dlrm.crossLayers must be from 1 to 1000 for the DCN interactions, is " +
                      std::to_string(model.cross_layers));
     }
     if (model.cross_rank < 0 || model.cross_rank > kMaxModelDim) {
@@ -90,10 +106,20 @@ Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups) 
       return invalid("table " + group.name +
                      ": poolingFactor and lookupFrequency must be positive and below 1e12");
     }
-    summary.tables_of_width[group.dim] += group.count;
     summary.tables += group.count;
-    summary.columns += group.count * group.dim;
     summary.lookups_per_sample += lookups;
+    if (group.sequence_length < 0 || group.sequence_length > kMaxSequence) {
+      return invalid("table " + group.name + ": sequenceLength must be from 0 to " +
+                     std::to_string(kMaxSequence) + ", is " + std::to_string(group.sequence_length));
+    }
+    if (group.sequence_length > 0) {
+      Sequences& alike = summary.sequences[{group.dim, group.sequence_length}];
+      alike.tables += group.count;
+      alike.rows_per_sample += lookups;
+    } else {
+      summary.tables_of_width[group.dim] += group.count;
+      summary.columns += group.count * group.dim;
+    }
   }
   return summary;
 }
@@ -101,15 +127,7 @@ Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups) 
 class DlrmLowering {
  public:
   DlrmLowering(const crds::DlrmModel& model, const TableSummary& tables, crds::Precision precision)
-      : model_(model), tables_(tables) {
-    switch (precision) {
-      case crds::Precision::kFP32:
-      case crds::Precision::kTF32: break;  // TF32 is a way to multiply; tensors stay fp32
-      case crds::Precision::kBF16Mixed: compute_ = ElementType::kBF16; break;
-      case crds::Precision::kFP16Mixed: compute_ = ElementType::kFP16; break;
-      case crds::Precision::kBF16: stored_ = compute_ = ElementType::kBF16; break;
-    }
-  }
+      : model_(model), tables_(tables), builder_(precision), graph_(builder_.graph()) {}
 
   OperatorGraph run() {
     std::vector<Feature> features;
@@ -117,135 +135,155 @@ class DlrmLowering {
       features.push_back(bottom_mlp());
     }
     if (tables_.tables > 0) {
-      const std::vector<TensorId> pooled = lookup();
-      graph_.begin_block();
-      graph_.begin_unit();
-      features = interact(std::move(features), pooled);
+      const std::vector<Feature> embedded = lookup();
+      begin_part();
+      features = interact(std::move(features), embedded);
     } else {
-      graph_.begin_block();
-      graph_.begin_unit();
-      if (model_.interaction == crds::Interaction::kDCN) {
+      begin_part();
+      if (crosses()) {
         features = {cross(features.front())};
+      } else if (model_.interaction == crds::Interaction::kDHEN) {
+        features = {stack(features.front(), 1)};
       }
     }
-    graph_.end_block();
-    graph_.end_unit();
+    end_part();
     loss(top_mlp(concat("interaction", features)));
-    return std::move(graph_);
+    return std::move(builder_).graph();
   }
 
  private:
-  // A tensor of batch x width.
+  // `count` tensors of batch x width.
   struct Feature {
     TensorId id = -1;
     std::int64_t width = 0;
+    std::int64_t count = 1;
   };
 
   static Shape rows_of(std::int64_t width) { return {per_sample(1), fixed(width)}; }
-
-  TensorId cast(TensorId x, ElementType type) {
-    const Tensor& tensor = graph_.tensor(x);
-    if (tensor.type == type) {
-      return x;
-    }
-    Shape shape = graph_.shape_of(x);
-    return graph_.apply(OpKind::kCast, graph_.name_of(x) + ".cast", {x}, std::move(shape), type,
-                        tensor.count);
+  bool crosses() const {
+    return model_.interaction == crds::Interaction::kDCN || model_.interaction == crds::Interaction::kDCNv1;
+  }
+  // All features are as wide as the bottom MLP's last layer.
+  bool of_one_width() const {
+    return model_.interaction == crds::Interaction::kDot || model_.interaction == crds::Interaction::kDHEN;
+  }
+  // What activation checkpointing computes again, and FSDP wraps, as one.
+  void begin_part() {
+    graph_.begin_block();
+    graph_.begin_unit();
+  }
+  void end_part() {
+    graph_.end_block();
+    graph_.end_unit();
   }
 
-  // `count` linear layers of equal size side by side. Autocast gives matrix products half inputs.
+  // `count` linear layers of equal size side by side.
   Feature linear(const std::string& name, TensorId x, std::int64_t in, std::int64_t out, bool bias = true,
                  std::int64_t count = 1) {
-    const TensorId weight = graph_.add_parameter(name + ".weight", {fixed(out), fixed(in)}, stored_, count);
-    TensorIds inputs = {cast(x, compute_), cast(weight, compute_)};
-    if (bias) {
-      inputs.push_back(cast(graph_.add_parameter(name + ".bias", {fixed(out)}, stored_, count), compute_));
-    }
-    return {graph_.apply(OpKind::kLinear, name, inputs, rows_of(out), compute_, count), out};
+    const TensorId weight = builder_.parameter(name + ".weight", {fixed(out), fixed(in)}, count);
+    const TensorId shift = bias ? builder_.parameter(name + ".bias", {fixed(out)}, count) : -1;
+    return {builder_.linear(name, x, weight, shift, rows_of(out), count), out, count};
   }
 
   Feature relu(const Feature& x) {
-    return {graph_.apply(OpKind::kRelu, graph_.name_of(x.id) + ".relu", {x.id}, rows_of(x.width),
-                         graph_.tensor(x.id).type),
-            x.width};
+    return {builder_.unary(OpKind::kRelu, graph_.name_of(x.id) + ".relu", x.id), x.width};
   }
 
   Feature concat(const std::string& name, const std::vector<Feature>& parts) {
-    if (parts.size() == 1) {
-      return parts.front();
-    }
-    ElementType type = graph_.tensor(parts.front().id).type;
+    return parts.size() == 1 ? parts.front() : copied_together(name, parts);
+  }
+  // torch.cat, also of one.
+  Feature copied_together(const std::string& name, const std::vector<Feature>& parts) {
+    ElementType type = builder_.type(parts.front().id);
     for (const Feature& part : parts) {
-      type = widest(type, graph_.tensor(part.id).type);
+      type = widest(type, builder_.type(part.id));
     }
     TensorIds inputs;
     std::int64_t width = 0;
     for (const Feature& part : parts) {
-      inputs.push_back(cast(part.id, type));
-      width += part.width;
+      inputs.push_back(builder_.cast(part.id, type));
+      width += part.width * part.count;
     }
     return {graph_.apply(OpKind::kConcat, name, inputs, rows_of(width), type), width};
   }
 
   Feature bottom_mlp() {
-    Feature x{graph_.add_input("dense", rows_of(model_.dense_features), stored_), model_.dense_features};
-    graph_.begin_block();
-    graph_.begin_unit();
+    Feature x{graph_.add_input("dense", rows_of(model_.dense_features), builder_.stored()),
+              model_.dense_features};
+    begin_part();
     for (std::size_t i = 0; i < model_.bottom_mlp.size(); ++i) {
       x = relu(linear("bottom." + std::to_string(i), x.id, x.width, model_.bottom_mlp[i]));
     }
-    graph_.end_block();
-    graph_.end_unit();
+    end_part();
     return x;
   }
 
   // One part for each width; a part stands for all tables of that width.
-  std::vector<TensorId> lookup() {
+  std::vector<Feature> lookup() {
     // Indices of the rows, and per table an offset a sample.
     const std::int64_t indices =
         static_cast<std::int64_t>(std::ceil(tables_.lookups_per_sample)) + tables_.tables;
     const TensorId sparse = graph_.add_input("sparse", {per_sample(indices)}, ElementType::kInt64);
-    const TensorId pooled =
-        graph_.apply(OpKind::kEmbeddingLookup, "embeddings", {sparse}, rows_of(tables_.columns), stored_);
+    std::vector<Feature> parts;
+    if (!tables_.tables_of_width.empty()) {
+      parts = pooled(sparse);
+    }
+    for (const auto& [kind, alike] : tables_.sequences) {
+      parts.push_back(sequences(sparse, kind.first, kind.second, alike));
+    }
+    return parts;
+  }
+
+  std::vector<Feature> pooled(TensorId sparse) {
+    const TensorId all = graph_.apply(OpKind::kEmbeddingLookup, "embeddings", {sparse},
+                                      rows_of(tables_.columns), builder_.stored());
     std::vector<Shape> shapes;
     std::vector<std::int64_t> counts;
+    std::vector<Feature> parts;
     for (const auto& [width, count] : tables_.tables_of_width) {
       shapes.push_back(rows_of(width));
       counts.push_back(count);
+      parts.push_back({-1, width, count});
     }
-    return graph_.split("embeddings.split", pooled, std::move(shapes), counts);
+    const std::vector<TensorId> views = graph_.split("embeddings.split", all, std::move(shapes), counts);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i].id = views[i];
+    }
+    return parts;
   }
 
-  std::vector<Feature> interact(std::vector<Feature> dense, const std::vector<TensorId>& pooled) {
-    const bool dot = model_.interaction == crds::Interaction::kDot;
-    std::vector<TensorId> parts;
-    std::int64_t columns = 0;
-    std::size_t group = 0;
-    for (const auto& [width, count] : tables_.tables_of_width) {
-      TensorId part = pooled[group++];
-      std::int64_t part_width = width;
-      if (dot && width != dense.front().width) {
-        part =
-            linear("projection." + std::to_string(width), part, width, dense.front().width, false, count).id;
-        part_width = dense.front().width;
+  // Rows as they come, one behind the other; padded to one length; and summed, as the sum pooling of the
+  // kernels would.
+  Feature sequences(TensorId sparse, std::int64_t width, std::int64_t length, const Sequences& alike) {
+    const std::string name = "sequences." + std::to_string(width) + "x" + std::to_string(length);
+    const auto rows = static_cast<std::int64_t>(std::ceil(alike.rows_per_sample));
+    const std::int64_t rows_of_one = (rows + alike.tables - 1) / alike.tables;
+    const TensorId all = graph_.apply(OpKind::kEmbeddingLookup, name, {sparse},
+                                      {per_sample(rows), fixed(width)}, builder_.stored());
+    const std::vector<TensorId> each =
+        graph_.split(name + ".split", all, {{per_sample(rows_of_one), fixed(width)}}, {alike.tables});
+    const TensorId padded =
+        graph_.apply(OpKind::kToPadded, name + ".padded", {each.front()},
+                     {per_sample(1), fixed(length), fixed(width)}, builder_.stored(), alike.tables);
+    return {
+        graph_.apply(OpKind::kSum, name + ".sum", {padded}, rows_of(width), builder_.stored(), alike.tables),
+        width, alike.tables};
+  }
+
+  std::vector<Feature> interact(std::vector<Feature> dense, std::vector<Feature> parts) {
+    for (Feature& part : parts) {
+      if (of_one_width() && part.width != dense.front().width) {
+        part = linear("projection." + graph_.name_of(part.id), part.id, part.width, dense.front().width,
+                      false, part.count);
       }
-      parts.push_back(part);
-      columns += count * part_width;
     }
-    ElementType type = graph_.tensor(parts.front()).type;
-    for (const TensorId part : parts) {
-      type = widest(type, graph_.tensor(part).type);
-    }
-    for (TensorId& part : parts) {
-      part = cast(part, type);
-    }
-    const Feature sparse{graph_.apply(OpKind::kConcat, "embeddings.cat", parts, rows_of(columns), type),
-                         columns};
     std::vector<Feature> all = std::move(dense);
-    all.push_back(sparse);
+    all.push_back(copied_together("embeddings.cat", parts));
     switch (model_.interaction) {
       case crds::Interaction::kCat: break;
-      case crds::Interaction::kDCN: return {cross(concat("combined", all))};
+      case crds::Interaction::kDCN:
+      case crds::Interaction::kDCNv1: return {cross(concat("combined", all))};
+      case crds::Interaction::kDHEN: return {stack(concat("combined", all), tables_.tables + 1)};
       case crds::Interaction::kDot: return {all.front(), dot_products(all)};
     }
     return all;
@@ -255,68 +293,64 @@ class DlrmLowering {
   Feature dot_products(const std::vector<Feature>& all) {
     const Feature combined = concat("combined", all);
     const std::int64_t features = tables_.tables + 1;
-    const std::int64_t width = all.front().width;
+    const TensorId matrix = graph_.view("combined.matrix", combined.id,
+                                        {per_sample(1), fixed(features), fixed(all.front().width)});
+    const TensorId pairs = pairwise_products(builder_, "dot", matrix);
+    return {pairs, features * tables_.tables / 2};
+  }
+
+  Feature stack(const Feature& combined, std::int64_t features) {
+    const std::int64_t width = combined.width / features;
     const TensorId matrix =
         graph_.view("combined.matrix", combined.id, {per_sample(1), fixed(features), fixed(width)});
-    const TensorId transposed =
-        graph_.view("combined.transposed", matrix, {per_sample(1), fixed(width), fixed(features)});
-    const std::int64_t pairs = features * tables_.tables / 2;
-    const TensorId products =
-        graph_.apply(OpKind::kMatMul, "dot", {cast(matrix, compute_), cast(transposed, compute_)},
-                     {per_sample(1), fixed(features), fixed(features)}, compute_);
-    const TensorId upper = graph_.add_input("dot.indices", {fixed(2), fixed(pairs)}, ElementType::kInt64);
-    return {graph_.apply(OpKind::kGather, "dot.pairs", {products, upper}, rows_of(pairs), compute_), pairs};
+    std::int64_t given = features;
+    const TensorId out = lower_dhen(builder_, model_, matrix, &given);
+    return {graph_.view("dhen.flat", out, rows_of(given * width)), given * width};
   }
 
   Feature cross(const Feature& x0) {
     Feature x = x0;
+    const bool by_vectors = model_.interaction == crds::Interaction::kDCNv1;
     for (std::int64_t i = 0; i < model_.cross_layers; ++i) {
-      graph_.begin_block();
-      graph_.begin_unit();
+      begin_part();
       const std::string name = "cross." + std::to_string(i);
-      Feature inner = x;
-      if (model_.cross_rank > 0) {
-        inner = linear(name + ".v", x.id, x.width, model_.cross_rank, false);
-      }
-      inner = linear(name + ".w", inner.id, inner.width, x.width, false);
-      const TensorId bias = graph_.add_parameter(name + ".bias", {fixed(x.width)}, stored_);
-      const TensorId shifted = elementwise(OpKind::kAdd, name + ".shift", inner.id, bias, x.width);
-      const TensorId crossed = elementwise(OpKind::kMul, name + ".mul", x0.id, shifted, x.width);
-      x = {elementwise(OpKind::kAdd, name + ".add", crossed, x.id, x.width), x.width};
+      x.id = by_vectors ? cross_by_vector(name, x0, x)
+                        : cross_layer(builder_, name, x0.id, x.id, x.width, model_.cross_rank);
     }
     return x;
   }
 
-  TensorId elementwise(OpKind kind, std::string name, TensorId a, TensorId b, std::int64_t width) {
-    const ElementType type = widest(graph_.tensor(a).type, graph_.tensor(b).type);
-    return graph_.apply(kind, std::move(name), {a, b}, rows_of(width), type);
+  // x0 * (w x) + b + x
+  TensorId cross_by_vector(const std::string& name, const Feature& x0, const Feature& x) {
+    const Feature scale = linear(name + ".w", x.id, x.width, 1, false);
+    const TensorId scaled = builder_.multiply(name + ".mul", x0.id, scale.id);
+    const TensorId bias = builder_.parameter(name + ".bias", {fixed(x.width)});
+    return builder_.add(name + ".add", builder_.add(name + ".shift", scaled, bias), x.id);
   }
 
   Feature top_mlp(Feature x) {
-    graph_.begin_block();
-    graph_.begin_unit();
+    begin_part();
     for (std::size_t i = 0; i < model_.top_mlp.size(); ++i) {
       x = linear("top." + std::to_string(i), x.id, x.width, model_.top_mlp[i]);
       if (i + 1 < model_.top_mlp.size()) {
         x = relu(x);
       }
     }
-    graph_.end_block();
-    graph_.end_unit();
+    end_part();
     return x;
   }
 
   void loss(const Feature& logits) {
     // Autocast computes this loss in fp32.
-    const TensorId labels = graph_.add_input("labels", rows_of(logits.width), stored_);
-    graph_.apply(OpKind::kBceWithLogits, "loss", {cast(logits.id, stored_), labels}, {fixed(1)}, stored_);
+    const TensorId labels = graph_.add_input("labels", rows_of(logits.width), builder_.stored());
+    graph_.apply(OpKind::kBceWithLogits, "loss", {builder_.cast(logits.id, builder_.stored()), labels},
+                 {fixed(1)}, builder_.stored());
   }
 
   const crds::DlrmModel& model_;
   const TableSummary& tables_;
-  ElementType stored_ = ElementType::kFP32;   // of parameters, inputs and embeddings
-  ElementType compute_ = ElementType::kFP32;  // of matrix products
-  OperatorGraph graph_;
+  ModelBuilder builder_;
+  OperatorGraph& graph_;
 };
 
 }  // namespace

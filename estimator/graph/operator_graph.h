@@ -91,6 +91,7 @@ enum class OpKind : std::uint8_t {
   kReshape,          // (x) -> the same memory; its gradient lies otherwise and must be copied
   kCopy,             // (x) -> the same values in other strides
   kRepeat,           // (x) -> each value several times
+  kToPadded,         // (rows of sequences) -> the sequences, padded to one length
   kExpand,           // (x) -> x repeated along a dimension and written out; the gradient is a sum
   kSum,              // (x) -> sums over a dimension; the gradient is a view of the given one
   kSort,             // (x) -> its order: integers

@@ -164,6 +164,7 @@ AutogradRule rule_for(const OperatorGraph& graph, const Op& op, Device device, s
     case OpKind::kReshape:
     case OpKind::kRepeat:
     case OpKind::kExpand:
+    case OpKind::kToPadded:
     case OpKind::kTopK:
     case OpKind::kSort:
     case OpKind::kReceive:

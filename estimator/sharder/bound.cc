@@ -241,7 +241,9 @@ StateBound::StateBound(const ShardRequest& request)
         TableCost(model, table).held(ShardingType::kTableWise, Kernel::kFused, table.rows, table.dim);
     state_ += static_cast<double>(held.weights.count) + static_cast<double>(held.optimizer.count);
     if (outputs) {
-      const double rows = model.allocated_bytes ? 1.0 : std::min(1.0, table.lookups_per_sample);
+      const double rows = !table.pooled           ? table.lookups_per_sample
+                          : model.allocated_bytes ? 1.0
+                                                  : std::min(1.0, table.lookups_per_sample);
       buffers_ +=
           rows * model.batch * static_cast<double>(table.dim) * static_cast<double>(table.element_bytes);
     }

@@ -126,9 +126,10 @@ TableCost::TableCost(const CostModel& model, const Table& table)
       weighted_(table.weighted),
       lookups_(table.lookups_per_sample * model.batch),
       // An exchange of pooled rows carries one for every sample, looked up or not, and so do its buffers.
-      outputs_(model.method == CostMethod::kStages ? model.batch
-                                                   : std::min(1.0, table.lookups_per_sample) * model.batch),
-      held_outputs_(model.allocated_bytes ? model.batch : outputs_),
+      outputs_(!table.pooled                         ? lookups_
+               : model.method == CostMethod::kStages ? model.batch
+                                                     : std::min(1.0, table.lookups_per_sample) * model.batch),
+      held_outputs_(model.allocated_bytes && table.pooled ? model.batch : outputs_),
       input_(Bytes::ceil(kIndexBytes * lookups_)),
       input_of_all_(Bytes::ceil(lookups_ * static_cast<double>(model.trainers) * kIndexBytes)),
       input_of_nodes_(Bytes::ceil(lookups_ * static_cast<double>(model.nodes) * kIndexBytes)) {}

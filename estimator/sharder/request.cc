@@ -54,7 +54,8 @@ std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups
                         .rows = group.rows,
                         .dim = group.dim,
                         .lookups_per_sample = group.pooling_factor * group.lookup_frequency,
-                        .element_bytes = crds::width_bytes(group.dtype)});
+                        .element_bytes = crds::width_bytes(group.dtype),
+                        .pooled = group.sequence_length == 0});
     }
   }
   return tables;

@@ -452,13 +452,14 @@ bool Search::improve(std::size_t table, std::int64_t most_effort) {
 // Another option for several tables that are alike: all of them, or one for every trainer. Where one table
 // turned alone makes its trainer the slowest, one turned on every trainer may leave all of them faster.
 bool Search::improve_alike(std::int64_t most_effort) {
-  using Kind = std::tuple<std::int64_t, std::int64_t, double, std::int64_t, bool, std::ptrdiff_t>;
+  using Kind = std::tuple<std::int64_t, std::int64_t, double, std::int64_t, bool, bool, std::ptrdiff_t>;
   std::map<Kind, std::vector<std::size_t>> kinds;
   for (std::size_t table = 0; table < options_.tables(); ++table) {
     const Table& of = request_.tables[table];
     if (constraints_.empty() || constraints_[table] == nullptr) {
       const std::ptrdiff_t option = best_.selection.options[table] - options_.of(table).data();
-      kinds[{of.rows, of.dim, of.lookups_per_sample, of.element_bytes, of.weighted, option}].push_back(table);
+      kinds[{of.rows, of.dim, of.lookups_per_sample, of.element_bytes, of.weighted, of.pooled, option}]
+          .push_back(table);
     }
   }
   const auto ranks = static_cast<std::size_t>(model_.trainers);

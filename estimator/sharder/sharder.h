@@ -30,6 +30,7 @@ struct Table {
   double lookups_per_sample = 1;  // pooling factor times lookup frequency
   std::int64_t element_bytes = 4;
   bool weighted = false;  // its lookups carry weights, whose gradients are wanted too
+  bool pooled = true;     // else a row is sent for each lookup instead of one a sample
 };
 
 // "name" for a single table, "name.0", "name.1", ... for a group.

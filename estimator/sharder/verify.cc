@@ -247,6 +247,9 @@ class Verifier {
   // Pooled rows that one rank's batch asks of a table: of every sample, or of those that look it up.
   double pooled_rows(const Table& table, bool of_all) const {
     const double batch = static_cast<double>(request_.batch_size);
+    if (!table.pooled) {
+      return table.lookups_per_sample * batch;
+    }
     return of_all ? batch : std::min(1.0, table.lookups_per_sample) * batch;
   }
 
