@@ -254,19 +254,17 @@ po::options_description estimate_options() {
 
 int run_estimate(const std::vector<std::string>& arguments, Console& console) {
   po::variables_map values;
-  if (const std::optional<int> code = read_options(arguments, estimate_options(), kHelp, console, values)) {
+  OutputFormat format{};
+  if (const std::optional<int> code =
+          read_options(arguments, estimate_options(), kHelp, console, values, format)) {
     return *code;
   }
-  const Result<OutputFormat> format = output_format(values);
-  if (!format) {
-    return complain(console, kExitUsage, format.error());
-  }
-  const std::string method = values["method"].as<std::string>();
-  if (method != "plimsoll" && method != "amp") {
-    return complain(console, kExitUsage, "--method must be plimsoll or amp");
+  const Result<estimator::Method> method = method_option(values);
+  if (!method) {
+    return complain(console, kExitUsage, method.error());
   }
   if (values.contains("graph")) {
-    return run_graph_estimate(values, *format, console);
+    return run_graph_estimate(values, format, console);
   }
   const bool by_config = values.contains("config");
   if (const char* name = by_config ? nullptr : graph_option_given(values)) {
@@ -321,7 +319,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
     for (const std::string& warning : warnings) {
       console.err << "plimsoll: warning: " << job.name << ": " << warning << '\n';
     }
-    question->method = method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
+    question->method = *method;
     const Result<Answer> answer = answer_for(*job.job, *question);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (!answer) {
@@ -329,7 +327,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
       answers.push_back(refusal(job.name, answer.error()));
       continue;
     }
-    if (*format == OutputFormat::kTable) {
+    if (format == OutputFormat::kTable) {
       print_table(console, job.name, *question, *answer);
     }
     if (!answer->fits) {
@@ -337,8 +335,8 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
     }
     answers.push_back(to_json(job.name, *question, *answer, elapsed.count()));
   }
-  if (*format != OutputFormat::kTable) {
-    print_answers(console, *format, answers);
+  if (format != OutputFormat::kTable) {
+    print_answers(console, format, answers);
   }
   return code;
 }

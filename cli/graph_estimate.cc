@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/input.h"
+#include "cli/jobs.h"
 #include "cli/text_table.h"
 #include "crds/training_job.h"
 #include "estimator/graph/import_trace.h"
@@ -173,8 +174,7 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
   if (Result<void> read = read_parallelism(values, question.trainers, question.training.parallelism); !read) {
     return read.error();
   }
-  question.method =
-      values["method"].as<std::string>() == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
+  question.method = *method_option(values);  // the caller has asked whether it is one
   question.lenient = values.contains("lenient");
   const std::string zero_grad = text_of(values, "zero-grad").value_or("before-forward");
   if (zero_grad != "before-forward" && zero_grad != "before-backward") {

@@ -79,6 +79,14 @@ std::vector<JobOrError> read_jobs(const std::vector<Document>& documents,
   return jobs;
 }
 
+Result<estimator::Method> method_option(const boost::program_options::variables_map& values) {
+  const std::string method = values["method"].as<std::string>();
+  if (method != "plimsoll" && method != "amp") {
+    return invalid("--method must be plimsoll or amp");
+  }
+  return method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
+}
+
 Json refusal(const std::string& job, const Error& error) {
   Json json(::Json::objectValue);
   json["job"] = job;

@@ -1,6 +1,7 @@
 // The TrainingJobs of the input, ready to be estimated: decoded, validated, with their tables. One thread.
 #pragma once
 
+#include <boost/program_options.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "cli/input.h"
 #include "crds/training_job.h"
 #include "estimator/graph/trace.h"
+#include "estimator/memory/estimate.h"
 
 namespace plimsoll::cli {
 
@@ -28,6 +30,9 @@ struct JobOrError {
 // that the others are still answered.
 std::vector<JobOrError> read_jobs(const std::vector<Document>& documents,
                                   const std::string& default_namespace, const ConfigMapReader& config_maps);
+
+// The value of --method. Errors: kInvalid.
+Result<estimator::Method> method_option(const boost::program_options::variables_map& values);
 
 // {"job", "code", "reason"}: what programs get for a job that was refused.
 Json refusal(const std::string& job, const Error& error);

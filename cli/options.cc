@@ -116,6 +116,20 @@ Result<OutputFormat> output_format(const po::variables_map& values) {
   return invalid("--output must be table, json or yaml", name);
 }
 
+std::optional<int> read_options(const std::vector<std::string>& arguments,
+                                const po::options_description& options, const Help& help, Console& console,
+                                po::variables_map& values, OutputFormat& format) {
+  if (const std::optional<int> code = read_options(arguments, options, help, console, values)) {
+    return code;
+  }
+  const Result<OutputFormat> asked = output_format(values);
+  if (!asked) {
+    return complain(console, kExitUsage, asked.error());
+  }
+  format = *asked;
+  return std::nullopt;
+}
+
 Result<std::int64_t> count_option(const po::variables_map& values, const std::string& name,
                                   std::int64_t least, std::int64_t most) {
   const std::string text = values[name].as<std::string>();

@@ -27,10 +27,15 @@ std::optional<int> read_options(const std::vector<std::string>& arguments,
                                 const po::options_description& options, const Help& help, Console& console,
                                 po::variables_map& values);
 
+enum class OutputFormat { kTable, kJson, kYaml };
+
+// The same for a command with add_output_option(), whose value it reads as well.
+std::optional<int> read_options(const std::vector<std::string>& arguments,
+                                const po::options_description& options, const Help& help, Console& console,
+                                po::variables_map& values, OutputFormat& format);
+
 // The word of `known` closest to a misspelt one; empty when none is close.
 std::string closest(const std::string& word, const std::vector<std::string>& known);
-
-enum class OutputFormat { kTable, kJson, kYaml };
 
 // "-o, --output" with the three formats; read it back with `output_format`.
 void add_output_option(po::options_description& options);

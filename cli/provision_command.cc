@@ -157,16 +157,14 @@ po::options_description provision_options() {
 
 int run_provision(const std::vector<std::string>& arguments, Console& console) {
   po::variables_map values;
-  if (const std::optional<int> code = read_options(arguments, provision_options(), kHelp, console, values)) {
+  OutputFormat format{};
+  if (const std::optional<int> code =
+          read_options(arguments, provision_options(), kHelp, console, values, format)) {
     return *code;
   }
-  const Result<OutputFormat> format = output_format(values);
-  if (!format) {
-    return complain(console, kExitUsage, format.error());
-  }
-  const std::string method = values["method"].as<std::string>();
-  if (method != "plimsoll" && method != "amp") {
-    return complain(console, kExitUsage, "--method must be plimsoll or amp");
+  const Result<estimator::Method> method = method_option(values);
+  if (!method) {
+    return complain(console, kExitUsage, method.error());
   }
   if (!values.contains("filename")) {
     return complain(console, kExitUsage, "name the jobs with -f FILE, or -f - for standard input");
@@ -204,14 +202,14 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     request.graph = job.graph.get();
     request.gpus = &world->state.gpus;
     request.profile = world->state.profile_of(job.job->namespace_name, job.job->spec.model.family);
-    request.method = method == "amp" ? estimator::Method::kAmp : estimator::Method::kPlimsoll;
+    request.method = *method;
     const auto start = std::chrono::steady_clock::now();
     const estimator::Provision provision = estimator::provision(request);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     Json answer = estimator::to_json(*job.job, provision);
     answer["job"] = job.name;
     answer["elapsedSeconds"] = elapsed.count();
-    if (*format == OutputFormat::kTable) {
+    if (format == OutputFormat::kTable) {
       print_table(console, job.name, provision, answer["requested"], elapsed.count());
     }
     for (const std::string& warning : provision.warnings) {
@@ -224,8 +222,8 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     }
     answers.push_back(std::move(answer));
   }
-  if (*format != OutputFormat::kTable) {
-    print_answers(console, *format, answers);
+  if (format != OutputFormat::kTable) {
+    print_answers(console, format, answers);
   }
   return code;
 }

@@ -21,21 +21,19 @@ po::options_description version_options() {
 
 int run_version(const std::vector<std::string>& arguments, Console& console) {
   po::variables_map values;
-  if (const std::optional<int> code = read_options(arguments, version_options(), kHelp, console, values)) {
+  OutputFormat format{};
+  if (const std::optional<int> code =
+          read_options(arguments, version_options(), kHelp, console, values, format)) {
     return *code;
   }
-  const Result<OutputFormat> format = output_format(values);
-  if (!format) {
-    return complain(console, kExitUsage, format.error());
-  }
-  if (*format == OutputFormat::kTable) {
+  if (format == OutputFormat::kTable) {
     console.out << "plimsoll " << PLIMSOLL_VERSION << " (plimsoll.dev/v1alpha1)\n";
     return kExitDone;
   }
   Json json(::Json::objectValue);
   json["version"] = PLIMSOLL_VERSION;
   json["apiVersion"] = "plimsoll.dev/v1alpha1";
-  print_answers(console, *format, {json});
+  print_answers(console, format, {json});
   return kExitDone;
 }
 

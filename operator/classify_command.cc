@@ -101,13 +101,10 @@ boost::program_options::options_description classify_options() {
 
 int run_classify(const std::vector<std::string>& arguments, Console& console) {
   boost::program_options::variables_map values;
+  cli::OutputFormat format{};
   if (const std::optional<int> code =
-          cli::read_options(arguments, classify_options(), kHelp, console, values)) {
+          cli::read_options(arguments, classify_options(), kHelp, console, values, format)) {
     return *code;
-  }
-  const Result<cli::OutputFormat> format = cli::output_format(values);
-  if (!format) {
-    return cli::complain(console, cli::kExitUsage, format.error());
   }
   if (!values.contains("filename")) {
     return cli::complain(console, cli::kExitUsage, "-f is required: the attempt's pods");
@@ -130,10 +127,10 @@ int run_classify(const std::vector<std::string>& arguments, Console& console) {
     logs.push_back({.pod = "", .container = "", .text = *std::move(text)});
   }
   const controllers::AttemptEnd end = controllers::classify(*pods, logs);
-  if (*format == cli::OutputFormat::kTable) {
+  if (format == cli::OutputFormat::kTable) {
     print(console, end);
   } else {
-    cli::print_answers(console, *format, {to_json(end)});
+    cli::print_answers(console, format, {to_json(end)});
   }
   return cli::kExitDone;
 }
