@@ -98,12 +98,12 @@ void CachingAllocator::retire(std::int32_t id) {
 void CachingAllocator::insert_free(std::int32_t id) {
   Block& block = at(id);
   block.born = searches_[block.small ? 1 : 0];
-  block.bin = pool_of(block).free.insert({block.size, block.address, id}, block.bin);
+  pool_of(block).free.insert({block.size, block.address, id});
 }
 
 void CachingAllocator::erase_free(std::int32_t id) {
   const Block& block = at(id);
-  pool_of(block).free.erase({block.size, block.address, id}, block.bin);
+  pool_of(block).free.erase({block.size, block.address, id});
 }
 
 void CachingAllocator::link_after(std::int32_t id, std::int32_t before) {
@@ -159,25 +159,24 @@ std::int32_t CachingAllocator::find_free(std::int64_t size, StreamId stream, boo
   if (!settings_.expandable_segments) {
     return blocks.take(size, limit);
   }
-  FreeBlocks::Position position = blocks.at_least(size);
-  if (position == blocks.end()) {
+  FreeBlocks::Entry found = blocks.at_least(size);
+  if (found == FreeBlocks::end()) {
     return -1;
   }
   // A block that can still grow counts as large as it could become, so that smaller gaps are filled first.
-  const auto could_be = [&](FreeBlocks::Position where) {
-    const Block& block = at(blocks[where].block);
+  const auto could_be = [&](const FreeBlocks::Entry& entry) {
+    const Block& block = at(entry.block);
     return block.size + (block.next >= 0 && !at(block.next).mapped ? at(block.next).size : 0);
   };
-  for (auto next = blocks.next(position); next != blocks.end() && could_be(next) < could_be(position);
+  for (auto next = blocks.next(found); next != FreeBlocks::end() && could_be(next) < could_be(found);
        next = blocks.next(next)) {
-    position = next;
+    found = next;
   }
-  if (blocks[position].size >= limit) {
+  if (found.size >= limit) {
     return -1;
   }
-  const std::int32_t found = blocks[position].block;
-  blocks.erase(position);
-  return found;
+  blocks.erase(found);
+  return found.block;
 }
 
 void CachingAllocator::reserve(std::int64_t size) {
@@ -464,9 +463,9 @@ bool CachingAllocator::release_oversize(std::int64_t size, StreamId stream, bool
   }
   FreeBlocks& blocks = pool(stream, small).free;
   const std::int64_t wanted = std::max(size, max_split_);
-  const FreeBlocks::Position enough = blocks.at_least(wanted);
-  if (enough != blocks.end()) {
-    const std::int32_t id = blocks[enough].block;
+  const FreeBlocks::Entry enough = blocks.at_least(wanted);
+  if (enough != FreeBlocks::end()) {
+    const std::int32_t id = enough.block;
     if (split(at(id))) {
       return false;
     }
@@ -474,8 +473,8 @@ bool CachingAllocator::release_oversize(std::int64_t size, StreamId stream, bool
     return true;
   }
   std::vector<std::int32_t> oversize;
-  for (auto each = blocks.at_least(max_split_); each != blocks.end(); each = blocks.next(each)) {
-    oversize.push_back(blocks[each].block);
+  for (auto each = blocks.at_least(max_split_); each != FreeBlocks::end(); each = blocks.next(each)) {
+    oversize.push_back(each.block);
   }
   std::int64_t released = 0;
   for (auto id = oversize.rbegin(); id != oversize.rend() && released < wanted; ++id) {

@@ -75,7 +75,6 @@ class CachingAllocator {
   struct Block {
     std::int64_t address = 0;
     std::int64_t size = 0;
-    std::int32_t bin = -1;       // of its pool, where it was last
     std::int32_t previous = -1;  // neighbours within the segment
     std::int32_t next = -1;
     std::int64_t born = 0;     // searches of its pool when it came into it

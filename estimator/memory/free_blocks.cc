@@ -1,196 +1,237 @@
 #include "estimator/memory/free_blocks.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 namespace plimsoll::estimator {
 namespace {
 
-// Fibonacci hashing: 2^64 over the golden ratio.
-constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15U;
+constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+constexpr std::int32_t kFirst = std::numeric_limits<std::int32_t>::min();
 
 }  // namespace
 
-// Where `size` is in the table, or would be.
-std::size_t FreeBlocks::slot_of(std::int64_t size) const {
-  const std::size_t mask = slots_.size() - 1;
-  const int shift = 64 - std::countr_zero(slots_.size());
-  std::size_t slot = static_cast<std::size_t>((static_cast<std::uint64_t>(size) * kSpread) >> shift);
-  while (slots_[slot] >= 0 && bins_[index(slots_[slot])].size != size) {
-    slot = (slot + 1) & mask;
+FreeBlocks::Sequence::Position FreeBlocks::Sequence::lower_bound(const Entry& entry) const {
+  const auto chunk =
+      static_cast<std::size_t>(std::lower_bound(last_.begin(), last_.end(), entry) - last_.begin());
+  if (chunk == chunks_.size()) {
+    return {chunk, 0};
   }
-  return slot;
+  const std::vector<Entry>& entries = chunks_[chunk];
+  const auto found = std::lower_bound(entries.begin(), entries.end(), entry);
+  return {chunk, static_cast<std::size_t>(found - entries.begin())};
 }
 
-std::int32_t FreeBlocks::find(std::int64_t size) const {
-  return slots_.empty() ? -1 : slots_[slot_of(size)];
+bool FreeBlocks::Sequence::insert(const Entry& entry) {
+  if (chunks_.empty()) {
+    chunks_.emplace_back().reserve(kLongest + 1);
+    last_.push_back(entry);
+  }
+  Position position = lower_bound(entry);
+  if (at_end(position)) {
+    position = {chunks_.size() - 1, chunks_.back().size()};
+    last_.back() = entry;
+  }
+  std::vector<Entry>& chunk = chunks_[position.chunk];
+  chunk.insert(chunk.begin() + static_cast<std::ptrdiff_t>(position.index), entry);
+  const std::size_t first = position.index < kCrowd - 1 ? 0 : position.index - (kCrowd - 1);
+  const std::size_t last = std::min(chunk.size() - 1, position.index + (kCrowd - 1));
+  const bool crowded = (position.index - first == kCrowd - 1 && chunk[first].size == entry.size) ||
+                       (last - position.index == kCrowd - 1 && chunk[last].size == entry.size);
+  if (chunk.size() > kLongest) {
+    const auto middle = chunk.begin() + static_cast<std::ptrdiff_t>(chunk.size() / 2);
+    std::vector<Entry> upper;
+    upper.reserve(kLongest + 1);
+    upper.assign(middle, chunk.end());
+    chunk.erase(middle, chunk.end());
+    const auto after = static_cast<std::ptrdiff_t>(position.chunk) + 1;
+    last_.insert(last_.begin() + after - 1, chunk.back());
+    chunks_.insert(chunks_.begin() + after, std::move(upper));
+  }
+  return crowded;
 }
 
-std::int32_t FreeBlocks::find_or_add(std::int64_t size) {
-  if (bins_.size() * 2 >= slots_.size()) {
-    slots_.assign(std::max<std::size_t>(64, slots_.size() * 2), -1);
-    for (std::size_t i = 0; i < bins_.size(); ++i) {
-      slots_[slot_of(bins_[i].size)] = static_cast<std::int32_t>(i);
-    }
+void FreeBlocks::Sequence::erase(const Entry& entry) {
+  const Position position = lower_bound(entry);
+  assert(!at_end(position) && (*this)[position] == entry);
+  erase(position);
+}
+
+void FreeBlocks::Sequence::erase(Position position) {
+  std::vector<Entry>& chunk = chunks_[position.chunk];
+  chunk.erase(chunk.begin() + static_cast<std::ptrdiff_t>(position.index));
+  const auto at = static_cast<std::ptrdiff_t>(position.chunk);
+  if (chunk.empty()) {
+    chunks_.erase(chunks_.begin() + at);
+    last_.erase(last_.begin() + at);
+  } else {
+    last_[position.chunk] = chunk.back();
   }
-  std::int32_t& bin = slots_[slot_of(size)];
-  if (bin < 0) {
-    bin = static_cast<std::int32_t>(bins_.size());
-    bins_.emplace_back().size = size;
-  }
-  return bin;
 }
 
 // The chunk that holds `address`, or would.
-std::size_t FreeBlocks::chunk_of(const Bin& bin, std::int64_t address) {
-  if (bin.higher.empty() || address <= bin.lowest.front().address) {
+std::size_t FreeBlocks::Bin::chunk_of(std::int64_t address) const {
+  if (higher.empty() || address <= lowest.front().address) {
     return 0;
   }
-  // Chunks whose highest address is at least this one, from the end of the list.
-  const auto above = std::partition_point(bin.higher.begin(), bin.higher.end(), [&](const Chunk& chunk) {
-    return chunk.front().address >= address;
-  });
-  const auto chunk = static_cast<std::size_t>(bin.higher.end() - above) + 1;
-  return std::min(chunk, bin.higher.size());
+  // Chunks whose highest address is at least this one are the first ones of the list.
+  const auto below = std::partition_point(
+      higher.begin(), higher.end(), [&](const Chunk& chunk) { return chunk.front().address >= address; });
+  return std::min(static_cast<std::size_t>(higher.end() - below) + 1, higher.size());
 }
 
-std::int32_t FreeBlocks::insert_in_order(const Entry& entry, std::int32_t hint) {
-  const std::int32_t id = hint >= 0 && bins_[index(hint)].size == entry.size ? hint : find_or_add(entry.size);
-  Bin& bin = bins_[index(id)];
-  if (!bin.ordered) {
-    order_.emplace(bin.size, id);
-    bin.ordered = true;
-  }
-  bin.passed = 0;
-  ++entries_;
-  const Spot spot{entry.address, entry.block};
+void FreeBlocks::Bin::insert(const Spot& spot) {
+  passed = 0;
   std::size_t at = 0;
-  if (bin.lowest.empty() || entry.address < bin.lowest.back().address) {
-    bin.lowest.push_back(spot);
+  if (lowest.empty() || spot.address < lowest.back().address) {
+    lowest.push_back(spot);
   } else {
-    at = chunk_of(bin, entry.address);
-    Chunk& chunk = bin.chunk(at);
-    chunk.insert(std::partition_point(chunk.begin(), chunk.end(),
-                                      [&](const Spot& each) { return each.address > entry.address; }),
-                 spot);
+    at = chunk_of(spot.address);
+    Chunk& into = chunk(at);
+    into.insert(std::partition_point(into.begin(), into.end(),
+                                     [&](const Spot& each) { return each.address > spot.address; }),
+                spot);
   }
-  if (Chunk& full = bin.chunk(at); full.size() > kLongest) {
+  if (Chunk& full = chunk(at); full.size() > kLongest) {
     const auto middle = full.begin() + static_cast<std::ptrdiff_t>(full.size() / 2);
     Chunk upper(full.begin(), middle);
     full.erase(full.begin(), middle);
-    bin.higher.insert(bin.higher.end() - static_cast<std::ptrdiff_t>(at), std::move(upper));
+    higher.insert(higher.end() - static_cast<std::ptrdiff_t>(at), std::move(upper));
   }
-  return id;
 }
 
-void FreeBlocks::remove(Bin& bin, std::size_t at, std::size_t index) {
-  Chunk& chunk = bin.chunk(at);
-  chunk.erase(chunk.begin() + static_cast<std::ptrdiff_t>(index));
-  if (!chunk.empty() || bin.higher.empty()) {
+void FreeBlocks::Bin::remove(std::size_t at, std::size_t index) {
+  Chunk& from = chunk(at);
+  from.erase(from.begin() + static_cast<std::ptrdiff_t>(index));
+  if (!from.empty() || higher.empty()) {
     return;
   }
   if (at == 0) {
-    bin.lowest = std::move(bin.higher.back());
+    lowest = std::move(higher.back());
     at = 1;
   }
-  bin.higher.erase(bin.higher.end() - static_cast<std::ptrdiff_t>(at));
+  higher.erase(higher.end() - static_cast<std::ptrdiff_t>(at));
 }
 
-void FreeBlocks::erase(Position position) {
-  remove(bins_[index(position.bin)], position.chunk, position.index);
-  --entries_;
-}
-
-void FreeBlocks::erase(const Entry& entry, std::int32_t hint) {
-  const std::int32_t id = hint >= 0 && bins_[index(hint)].size == entry.size ? hint : find(entry.size);
-  assert(id >= 0);
-  Bin& bin = bins_[index(id)];
-  const std::size_t at = chunk_of(bin, entry.address);
-  const Chunk& chunk = bin.chunk(at);
-  const auto spot = std::partition_point(chunk.begin(), chunk.end(),
-                                         [&](const Spot& each) { return each.address > entry.address; });
-  assert(spot != chunk.end() && spot->address == entry.address && spot->block == entry.block);
-  remove(bin, at, static_cast<std::size_t>(spot - chunk.begin()));
-  --entries_;
-}
-
-std::int32_t FreeBlocks::first_with_blocks(Order::iterator first) {
-  while (first != order_.end()) {
-    Bin& bin = bins_[index(first->second)];
-    if (!bin.empty()) {
-      return first->second;
-    }
-    if (++bin.passed < kMostPassed) {
-      ++first;
-    } else {
-      bin.ordered = false;
-      first = order_.erase(first);
-    }
+FreeBlocks::Spot FreeBlocks::Bin::at_or_above(std::int64_t address) const {
+  if (lowest.empty()) {
+    return {};
   }
-  return -1;
+  const Chunk& in = chunk(chunk_of(address));
+  const auto below =
+      std::partition_point(in.begin(), in.end(), [&](const Spot& each) { return each.address >= address; });
+  return below == in.begin() ? Spot{} : *(below - 1);
 }
 
-std::int32_t FreeBlocks::bin_for(std::int64_t size) {
-  const std::int32_t exact = find(size);
-  return exact >= 0 && !bins_[index(exact)].empty() ? exact : first_with_blocks(order_.lower_bound(size));
+// All blocks of a size move from the sequence to a bin.
+void FreeBlocks::crowd(std::int64_t size) {
+  const auto at = std::lower_bound(crowded_.begin(), crowded_.end(), size) - crowded_.begin();
+  crowded_.insert(crowded_.begin() + at, size);
+  Bin& bin = *bins_.insert(bins_.begin() + at, Bin{});
+  for (auto each = rest_.lower_bound({size, kLowest, kFirst});
+       !rest_.at_end(each) && rest_[each].size == size; each = rest_.lower_bound({size, kLowest, kFirst})) {
+    bin.insert({rest_[each].address, rest_[each].block});
+    rest_.erase(each);
+  }
+}
+
+void FreeBlocks::insert(const Entry& entry) {
+  ++entries_;
+  const auto at = std::lower_bound(crowded_.begin(), crowded_.end(), entry.size);
+  if (at != crowded_.end() && *at == entry.size) {
+    bins_[static_cast<std::size_t>(at - crowded_.begin())].insert({entry.address, entry.block});
+  } else if (rest_.insert(entry)) {
+    crowd(entry.size);
+  }
+}
+
+void FreeBlocks::erase(const Entry& entry) {
+  --entries_;
+  const auto at = std::lower_bound(crowded_.begin(), crowded_.end(), entry.size);
+  if (at == crowded_.end() || *at != entry.size) {
+    rest_.erase(entry);
+    return;
+  }
+  Bin& bin = bins_[static_cast<std::size_t>(at - crowded_.begin())];
+  const std::size_t chunk = bin.chunk_of(entry.address);
+  const Chunk& in = bin.chunk(chunk);
+  const auto spot = std::partition_point(in.begin(), in.end(),
+                                         [&](const Spot& each) { return each.address > entry.address; });
+  assert(spot != in.end() && spot->address == entry.address && spot->block == entry.block);
+  bin.remove(chunk, static_cast<std::size_t>(spot - in.begin()));
 }
 
 std::int32_t FreeBlocks::take(std::int64_t size, std::int64_t limit) {
-  const std::int32_t id = bin_for(size);
-  if (id < 0 || bins_[index(id)].size >= limit) {
+  auto at =
+      static_cast<std::size_t>(std::lower_bound(crowded_.begin(), crowded_.end(), size) - crowded_.begin());
+  while (at < bins_.size() && bins_[at].lowest.empty()) {
+    if (++bins_[at].passed < kMostPassed) {
+      ++at;
+    } else {
+      crowded_.erase(crowded_.begin() + static_cast<std::ptrdiff_t>(at));
+      bins_.erase(bins_.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+  }
+  // A size is either crowded or in the sequence.
+  if (at == bins_.size() || crowded_[at] != size) {
+    const Sequence::Position other = rest_.lower_bound({size, kLowest, kFirst});
+    if (!rest_.at_end(other) && (at == bins_.size() || rest_[other].size < crowded_[at])) {
+      if (rest_[other].size >= limit) {
+        return -1;
+      }
+      const std::int32_t block = rest_[other].block;
+      rest_.erase(other);
+      --entries_;
+      return block;
+    }
+  }
+  if (at == bins_.size() || crowded_[at] >= limit) {
     return -1;
   }
-  Bin& bin = bins_[index(id)];
+  Bin& bin = bins_[at];
   const std::int32_t block = bin.lowest.back().block;
   if (bin.lowest.size() > 1) {
     bin.lowest.pop_back();
   } else {
-    remove(bin, 0, 0);
+    bin.remove(0, 0);
   }
   --entries_;
   return block;
 }
 
-FreeBlocks::Position FreeBlocks::at_least(std::int64_t size) {
-  const std::int32_t bin = bin_for(size);
-  return bin < 0 ? end() : lowest(bin);
+FreeBlocks::Entry FreeBlocks::smaller(const Entry& a, const Entry& b) {
+  return b.block < 0 || (a.block >= 0 && a < b) ? a : b;
 }
 
-FreeBlocks::Position FreeBlocks::next(Position position) const {
-  if (position.index > 0) {
-    return {position.bin, position.chunk, position.index - 1};
-  }
-  const Bin& bin = bins_[index(position.bin)];
-  if (position.chunk < bin.higher.size()) {
-    return {position.bin, position.chunk + 1, bin.chunk(position.chunk + 1).size() - 1};
-  }
-  for (auto each = order_.upper_bound(bin.size); each != order_.end(); ++each) {
-    if (!bins_[index(each->second)].empty()) {
-      return lowest(each->second);
+// The first at or behind a size and address.
+FreeBlocks::Entry FreeBlocks::from(const Entry& least) const {
+  const Sequence::Position other = rest_.lower_bound({least.size, least.address, kFirst});
+  Entry found = rest_.at_end(other) ? end() : rest_[other];
+  for (auto at = std::lower_bound(crowded_.begin(), crowded_.end(), least.size); at != crowded_.end(); ++at) {
+    const Spot spot = bins_[static_cast<std::size_t>(at - crowded_.begin())].at_or_above(
+        *at == least.size ? least.address : kLowest);
+    if (spot.block >= 0) {
+      return smaller(found, {*at, spot.address, spot.block});
     }
   }
-  return end();
+  return found;
 }
 
-FreeBlocks::Entry FreeBlocks::operator[](Position position) const {
-  const Bin& bin = bins_[index(position.bin)];
-  const Spot& spot = bin.chunk(position.chunk)[position.index];
-  return {bin.size, spot.address, spot.block};
+FreeBlocks::Entry FreeBlocks::at_least(std::int64_t size) const {
+  return from({size, kLowest, -1});
+}
+
+FreeBlocks::Entry FreeBlocks::next(const Entry& entry) const {
+  return from({entry.size, entry.address + 1, -1});
 }
 
 std::vector<FreeBlocks::Entry> FreeBlocks::all() const {
   std::vector<Entry> entries;
   entries.reserve(entries_);
-  for (const auto& [size, id] : order_) {
-    const Bin& bin = bins_[index(id)];
-    for (std::size_t at = 0; at <= bin.higher.size(); ++at) {
-      const Chunk& chunk = bin.chunk(at);
-      for (auto spot = chunk.rbegin(); spot != chunk.rend(); ++spot) {
-        entries.push_back({size, spot->address, spot->block});
-      }
-    }
+  for (Entry each = at_least(kLowest); each != end(); each = next(each)) {
+    entries.push_back(each);
   }
   return entries;
 }

@@ -1,19 +1,18 @@
-// FreeBlocks: the unused blocks of one of the allocator's pools, ordered by size, then by address. Training
-// asks for the same few sizes again and again, so blocks of a size lie together in a bin that is found by its
-// size alone; only where a size has no block is the next larger one looked for in order. Within a bin
-// addresses are sorted, in chunks of bounded length, so that no insertion moves more than a kilobyte.
+// FreeBlocks: the unused blocks of one of the allocator's pools, ordered by size, then by address. A sorted
+// sequence in chunks of bounded length, so that a search touches two short arrays and an insertion moves a
+// few kilobytes at most, however many blocks there are. Training leaves many blocks of the same few sizes:
+// those of a size that is crowded lie in a bin of their own, which is found by the size alone.
 //
 //   free.insert({size, address, block});
 //   int block = free.take(wanted, limit);          // out of the pool; -1: none
-//   for (auto at = free.at_least(wanted); at != free.end(); at = free.next(at)) use(free[at].block);
+//   for (auto at = free.at_least(wanted); at != free.end(); at = free.next(at)) use(at.block);
 //
-// A value type, not thread-safe. Positions are good until the next insertion, removal or search.
+// A value type, not thread-safe.
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 namespace plimsoll::estimator {
@@ -27,45 +26,19 @@ class FreeBlocks {
 
     auto operator<=>(const Entry&) const = default;
   };
-  struct Position {
-    std::int32_t bin = -1;
-    std::size_t chunk = 0;
-    std::size_t index = 0;
 
-    bool operator==(const Position&) const = default;
-  };
-
-  // Returns the number of the block's bin. `bin`: where a block of that size has been before, if known; it
-  // saves a search.
-  std::int32_t insert(const Entry& entry, std::int32_t bin = -1) {
-    if (bin >= 0) {  // the usual way, worth its shortness: a block comes back, and lies lowest
-      Bin& known = bins_[index(bin)];
-      if (known.size == entry.size && known.ordered && known.lowest.size() < kLongest &&
-          (known.lowest.empty() || entry.address < known.lowest.back().address)) {
-        known.passed = 0;
-        known.lowest.push_back({entry.address, entry.block});
-        ++entries_;
-        return bin;
-      }
-    }
-    return insert_in_order(entry, bin);
-  }
-  // Asserts that it is there.
-  void erase(const Entry& entry, std::int32_t bin = -1);
-  void erase(Position position);
+  void insert(const Entry& entry);
+  void erase(const Entry& entry);  // asserts that it is there
   // Takes the smallest block of at least `size` out, of equal ones that with the lowest address, if it is
   // smaller than `limit`; -1: there is none.
   std::int32_t take(std::int64_t size, std::int64_t limit);
 
-  Position begin() {
-    const std::int32_t first = first_with_blocks(order_.begin());
-    return first < 0 ? end() : lowest(first);
-  }
-  static Position end() { return {}; }
+  // No block.
+  static Entry end() { return {}; }
   // The smallest block of at least `size`; of equal ones that with the lowest address.
-  Position at_least(std::int64_t size);
-  Position next(Position position) const;
-  Entry operator[](Position position) const;
+  Entry at_least(std::int64_t size) const;
+  // The one behind it in order.
+  Entry next(const Entry& entry) const;
 
   bool empty() const { return entries_ == 0; }
   // In order.
@@ -73,42 +46,60 @@ class FreeBlocks {
 
  private:
   static constexpr std::size_t kLongest = 64;
-  // An empty bin stays in its place, for its size comes back, until it has been passed by this often.
-  static constexpr std::uint8_t kMostPassed = 8;
+  // So many neighbours of one size make it crowded.
+  static constexpr std::size_t kCrowd = 8;
+  // An empty bin keeps its place, for its size comes back, until it has been passed by this often.
+  static constexpr std::int32_t kMostPassed = 64;
+
+  // In order, in chunks none of which is empty.
+  class Sequence {
+   public:
+    struct Position {
+      std::size_t chunk = 0;
+      std::size_t index = 0;
+    };
+
+    // Whether the entry has become one of a crowd.
+    bool insert(const Entry& entry);
+    void erase(const Entry& entry);
+    void erase(Position position);
+    Position lower_bound(const Entry& entry) const;
+    bool at_end(Position position) const { return position.chunk == chunks_.size(); }
+    const Entry& operator[](Position position) const { return chunks_[position.chunk][position.index]; }
+
+   private:
+    std::vector<std::vector<Entry>> chunks_;
+    std::vector<Entry> last_;  // of each chunk, side by side for the search
+  };
 
   struct Spot {
     std::int64_t address = 0;
     std::int32_t block = -1;
   };
   using Chunk = std::vector<Spot>;  // the lowest address is the last
+  // Blocks of a crowded size.
   struct Bin {
-    std::int64_t size = 0;
     Chunk lowest;               // empty only when the bin is
     std::vector<Chunk> higher;  // the rest, of ascending addresses from the last chunk on; none is empty
-    bool ordered = false;       // it is in order_
-    std::uint8_t passed = 0;
+    std::int32_t passed = 0;
 
-    bool empty() const { return lowest.empty(); }
     // Chunk 0 is the lowest; then those of `higher` from its end.
     Chunk& chunk(std::size_t i) { return i == 0 ? lowest : higher[higher.size() - i]; }
     const Chunk& chunk(std::size_t i) const { return i == 0 ? lowest : higher[higher.size() - i]; }
+    std::size_t chunk_of(std::int64_t address) const;
+    void insert(const Spot& spot);
+    void remove(std::size_t chunk, std::size_t index);
+    // The lowest spot at or above `address`; block -1: none.
+    Spot at_or_above(std::int64_t address) const;
   };
-  using Order = std::map<std::int64_t, std::int32_t>;
 
-  std::int32_t insert_in_order(const Entry& entry, std::int32_t bin);
-  static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
-  std::size_t slot_of(std::int64_t size) const;
-  std::int32_t find(std::int64_t size) const;  // the bin; -1: there never was such a size
-  std::int32_t find_or_add(std::int64_t size);
-  Position lowest(std::int32_t bin) const { return {bin, 0, bins_[index(bin)].lowest.size() - 1}; }
-  std::int32_t first_with_blocks(Order::iterator first);  // the bin; -1: none
-  std::int32_t bin_for(std::int64_t size);                // that has a block of at least `size`; -1: none
-  static std::size_t chunk_of(const Bin& bin, std::int64_t address);
-  static void remove(Bin& bin, std::size_t chunk, std::size_t index);
+  static Entry smaller(const Entry& a, const Entry& b);
+  Entry from(const Entry& least) const;
+  void crowd(std::int64_t size);
 
-  std::vector<Bin> bins_;
-  std::vector<std::int32_t> slots_;  // a hash table of sizes: bins, -1 where free; a power of two
-  Order order_;                      // bins by size: all that have blocks, and some that have none
+  std::vector<std::int64_t> crowded_;  // sizes, ascending
+  std::vector<Bin> bins_;              // of each
+  Sequence rest_;
   std::size_t entries_ = 0;
 };
 

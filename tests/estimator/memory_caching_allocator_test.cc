@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
 
 namespace plimsoll::estimator {
@@ -380,12 +379,12 @@ TEST(FreeBlocks, KeepsTheOrder) {
     const auto wanted = expected.lower_bound({size, -1, -1});
     ASSERT_EQ(found == blocks.end(), wanted == expected.end()) << "seed " << seed;
     if (wanted != expected.end()) {
-      ASSERT_EQ(blocks[found], *wanted) << "seed " << seed;
+      ASSERT_EQ(found, *wanted) << "seed " << seed;
       const auto after = blocks.next(found);
       const auto wanted_after = std::next(wanted);
       ASSERT_EQ(after == blocks.end(), wanted_after == expected.end()) << "seed " << seed;
       if (wanted_after != expected.end()) {
-        ASSERT_EQ(blocks[after], *wanted_after) << "seed " << seed;
+        ASSERT_EQ(after, *wanted_after) << "seed " << seed;
       }
     }
   }
@@ -393,25 +392,23 @@ TEST(FreeBlocks, KeepsTheOrder) {
   EXPECT_TRUE(std::equal(all.begin(), all.end(), expected.begin(), expected.end())) << "seed " << seed;
 }
 
-// Many blocks of few sizes, as training leaves them: taken and given back, with and without the bin's number.
+// Many blocks of few sizes, as training leaves them: taken and given back.
 TEST(FreeBlocks, TakesTheLowestOfTheSmallestThatFits) {
   const unsigned seed = std::random_device{}();
   std::mt19937_64 random(seed);
   FreeBlocks blocks;
   std::set<FreeBlocks::Entry> expected;
-  std::map<std::int64_t, std::int32_t> bins;
   for (int i = 0; i < 40'000; ++i) {
     const auto size = static_cast<std::int64_t>(512 * (1 + random() % 6));
     if (i % 20'000 < 12'000 ? random() % 3 != 0 : random() % 3 == 0) {
       const FreeBlocks::Entry entry{size, static_cast<std::int64_t>(random() % 100'000), 7};
       if (expected.insert(entry).second) {
-        const std::int32_t known = random() % 2 == 0 && bins.contains(size) ? bins[size] : -1;
-        bins[size] = blocks.insert(entry, known);
+        blocks.insert(entry);
       }
     } else if (random() % 4 == 0 && !expected.empty()) {
       const auto next = expected.lower_bound({size, static_cast<std::int64_t>(random() % 100'000), 0});
       const FreeBlocks::Entry gone = next == expected.end() ? *expected.begin() : *next;
-      blocks.erase(gone, bins[gone.size]);
+      blocks.erase(gone);
       expected.erase(gone);
     } else {
       const std::int64_t limit = size + static_cast<std::int64_t>(512 * (random() % 3));
