@@ -327,6 +327,9 @@ bool Search::good_enough() const {
 
 // Places a selection and keeps it when it is the best so far.
 bool Search::offer(Selection selection) {
+  if (selection.total_bytes > room_.total && !best_.selection.options.empty()) {
+    return false;  // wherever its shards are put
+  }
   Candidate candidate = place(std::move(selection));
   candidate.score = score_of(candidate);
   if (candidate.score >= best_.score) {
@@ -334,6 +337,20 @@ bool Search::offer(Selection selection) {
   }
   best_ = std::move(candidate);
   return true;
+}
+
+// The selection within the caps, with memory at a higher price where all cards together could not hold it.
+Selection Search::afford(Caps* caps) const {
+  static constexpr double kRaises[] = {1.02, 1.03, 1.05, 1.1, 1.2, 1.5, 2, 4, 16};
+  Selection selection = select(options_, *caps);
+  for (const double raise : kRaises) {
+    if (selection.total_bytes <= room_.total || caps->prices.card <= 0) {
+      break;
+    }
+    caps->prices.card *= raise;
+    selection = select(options_, *caps);
+  }
+  return selection;
 }
 
 // Selections of ever finer shards, which cost more in total and level better.
@@ -371,9 +388,11 @@ void Search::sweep() {
               .bytes = room_.largest,
               .prices = {.card = bound_.prices.card * a_try.price, .host = bound_.prices.host * a_try.price}};
     caps.compute_ms = longest_compute * a_try.ms_share;
-    const double least = select(options_, caps).total_ms;
-    caps.bytes = smallest_cap(options_, caps, mean_bytes_ * kFinest, room_.largest,
-                              std::max(bound_.milliseconds * ranks_, least) * (1 + a_try.slack));
+    const Selection least = afford(&caps);
+    caps.bytes =
+        smallest_cap(options_, caps, mean_bytes_ * kFinest, room_.largest,
+                     {.ms = std::max(bound_.milliseconds * ranks_, least.total_ms) * (1 + a_try.slack),
+                      .bytes = std::max(room_.total, least.total_bytes)});
     Selection selection = select(options_, caps);
     if (std::find(tried.begin(), tried.end(), selection.options) != tried.end()) {
       continue;
@@ -413,6 +432,9 @@ void Search::refine() {
   bool improved = true;
   while (improved) {
     const bool by_time = fits(best_);
+    if (!by_time && best_.selection.total_bytes > room_.total) {
+      return;  // the cards together cannot hold it, and one table more or less cut does not change that
+    }
     if (by_time && best_.highest_ms <= bound_.milliseconds * near_optimal_) {
       return;
     }

@@ -53,6 +53,7 @@ class Search {
   void refine();
   void try_all();
   bool offer(Selection selection);
+  Selection afford(Caps* caps) const;
   Candidate place(Selection selection);
   Candidate fixed(Selection selection, std::vector<std::vector<std::int64_t>> places) const;
   Work empty_work(const Amount& unit) const;

@@ -53,10 +53,11 @@ Selection select(const Options& options, const Caps& caps) {
   return selection;
 }
 
-double smallest_cap(const Options& options, Caps caps, double least, double most, double allowed) {
+double smallest_cap(const Options& options, Caps caps, double least, double most, const Allowed& allowed) {
   const auto affordable = [&](double bytes) {
     caps.bytes = bytes;
-    return select(options, caps).total_ms <= allowed;
+    const Selection selection = select(options, caps);
+    return selection.total_ms <= allowed.ms && selection.total_bytes <= allowed.bytes;
   };
   if (least >= most || affordable(least)) {
     return least;

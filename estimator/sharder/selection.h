@@ -43,8 +43,12 @@ struct Selection {
 // The cheapest option within the caps; where a table has none, the one that exceeds them least.
 Selection select(const Options& options, const Caps& caps);
 
-// The smallest cap on the bytes of a shard, not below `least`, that keeps the selection's total time within
-// `allowed`; smaller shards balance better, and cost time.
-double smallest_cap(const Options& options, Caps caps, double least, double most, double allowed);
+// The smallest cap on the bytes of a shard, not below `least`, that keeps the selection's totals within those
+// allowed; smaller shards balance better, and cost time, and some of them bytes.
+struct Allowed {
+  double ms = 0;
+  double bytes = 0;
+};
+double smallest_cap(const Options& options, Caps caps, double least, double most, const Allowed& allowed);
 
 }  // namespace plimsoll::estimator
