@@ -136,7 +136,7 @@ class DlrmLowering {
     }
     if (tables_.tables > 0) {
       const std::vector<Feature> embedded = lookup();
-      begin_part();
+      graph_.begin_unit();
       features = interact(std::move(features), embedded);
     } else {
       begin_part();
@@ -271,6 +271,7 @@ class DlrmLowering {
   }
 
   std::vector<Feature> interact(std::vector<Feature> dense, std::vector<Feature> parts) {
+    // Putting side by side saves nothing: computing it again would keep the embeddings for nothing.
     for (Feature& part : parts) {
       if (of_one_width() && part.width != dense.front().width) {
         part = linear("projection." + graph_.name_of(part.id), part.id, part.width, dense.front().width,
@@ -293,6 +294,7 @@ class DlrmLowering {
   Feature dot_products(const std::vector<Feature>& all) {
     const Feature combined = concat("combined", all);
     const std::int64_t features = tables_.tables + 1;
+    graph_.begin_block();
     const TensorId matrix = graph_.view("combined.matrix", combined.id,
                                         {per_sample(1), fixed(features), fixed(all.front().width)});
     const TensorId pairs = pairwise_products(builder_, "dot", matrix);

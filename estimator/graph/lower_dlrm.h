@@ -24,8 +24,8 @@
 // feed fp32 outputs to all but pure BF16 (torchrec's default output type). The tables themselves are the
 // sharder's.
 //
-// Blocks that activation checkpointing computes again as one: the bottom MLP, the interaction, each cross
-// layer, the top MLP.
+// Blocks that activation checkpointing computes again as one: the bottom MLP, Dot's products, each cross
+// layer and layer of DHEN, the top MLP. Looking up, projecting and putting side by side belong to none.
 //
 // Pure; any thread.
 #pragma once

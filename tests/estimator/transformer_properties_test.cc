@@ -246,7 +246,9 @@ TEST(TransformerProperties, CheckpointingNeverRaisesWhatForwardKeeps) {
 // with t-way tensor parallelism sbh(10 + 24/t + 5as/(ht)), with sequence parallelism all of it over t.
 // Megatron-LM's fused layer norm and GELU keep as theirs do; beside a layer the formula knows nothing, so
 // layers are subtracted.
-std::int64_t kept_by_a_layer(std::int64_t tensor, bool sequence) {
+std::int64_t kept_by_a_layer(std::int64_t tensor, bool sequence,
+                             crds::AttentionKind attention = crds::AttentionKind::kEager,
+                             ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone) {
   crds::TransformerModel model = small();
   model.hidden = 512;
   model.kv_heads = 0;
@@ -255,11 +257,12 @@ std::int64_t kept_by_a_layer(std::int64_t tensor, bool sequence) {
   model.norm = crds::Normalization::kLayerNorm;
   model.activation = crds::FeedForward::kGELU;
   model.positions = crds::PositionEncoding::kLearned;
-  model.attention = crds::AttentionKind::kEager;
+  model.attention = attention;
   model.dropout = 0.1;
   crds::TrainingSpec training;
   training.batch_size_per_trainer = 2;
   training.precision = crds::Precision::kBF16;
+  training.activation_checkpointing = checkpointing;
   const auto kept = [&](std::int64_t layers) {
     model.layers = layers;
     const Result<TransformerSpec> spec = transformer_spec(model);
@@ -290,6 +293,28 @@ TEST(TransformerProperties, ALayerKeepsWhatMegatronsFormulaSays) {
     const double expected = unit * (10 + 24 / t + scores * 7 / 5);
     const auto tensor = static_cast<double>(kept_by_a_layer(static_cast<std::int64_t>(t), false));
     EXPECT_NEAR(tensor, expected, 0.03 * expected) << t;
+    // Table 2 of the paper. With sequence parallelism everything is divided; but where Megatron-LM gathers
+    // the inputs of attention and of the feed-forward part again in backward, PyTorch's keep them: 2 + 2
+    // bytes.
+    const double gathered = 4 * (1 - 1 / t);
+    const double divided = unit * (34 / t + gathered + scores * 7 / 5);
+    const auto sequence = static_cast<double>(kept_by_a_layer(static_cast<std::int64_t>(t), true));
+    EXPECT_NEAR(sequence, divided, 0.03 * divided) << t;
+    // Selective recomputation computes attention's scores again, as a fused kernel does: 34 sbh / t. The
+    // kernel keeps 4 bytes a row and head beside.
+    const double fused = unit * (34 / t + gathered) + kS * kB * kA * 4 / t;
+    const auto by_kernel =
+        static_cast<double>(kept_by_a_layer(static_cast<std::int64_t>(t), true, crds::AttentionKind::kSDPA));
+    EXPECT_NEAR(by_kernel, fused, 0.03 * fused) << t;
+    // Full recomputation keeps what enters a layer: 2 sbh, divided where the tokens are.
+    for (const bool divides : {false, true}) {
+      const double entering = divides ? unit * 2 / t : unit * 2;
+      EXPECT_EQ(
+          static_cast<double>(kept_by_a_layer(static_cast<std::int64_t>(t), divides,
+                                              crds::AttentionKind::kSDPA, ActivationCheckpointing::kFull)),
+          entering)
+          << t;
+    }
   }
 }
 
