@@ -71,7 +71,7 @@ Result<crds::TrainingJob> job_of_config(const po::variables_map& values, Console
   if (values.contains("filename") || values.contains("graph")) {
     return invalid("--config, --graph and -f exclude each other");
   }
-  for (const char* name : {"split-columns", "split-rows", "stage-blocks", "zero-grad"}) {
+  for (const char* name : {"split-columns", "split-rows", "stage-blocks", "zero-grad", "reentrant"}) {
     if (values.contains(name)) {
       return invalid(std::string("--") + name + " is for --graph");
     }

@@ -38,7 +38,8 @@ constexpr const char* kOnlyWithGraph[] = {"batch-size",
                                           "pipeline-chunks",
                                           "microbatches",
                                           "stage-blocks",
-                                          "zero-grad"};
+                                          "zero-grad",
+                                          "reentrant"};
 
 struct GraphQuestion {
   crds::ModelSpec model;  // says no more than that it is a graph
@@ -50,6 +51,7 @@ struct GraphQuestion {
   estimator::Method method = estimator::Method::kPlimsoll;
   bool lenient = false;
   bool zero_grad_before_backward = false;
+  bool reentrant_checkpointing = false;
   estimator::RuntimeSettings runtime;
 };
 
@@ -181,6 +183,7 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
     return invalid("--zero-grad must be before-forward or before-backward");
   }
   question.zero_grad_before_backward = zero_grad == "before-backward";
+  question.reentrant_checkpointing = values.contains("reentrant");
   if (Result<void> read = read_allocator_option(values, question.runtime); !read) {
     return read.error();
   }
@@ -199,6 +202,7 @@ estimator::EstimateRequest request_of(const GraphQuestion& question, const estim
   request.device = question.device;
   request.lenient = question.lenient;
   request.zero_grad_before_backward = question.zero_grad_before_backward;
+  request.reentrant_checkpointing = question.reentrant_checkpointing;
   request.runtime = question.runtime;
   return request;
 }
@@ -338,6 +342,7 @@ void add_graph_options(po::options_description& options) {
       "with --graph: None (default), Selective or Full, for the members of lists")(
       "checkpoint-module", po::value<std::vector<std::string>>()->value_name("PATH"),
       "with --graph: a module to checkpoint, * for any one name; may be repeated")(
+      "reentrant", "with --checkpoint: torch.utils.checkpoint's use_reentrant=True")(
       "lenient", "with --graph: charge an operator without a rule a bound instead of refusing");
 }
 

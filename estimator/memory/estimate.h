@@ -44,6 +44,7 @@ struct EstimateRequest {
   crds::LearnedBounds learned{};  // from the family's MemoryProfile
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
+  bool reentrant_checkpointing = false;    // graphs: torch.utils.checkpoint's use_reentrant=True
   bool zero_grad_before_backward = false;  // graphs: the loop lets go of gradients there, not before forward
   bool lenient = false;  // graphs: charge an operator without a rule a bound, and warn, instead of refusing
   RuntimeSettings runtime{};        // what the job's environment sets

@@ -148,6 +148,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
                                .gradient_accumulation = training.gradient_accumulation,
                                .checkpointing = training.activation_checkpointing,
                                .checkpoint_modules = training.checkpoint_modules,
+                               .reentrant_checkpointing = request.reentrant_checkpointing,
                                .halve_floats = chosen->halve_floats,
                                .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
                                .replication = {},

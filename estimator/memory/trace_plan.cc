@@ -84,13 +84,16 @@ bool is_expensive(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+constexpr TorchVersion kStopsEarly = 201;
+
 std::int32_t later(std::int32_t a, std::int32_t b) {
   return a < 0 || b < 0 ? -1 : std::max(a, b);
 }
 
 class Planner {
  public:
-  Planner(const Trace& trace, bool selective) : trace_(trace), selective_(selective) {
+  Planner(const Trace& trace, bool selective, bool stops_early)
+      : trace_(trace), selective_(selective), stops_early_(stops_early) {
     python_.reserve(trace.storages.size());
     for (const TraceStorage& storage : trace.storages) {
       python_.push_back(storage.released_at);
@@ -116,6 +119,7 @@ class Planner {
       if (pass == nullptr) {
         extend(plan_.death[index(storage)], saved.released_at);
       } else {
+        need(*pass, saved);
         recompute(*pass, saved, storage);
       }
     }
@@ -147,6 +151,7 @@ class Planner {
       find_passes(blocks, forward.begin, forward.begin + forward.size);
     }
     until_.assign(plan_.recomputations.size(), 0);
+    stop_.assign(plan_.recomputations.size(), 0);
   }
 
   void find_passes(const std::vector<std::int32_t>& blocks, std::int32_t begin, std::int32_t end) {
@@ -166,11 +171,32 @@ class Planner {
     }
   }
 
+  // One operator's result that is the next one's input, saved in between: the module in which backward asks
+  // for it is the one that saved it.
+  bool saved_by_next(const TraceSaved& saved) const {
+    const auto end = static_cast<std::int32_t>(trace_.operators.size());
+    if (saved.packed_at < 1 || saved.packed_at >= end || saved.unpacked_at < 0 || saved.unpacked_at >= end) {
+      return false;
+    }
+    const TraceOperator& next = trace_.operators[index(saved.packed_at)];
+    return is_operand(next.inputs, saved.tensor) &&
+           trace_.operators[index(saved.packed_at - 1)].module != next.module &&
+           trace_.operators[index(saved.unpacked_at)].module == next.module;
+  }
+
+  // Inputs are saved before their operator runs.
+  void need(Recomputation& pass, const TraceSaved& saved) {
+    const std::size_t id = static_cast<std::size_t>(&pass - plan_.recomputations.data());
+    if (saved.unpacked_at >= 0) {
+      stop_[id] = std::max(stop_[id], saved.packed_at);
+    }
+  }
+
   Recomputation* pass_that_saves(const TraceSaved& saved) {
     // Inputs are saved just before their operator, outputs just after it.
     std::int32_t by = saved.packed_at - 1;
     const bool after = by >= 0 && is_operand(trace_.operators[index(by)].outputs, saved.tensor);
-    if (!after) {
+    if (!after || saved_by_next(saved)) {
       by = saved.packed_at;
     }
     if (by < 0 || index(by) >= pass_of_.size() || pass_of_[index(by)] < 0) {
@@ -208,6 +234,10 @@ class Planner {
       return;  // nothing of it is wanted in backward
     }
     const std::size_t id = static_cast<std::size_t>(&pass - plan_.recomputations.data());
+    const std::int32_t whole_end = pass.end;
+    if (stops_early_) {
+      pass.end = std::clamp(stop_[id], pass.begin, pass.end);
+    }
     std::map<std::int32_t, std::int32_t> saved;
     for (const Recomputation::Storage& each : pass.storages) {
       saved.emplace(each.storage, each.released_at);
@@ -228,13 +258,20 @@ class Planner {
                                  .released_at = wanted == saved.end() ? -1 : wanted->second});
       }
     }
+    for (std::int32_t op = pass.end; op < whole_end; ++op) {
+      for (const std::int32_t storage : plan_.births.at(index(op))) {
+        if (kept(op)) {
+          extend(plan_.death[index(storage)], until_[id]);
+        }
+      }
+    }
     std::vector<std::int32_t> releases;
     for (const Recomputation::Storage& each : pass.storages) {
       releases.push_back(each.released_after < 0 ? -1 : each.released_after - pass.begin);
     }
     pass.releases = TimeTable(releases, index(pass.end - pass.begin));
     // What came in from outside is held to start again from it.
-    for (std::int32_t op = pass.begin; op < pass.end; ++op) {
+    for (std::int32_t op = pass.begin; op < whole_end; ++op) {
       const Span inputs = trace_.operators[index(op)].inputs;
       for (std::int32_t at = inputs.begin; at < inputs.begin + inputs.size; ++at) {
         const std::int32_t tensor = trace_.operands[index(at)];
@@ -248,10 +285,12 @@ class Planner {
 
   const Trace& trace_;
   const bool selective_;
+  const bool stops_early_;
   TracePlan plan_;
   std::vector<std::int32_t> python_;   // by storage: Python's release
   std::vector<std::int32_t> pass_of_;  // by operator
   std::vector<std::int32_t> until_;    // by pass: when the last thing it saved is let go
+  std::vector<std::int32_t> stop_;     // by pass: the time when all that is wanted has been saved
 };
 
 }  // namespace
@@ -274,7 +313,7 @@ TimeTable::TimeTable(const std::vector<std::int32_t>& times, std::size_t end) : 
   }
 }
 
-Result<TracePlan> plan_trace(const Trace& trace, ActivationCheckpointing checkpointing,
+Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, ActivationCheckpointing checkpointing,
                              const std::vector<std::string>& checkpoint_modules) {
   std::vector<std::int32_t> blocks;
   if (checkpointing != ActivationCheckpointing::kNone) {
@@ -301,7 +340,8 @@ Result<TracePlan> plan_trace(const Trace& trace, ActivationCheckpointing checkpo
       }
     }
   }
-  return Planner(trace, checkpointing == ActivationCheckpointing::kSelective).plan(blocks);
+  return Planner(trace, checkpointing == ActivationCheckpointing::kSelective, version >= kStopsEarly)
+      .plan(blocks);
 }
 
 }  // namespace plimsoll::estimator

@@ -51,8 +51,11 @@ struct TracePlan {
   std::vector<Recomputation> recomputations;  // by time
 };
 
-// Errors: kInvalid when a module of kPerModule matches nothing.
-Result<TracePlan> plan_trace(const Trace& trace, crds::ActivationCheckpointing checkpointing,
+// `version`: from 2.1 on a second pass stops once it has made all that backward asks for
+// (torch/utils/checkpoint.py: set_checkpoint_early_stop); 0 where none does (reentrant). Errors: kInvalid
+// when a module of kPerModule matches nothing.
+Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version,
+                             crds::ActivationCheckpointing checkpointing,
                              const std::vector<std::string>& checkpoint_modules);
 
 }  // namespace plimsoll::estimator

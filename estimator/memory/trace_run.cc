@@ -594,7 +594,8 @@ Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer,
   if (!shapes) {
     return shapes.error();
   }
-  const Result<TracePlan> plan = plan_trace(trace, request.checkpointing, request.checkpoint_modules);
+  const Result<TracePlan> plan = plan_trace(trace, request.reentrant_checkpointing ? 0 : producer.version,
+                                            request.checkpointing, request.checkpoint_modules);
   if (!plan) {
     return plan.error();
   }

@@ -30,6 +30,7 @@ struct TraceRunRequest {
   std::int64_t gradient_accumulation = 1;  // equal parts the batch is taken in
   crds::ActivationCheckpointing checkpointing = crds::ActivationCheckpointing::kNone;
   std::vector<std::string> checkpoint_modules{};  // of kPerModule: paths, `*` is any one name
+  bool reentrant_checkpointing = false;           // use_reentrant=True: second passes run to their end
   bool halve_floats = false;                      // read fp32 values as 16 bits wide
   std::string gpu_family{};                       // GpuModel::family: decides what convolutions take on CUDA
   Replication replication{};                      // among trainers; one alone by itself

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "tests/estimator/graph_files.h"
 
@@ -114,6 +115,25 @@ TEST(TraceRanks, LastGradientsGoBeforeBackward) {
   const Bytes late = run(trace, asked).heaviest->ledger.peak();
   EXPECT_GE(late, usual);
   EXPECT_LE(late, usual + parameter_bytes(trace));
+}
+
+// A second pass that stops early does not make the block's result again.
+TEST(TraceRanks, ReentrantCheckpointsRunToTheEnd) {
+  const auto recomputed = [](bool reentrant, TorchVersion version) {
+    TraceRunRequest asked{.batch = kBatch, .checkpointing = crds::ActivationCheckpointing::kFull};
+    asked.reentrant_checkpointing = reentrant;
+    TraceProducer producer = gpt().producer;
+    producer.version = version;
+    const Result<TraceRun> run = run_trace(gpt().traces.front(), producer, asked);
+    EXPECT_TRUE(run.ok()) << run.error().message;
+    std::int64_t count = 0;
+    for (BlockId block = 0; block < static_cast<BlockId>(run->ledger.blocks().size()); ++block) {
+      count += std::string_view(run->kind_of(block)) == "recomputed activation" ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_LT(recomputed(false, 215), recomputed(true, 215));
+  EXPECT_EQ(recomputed(false, 113), recomputed(true, 215));
 }
 
 }  // namespace
