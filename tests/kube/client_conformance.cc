@@ -10,6 +10,7 @@
 
 #include "base/yaml.h"
 #include "kube/client.h"
+#include "kube/event_recorder.h"
 #include "kube/file.h"
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
@@ -552,6 +553,29 @@ TEST_P(Conformance, ALeaseGivenBackIsTakenByTheNext) {
   ASSERT_TRUE(lease) << to_string(lease.error());
   EXPECT_EQ(text_member(*lease, {"spec", "holderIdentity"}), "");
   EXPECT_EQ(member(*lease, {"spec", "leaseTransitions"}).asInt(), 1);
+}
+
+TEST_P(Conformance, EventsAreKeptAndCountedUp) {
+  const Json object = must_create(map("told"));
+  const ObjectReference about{.api_version = "v1",
+                              .kind = "ConfigMap",
+                              .namespace_name = namespace_,
+                              .name = "told",
+                              .uid = text_member(object, {"metadata", "uid"})};
+  EventRecorder events(*client_, {.component = "conformance", .instance = "one"});
+  events.start();
+  for (int i = 0; i < 3; ++i) {
+    events.record(about, EventType::kWarning, "Repeated", "the same again");
+  }
+  events.record(about, EventType::kNormal, "Once", "something else");
+  events.stop(milliseconds(20'000));
+  const Result<Json> list = client_->list({"", "v1", "events", true}, namespace_);
+  ASSERT_TRUE(list) << to_string(list.error());
+  std::vector<std::string> told;
+  for (const Json& event : (*list)["items"]) {
+    told.push_back(text_member(event, {"reason"}) + " x" + member(event, {"count"}).asString());
+  }
+  EXPECT_THAT(told, UnorderedElementsAre("Repeated x3", "Once x1"));
 }
 
 TEST_P(Conformance, ManyThreadsShareOneClient) {
