@@ -519,6 +519,10 @@ class TransformerLowering {
 
   // Layers of one half; `memory`: of the encoder, -1 without.
   TensorId layers(const std::string& half, TensorId x, std::int64_t count, TensorId memory) {
+    // What all layers share is made before them; a layer that is computed again does not make it again.
+    if (eager() && spec_.head == Head::kCausal && (memory >= 0 || spec_.positions != Positions::kRelative)) {
+      mask();
+    }
     rotary_tables();
     const TensorId bias = spec_.positions == Positions::kRelative ? relative_bias(half) : -1;
     const std::int64_t end = part_.last_layer < 0 ? count : std::min(part_.last_layer, count);
@@ -527,12 +531,9 @@ class TransformerLowering {
       const OperatorGraph::Mark begin = graph_.mark();
       const TensorId before = x;
       x = layer(name, x, i, memory, bias);
-      // The first layer makes what all of them share, such as the mask; those after the second are like it.
-      if (i > part_.first_layer) {
-        const std::int64_t alike = layers_like(i, end);
-        x = graph_.repeat(begin, before, x, alike, name);
-        i += alike;
-      }
+      const std::int64_t alike = layers_like(i, end);
+      x = graph_.repeat(begin, before, x, alike, name);
+      i += alike;
     }
     return x;
   }
