@@ -9,7 +9,6 @@ the loop runs. Fails unless the error is at most 1% (median) and 5% (worst).
 """
 import argparse
 import json
-import multiprocessing
 import pathlib
 import re
 import statistics
@@ -89,19 +88,6 @@ def child(connection, arguments):
         connection.send({"error": f"{type(problem).__name__}: {problem}"})
 
 
-def measured(*arguments):
-    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=child, args=(theirs, arguments))
-    process.start()
-    theirs.close()
-    try:
-        result = ours.recv()
-    except EOFError:
-        result = {"error": "the process died"}
-    process.join()
-    return result
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--binary", type=pathlib.Path, default=run.ROOT / "build" / "release" / "bin" / "plimsoll")
@@ -115,8 +101,8 @@ def main():
             for optimizer in OPTIMIZERS:
                 if not re.search(options.only, f"{model} {loop} {optimizer}"):
                     continue
-                truth = measured(model, batch_size, optimizer, loop, "events" if options.events else None)
-                graph, problem = run.exported(model, batch_size // parts_of(loop))
+                truth = measure.in_child(child, (model, batch_size, optimizer, loop, "events" if options.events else None))
+                graph, problem = run.exported(model, batch_size // parts_of(loop), "FP32")
                 ours, answer = run.estimate(options.binary, graph, batch_size, optimizer, "plimsoll", flags) if graph else (None, problem)
                 problem = truth.get("error") or (None if ours else answer)
                 error = 100.0 if problem else run.percent(ours, truth["peakBytes"])

@@ -141,6 +141,20 @@ def child(connection, arguments):
         connection.send({"error": f"{type(problem).__name__}: {problem}"})
 
 
+def in_child(target, arguments):
+    """What `target(connection, arguments)` sends from a process of its own."""
+    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=target, args=(theirs, arguments))
+    process.start()
+    theirs.close()
+    try:
+        result = ours.recv()
+    except EOFError:
+        result = {"error": "the process died"}
+    process.join()
+    return result
+
+
 def cache_key(model, batch_size, optimizer_name):
     digest = hashlib.sha256()
     for path in [HERE / "models" / (model.split(":")[0] + ".py"), HERE / "models" / "cnn.py"]:  # vision.py uses cnn.py
@@ -162,16 +176,7 @@ def measure(model, batch_size, optimizer_name, detail=None):
     if detail is None and entry.exists():
         return json.loads(entry.read_text())
     began = time.monotonic()
-    ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(
-        target=child, args=(theirs, (model, batch_size, optimizer_name, detail)))
-    process.start()
-    theirs.close()
-    try:
-        result = ours.recv()
-    except EOFError:
-        result = {"error": "the process died"}
-    process.join()
+    result = in_child(child, (model, batch_size, optimizer_name, detail))
     result = {"model": model, "batchSize": batch_size, "optimizer": optimizer_name, **result,
               "torch": torch.__version__, "cpu": cpu_capability(), "seconds": round(time.monotonic() - began, 2)}
     if detail is None and "error" not in result:

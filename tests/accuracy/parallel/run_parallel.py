@@ -93,7 +93,7 @@ def main():
     rows = []
     print(f"\n{'strategy':11} {'model':9} {'batch':>5} {'ranks':>5} {'rank':>4} {'measured':>9} {'ours':>9} {'err %':>8}   MiB")
     for row in runs:
-        graph, problem = run.exported(f"parallel:{row['model']}", row["batchSizePerRank"])
+        graph, problem = run.exported(f"parallel:{row['model']}", row["batchSizePerRank"], "FP32")
         estimates, problem = estimated_peaks(options.binary, graph, row) if graph else (None, problem)
         for rank, measured in enumerate(peaks_of(row)):
             estimated = estimates[rank] if estimates else None
