@@ -82,21 +82,6 @@ Cuts cuts_of(const crds::Parallelism& parallelism, TorchVersion version, const T
           .micro_batch = iteration.batch / std::max<std::int64_t>(1, all)};
 }
 
-// What the trainers of a group that have that slice of the layers run; all of it where nothing is split.
-Result<SplitTrace> slice_of(const Trace& trace, const RanksRequest& request, std::int64_t batch,
-                            std::int64_t slice) {
-  if (request.parallelism.tensor == 1) {
-    SplitTrace whole;
-    whole.trace = trace;
-    return whole;
-  }
-  return split_trace(trace, batch,
-                     {.ways = request.parallelism.tensor,
-                      .rank = slice,
-                      .columns = request.parallelism.split_columns,
-                      .rows = request.parallelism.split_rows});
-}
-
 // By the parameters of a stage, from those of the whole model.
 std::vector<bool> apart_of(const Trace& stage, const Trace& whole, const std::vector<bool>& apart) {
   std::vector<bool> result;
@@ -135,32 +120,40 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
     std::int64_t slices = 1;  // of each layer, that differ
     std::vector<std::vector<Bytes>> by_owner(static_cast<std::size_t>(owners));
     for (std::int64_t slice = 0; slice < slices; ++slice) {
-      Result<SplitTrace> mine = slice_of(trace, request, cuts.micro_batch, slice);
-      if (!mine) {
-        return mine.error();
+      std::unique_ptr<const Trace> own;  // null: the whole model
+      if (parallelism.tensor > 1) {
+        Result<SplitTrace> mine = split_trace(trace, cuts.micro_batch,
+                                              {.ways = parallelism.tensor,
+                                               .rank = slice,
+                                               .columns = parallelism.split_columns,
+                                               .rows = parallelism.split_rows});
+        if (!mine) {
+          return mine.error();
+        }
+        slices = mine->uneven && parallelism.tensor <= kMostUneven ? parallelism.tensor : 1;
+        if (stage == 0 && slice == 0 && !mine->taken.empty()) {
+          runs.warnings.push_back(mine->taken);
+        }
+        iteration.stepped_apart = mine->split_parameters;
+        own = std::make_unique<const Trace>(std::move(mine->trace));
       }
-      slices = mine->uneven && parallelism.tensor <= kMostUneven ? parallelism.tensor : 1;
-      if (stage == 0 && slice == 0 && !mine->taken.empty()) {
-        runs.warnings.push_back(mine->taken);
-      }
-      iteration.stepped_apart = mine->split_parameters;
-      auto own = std::make_unique<Trace>(std::move(mine->trace));
       if (parallelism.pipeline > 1) {
+        const Trace& layers = own ? *own : trace;
         PipelineCut cut = cuts.pipeline;
         cut.stage = stage;
-        Result<Trace> staged = pipeline_trace(*own, cut);
+        Result<Trace> staged = pipeline_trace(layers, cut);
         if (!staged) {
           return staged.error();
         }
-        iteration.stepped_apart = apart_of(*staged, *own, iteration.stepped_apart);
-        *own = *std::move(staged);
+        iteration.stepped_apart = apart_of(*staged, layers, iteration.stepped_apart);
+        own = std::make_unique<const Trace>(*std::move(staged));
         iteration.batch = cuts.micro_batch;
         iteration.gradient_accumulation = 1;
       }
       bool heaviest = false;
       for (std::int64_t owner = 0; owner < owners; ++owner) {
         iteration.replication.rank = owner;
-        Result<TraceRun> run = run_trace(*own, producer, iteration);
+        Result<TraceRun> run = run_trace(own ? *own : trace, producer, iteration);
         if (!run) {
           return run.error();
         }

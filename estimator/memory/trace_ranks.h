@@ -21,7 +21,8 @@ struct RanksRequest {
 };
 
 struct RankRuns {
-  // Of the trainer with the highest peak, and the trace that it runs.
+  // Of the trainer with the highest peak, and the trace that it runs; null where that is the whole model's,
+  // which must outlive the run.
   std::unique_ptr<const Trace> trace;
   std::unique_ptr<TraceRun> heaviest;
   // By trainer, where they differ: those of a tensor parallel group next to each other, then the owners of
