@@ -5,7 +5,7 @@
 
 Each case runs in a process of its own. `allocated` and `reserved` are the caching allocator's own peaks over three
 iterations; `card` is the most that the whole card had in use (sampled; context included), and `cardBefore` what it had
-in use before the process began. Files in measured_gpu/ are compared with estimates by run.py.
+in use before the process began. Files in measured_gpu/ are compared with estimates by compare_gpu.py.
 """
 import argparse
 import importlib

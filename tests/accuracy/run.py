@@ -37,34 +37,34 @@ AMP_MEDIAN_AT_LEAST = 10.0  # percent: the published formula is another thing th
 sys.path.insert(0, str(TRAINER))
 
 
-def sources_digest(model, batch_size, precision):
-    digest = hashlib.sha256(f"{torch.__version__} {measure.cpu_capability()} {model} {batch_size} {precision}".encode())
+def sources_digest(*case):
+    digest = hashlib.sha256(f"{torch.__version__} {measure.cpu_capability()} {case}".encode())
     for path in sorted((TRAINER / "plimsoll").glob("*.py")) + sorted((HERE / "models").glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:32]
 
 
-def export_in_child(model, batch_size, precision, path, connection):
+def export_in_child(model, batch_size, precision, device, path, connection):
     """The command's own main(), in a fork: PyTorch is imported already."""
     sys.stdout = sys.stderr = said = io.StringIO()
     try:
         from plimsoll import export
-        status = export.main([model, "--batch-size", str(batch_size), "--device", "cpu", "--precision", precision, "-o", str(path)])
+        status = export.main([model, "--batch-size", str(batch_size), "--device", device, "--precision", precision, "-o", str(path)])
     except BaseException as problem:  # whatever it is, it is this case's result
         status, said = 1, io.StringIO(f"{type(problem).__name__}: {problem}")
     connection.send((status, said.getvalue()))
 
 
-def exported(model, batch_size, precision):
+def exported(model, batch_size, precision="FP32", device="cpu"):
     """(path of the graph, None), or (None, what the exporter said)."""
-    path = GRAPHS / f"{sources_digest(model, batch_size, precision)}.json.gz"
+    path = GRAPHS / f"{sources_digest(model, batch_size, precision, device)}.json.gz"
     if path.exists():
         return path, None
     GRAPHS.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     partial = path.with_name("partial-" + path.name)
-    process = context.Process(target=export_in_child, args=(model, batch_size, precision, partial, theirs))
+    process = context.Process(target=export_in_child, args=(model, batch_size, precision, device, partial, theirs))
     process.start()
     theirs.close()
     try:
@@ -78,11 +78,12 @@ def exported(model, batch_size, precision):
     return path, None
 
 
-def estimate(binary, graph, batch_size, optimizer, method, flags=()):
+def estimate(binary, graph, batch_size, optimizer, method, flags=(), device="cpu"):
     """(peak in bytes, the whole answer) or (None, reason)."""
     name, implementation, precision = cases.parts(optimizer)
     command = [binary, "estimate", "--graph", str(graph), "--batch-size", str(batch_size), "--optimizer", name,
-               "--precision", precision, "--device", "cpu", "--method", method, "-o", "json", *flags] + ([f"--{implementation}"] if implementation else [])
+               "--precision", precision, "--device", device, "--method", method, "-o", "json", *flags]
+    command += [f"--{implementation}"] if implementation else []
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         answer = json.loads(done.stdout)

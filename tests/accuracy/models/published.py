@@ -14,12 +14,23 @@ DATA = json.loads((pathlib.Path(__file__).resolve().parents[1] / "published_gpu.
 ACTIVATIONS = {"ELU", "GELU", "Identity", "LeakyReLU", "Mish", "PReLU", "ReLU", "SELU", "SiLU", "Softplus", "Tanh"}
 
 
+class _LossOfNamedOutput:
+    """`outputs = model(inputs); loss = criterion(outputs, labels)`: the name keeps the output until the next iteration's."""
+
+    def __init__(self, labels):
+        self._criterion = torch.nn.CrossEntropyLoss()
+        self._labels = labels
+
+    def __call__(self, outputs):
+        self.outputs = outputs
+        return self._criterion(outputs, self._labels)
+
+
 def _image_classifier(name, classes, batch_size):
     published = DATA["convolutional"]
     module = getattr(torchvision.models, name)(weights=None, num_classes=classes)
     labels = torch.randint(0, published["labels"], (batch_size,))
-    loss = torch.nn.CrossEntropyLoss()
-    return module, (torch.randn(batch_size, *published["image"]),), lambda output: loss(output, labels)
+    return module, (torch.randn(batch_size, *published["image"]),), _LossOfNamedOutput(labels)
 
 
 def _perceptron(index, batch_size):
@@ -42,8 +53,7 @@ def _perceptron(index, batch_size):
         else:
             raise ValueError(f"published_gpu.json has a layer of unknown kind '{kind}'")
     labels = torch.randint(0, width, (batch_size,))
-    loss = torch.nn.CrossEntropyLoss()
-    return torch.nn.Sequential(*layers), (torch.randn(batch_size, published["input"]),), lambda output: loss(output, labels)
+    return torch.nn.Sequential(*layers), (torch.randn(batch_size, published["input"]),), _LossOfNamedOutput(labels)
 
 
 def __getattr__(name):
