@@ -169,6 +169,7 @@ Json to_json(const std::string& name, const Question& question, const Answer& an
   } else if (!answer.estimate.allocated_by_rank.empty()) {
     json["ranks"] = estimator::to_json(answer.estimate.allocated_by_rank);
   }
+  json["largestLive"] = estimator::to_json(answer.estimate.largest_live);
   json["denseParameterBytes"] = integer(answer.estimate.dense_parameters.count);
   json["capacityBytes"] = integer(question.gpu.memory.count);
   json["headroomBytes"] = integer(answer.headroom.count);

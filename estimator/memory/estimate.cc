@@ -57,6 +57,7 @@ Result<Estimate> by_simulation(const EstimateRequest& request) {
     return beyond_any_machine(request, run->dense_parameters);
   }
   Estimate estimate = account_of(run->heaviest, request, run->dense_parameters);
+  estimate.largest_live = run->largest_live;
   if (run->allocated.size() > 1) {
     estimate.allocated_by_rank = run->allocated;
   }

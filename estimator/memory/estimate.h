@@ -87,7 +87,7 @@ struct Estimate {
   Breakdown breakdown;
   std::string peak_phase;                  // "Forward" | "Backward" | "OptimizerStep"
   Bytes dense_parameters;                  // parameter bytes of the dense part of the model
-  std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; graphs only
+  std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; not AMP's
   std::vector<std::string> warnings{};
   // Where trainers differ (stages of a pipeline, owners under ZeRO-1), the allocated peak of each.
   std::vector<Bytes> allocated_by_rank{};

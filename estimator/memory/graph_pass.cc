@@ -96,11 +96,12 @@ void GraphPlan::find_ranges(crds::ActivationCheckpointing checkpointing) {
 }
 
 GraphPass::GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& parameters,
-                     std::size_t first_parameter)
+                     std::size_t first_parameter, std::int32_t first_tensor)
     : plan_(plan),
       ledger_(ledger),
       parameters_(parameters),
       first_parameter_(first_parameter),
+      first_tensor_(first_tensor),
       saved_(static_cast<std::size_t>(plan.graph().op_count()), false),
       kept_(static_cast<std::size_t>(plan.graph().op_count()), -1),
       storages_(plan.graph().tensors().size()),
@@ -186,7 +187,8 @@ void GraphPass::hold(TensorId id) {
   Storage& held = storage(id);
   if (held.references == 0) {
     const TensorId owner = tensor(id).storage;
-    held.block = ledger_.allocate(Part::kActivations, plan_.bytes_of_one(owner), tensor(owner).count);
+    held.block =
+        marked(ledger_.allocate(Part::kActivations, plan_.bytes_of_one(owner), tensor(owner).count), owner);
   }
   ++held.references;
   held_[index(id)] = true;
@@ -202,11 +204,11 @@ void GraphPass::let_go(TensorId id) {
 // An operator's results, and what it makes for its backward.
 void GraphPass::make(std::int32_t i) {
   if (rule(i).kept.count > 0) {
-    kept_[index(i)] = ledger_.allocate(Part::kActivations, rule(i).kept);
+    kept_[index(i)] = marked(ledger_.allocate(Part::kActivations, rule(i).kept), op(i).outputs[0]);
   }
   std::optional<BlockId> temporary;
   if (rule(i).forward_temporary.count > 0) {
-    temporary = ledger_.allocate(Part::kTemporaries, rule(i).forward_temporary);
+    temporary = marked(ledger_.allocate(Part::kTemporaries, rule(i).forward_temporary), op(i).outputs[0]);
   }
   for (const TensorId output : op(i).outputs) {
     hold(output);
@@ -284,7 +286,7 @@ void GraphPass::run(const GraphPlan::Range& range, Pass pass) {
 
 std::int32_t GraphPass::new_gradient(TensorId of) {
   const Part part = tensor(of).role == TensorRole::kParameter ? Part::kGradients : Part::kTemporaries;
-  gradients_.push_back({ledger_.allocate(part, plan_.bytes_of_one(of), tensor(of).count), 1});
+  gradients_.push_back({marked(ledger_.allocate(part, plan_.bytes_of_one(of), tensor(of).count), of), 1});
   return static_cast<std::int32_t>(gradients_.size()) - 1;
 }
 
@@ -316,7 +318,7 @@ void GraphPass::backward(std::int32_t i) {
   }
   std::optional<BlockId> temporary;
   if (rule.backward_temporary.count > 0) {
-    temporary = ledger_.allocate(Part::kTemporaries, rule.backward_temporary);
+    temporary = marked(ledger_.allocate(Part::kTemporaries, rule.backward_temporary), op.outputs[0]);
   }
   made_.clear();
   for (std::size_t j = 0; j < op.inputs.size(); ++j) {

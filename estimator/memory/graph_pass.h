@@ -74,9 +74,10 @@ class GraphPlan {
 
 class GraphPass {
  public:
-  // `first_parameter`: where the graph's parameters begin in the life cycle's list.
+  // `first_parameter`: where the graph's parameters begin in the life cycle's list; `first_tensor`: its
+  // tensors in the numbers that the ledger's blocks are marked with.
   GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& parameters,
-            std::size_t first_parameter);
+            std::size_t first_parameter, std::int32_t first_tensor);
 
   // `keeps_result`: the last value is kept for whoever it is sent to, until backward.
   void forward(bool keeps_result);
@@ -111,6 +112,10 @@ class GraphPass {
 
   void run(const GraphPlan::Range& range, Pass pass);
   void backward(std::int32_t i);
+  BlockId marked(BlockId block, TensorId of) {
+    ledger_.mark(block, first_tensor_ + of);
+    return block;
+  }
   void refer(TensorId id);
   void drop(TensorId id);
   void hold(TensorId id);
@@ -127,6 +132,7 @@ class GraphPass {
   Ledger& ledger_;
   ParameterLifeCycle& parameters_;
   const std::size_t first_parameter_;
+  const std::int32_t first_tensor_;
   TensorId result_ = -1;               // kept for whoever it is sent to
   std::vector<bool> saved_;            // by operator: its saved tensors are referred to
   std::vector<BlockId> kept_;          // by operator: its rule's `kept`, -1 when it is not there

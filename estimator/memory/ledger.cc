@@ -95,4 +95,14 @@ std::vector<BlockId> Ledger::live_at_peak() const {
   return blocks;
 }
 
+std::vector<BlockId> Ledger::largest_at_peak(std::size_t most) const {
+  std::vector<BlockId> live = live_at_peak();
+  const auto bytes = [&](BlockId block) { return blocks_[static_cast<std::size_t>(block)].bytes; };
+  most = std::min(most, live.size());
+  std::partial_sort(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(most), live.end(),
+                    [&](BlockId a, BlockId b) { return bytes(a) != bytes(b) ? bytes(a) > bytes(b) : a < b; });
+  live.resize(most);
+  return live;
+}
+
 }  // namespace plimsoll::estimator

@@ -61,6 +61,7 @@ class Ledger {
     Part part = Part::kParameters;
     StreamId stream = kComputeStream;
     bool dispensable = false;  // its user can do without, as cuDNN without a workspace
+    std::int32_t of = -1;      // what mark() said
     std::int64_t count = 1;    // equal blocks that live and die together
     Bytes bytes_of_one;        // as asked for
     Bytes bytes;               // of all, in whole granules
@@ -78,6 +79,8 @@ class Ledger {
   // A block that is only taken where the card has room: cuDNN's workspaces, for PyTorch tries the next
   // algorithm when one cannot be had (aten/src/ATen/native/cudnn/Conv_v8.cpp).
   BlockId allocate_dispensable(Part part, Bytes bytes);
+  // What the block is of, in the caller's own numbers.
+  void mark(BlockId block, std::int32_t of) { blocks_[static_cast<std::size_t>(block)].of = of; }
   void release(BlockId block);
   // A stream other than the block's own works with it: the allocator may hand its memory out again only when
   // that stream has come that far.
@@ -90,6 +93,8 @@ class Ledger {
   Phase peak_phase() const { return peak_phase_; }
   // Blocks alive at the peak, in the order they were allocated.
   std::vector<BlockId> live_at_peak() const;
+  // The largest of them, at most `most`, largest first.
+  std::vector<BlockId> largest_at_peak(std::size_t most) const;
 
   // By BlockId.
   const std::vector<Block>& blocks() const { return blocks_; }

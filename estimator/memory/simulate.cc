@@ -22,14 +22,18 @@ constexpr std::size_t kEventsPerOperator = 8;
 
 class LedgerOfParameters : public ParameterLedger {
  public:
-  explicit LedgerOfParameters(Ledger& ledger) : ledger_(ledger) {}
-  BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t /*parameter*/) override {
-    return ledger_.allocate(part, bytes_of_one, count);
+  LedgerOfParameters(Ledger& ledger, std::vector<std::int32_t> tensors)
+      : ledger_(ledger), tensors_(std::move(tensors)) {}
+  BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter) override {
+    const BlockId block = ledger_.allocate(part, bytes_of_one, count);
+    ledger_.mark(block, tensors_[parameter]);
+    return block;
   }
   void release(BlockId block) override { ledger_.release(block); }
 
  private:
   Ledger& ledger_;
+  const std::vector<std::int32_t> tensors_;  // by parameter
 };
 
 HeldParameter held(const OperatorGraph& graph, TensorId id, bool keeps_fp32) {
@@ -48,7 +52,8 @@ HeldParameter held(const OperatorGraph& graph, TensorId id, bool keeps_fp32) {
   return held;
 }
 
-void allocate_inputs(const OperatorGraph& graph, const IterationRequest& request, Ledger& ledger) {
+void allocate_inputs(const OperatorGraph& graph, const IterationRequest& request, std::int32_t first_tensor,
+                     Ledger& ledger) {
   for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
     const Tensor& tensor = graph.tensors()[i];
     if (tensor.role != TensorRole::kInput) {
@@ -57,8 +62,10 @@ void allocate_inputs(const OperatorGraph& graph, const IterationRequest& request
     const auto id = static_cast<TensorId>(i);
     const bool of_the_batch = std::any_of(graph.shape_of(id).begin(), graph.shape_of(id).end(),
                                           [](const Dim& dim) { return dim.per_sample != 0; });
-    ledger.allocate(Part::kInputs, graph.bytes_of_one(id, request.training->batch_size_per_trainer),
-                    of_the_batch ? request.batches_in_flight : 1);
+    const BlockId input =
+        ledger.allocate(Part::kInputs, graph.bytes_of_one(id, request.training->batch_size_per_trainer),
+                        of_the_batch ? request.batches_in_flight : 1);
+    ledger.mark(input, first_tensor + id);
   }
 }
 
@@ -74,6 +81,8 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
   std::vector<GraphPlan> plans;
   std::vector<std::size_t> first_parameter;
   std::vector<HeldParameter> parameters;
+  std::vector<std::int32_t> parameter_tensors;
+  std::vector<std::int32_t> first_tensor = {0};
   plans.reserve(chunks.size());
   for (const OperatorGraph* graph : chunks) {
     plans.emplace_back(*graph, training, request.device, batch);
@@ -81,9 +90,11 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
     for (std::size_t i = 0; i < graph->tensors().size(); ++i) {
       if (graph->tensors()[i].role == TensorRole::kParameter) {
         parameters.push_back(held(*graph, static_cast<TensorId>(i), request.keeps_fp32));
+        parameter_tensors.push_back(first_tensor.back() + static_cast<TensorId>(i));
       }
     }
-    allocate_inputs(*graph, request, ledger);
+    allocate_inputs(*graph, request, first_tensor.back(), ledger);
+    first_tensor.push_back(first_tensor.back() + static_cast<TensorId>(graph->tensors().size()));
   }
   std::size_t operators = 0;
   for (const OperatorGraph* graph : chunks) {
@@ -94,7 +105,7 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
   const Result<OptimizerRun> optimizer =
       optimizer_run(training.optimizer, training.optimizer_implementation, device, kSpecTorchVersion);
   assert(optimizer.ok());  // estimate_memory has asked before
-  LedgerOfParameters accounts(ledger);
+  LedgerOfParameters accounts(ledger, std::move(parameter_tensors));
   ParameterLifeCycle life(accounts,
                           {.strategy = parallelism.strategy,
                            .replicas = request.replicas,
@@ -113,7 +124,8 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
     std::unique_ptr<GraphPass>& pass = passes[{step.chunk, step.micro_batch}];
     if (step.forward) {
       ledger.enter(Phase::kForward);
-      pass = std::make_unique<GraphPass>(plans[chunk], ledger, life, first_parameter[chunk]);
+      pass = std::make_unique<GraphPass>(plans[chunk], ledger, life, first_parameter[chunk],
+                                         first_tensor[chunk]);
       pass->forward(!(last_stage && chunk + 1 == chunks.size()));
     } else {
       ledger.enter(Phase::kBackward);

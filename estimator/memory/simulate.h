@@ -31,6 +31,7 @@ struct IterationRequest {
 
 // The graphs' tensors, all alive at once, must stay far from the end of 64 bits (`all_bytes`). `chunks`: the
 // parts of the model that this stage holds; one without a pipeline.
+// Blocks are marked with their tensor: its id, counted through the chunks.
 Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const IterationRequest& request);
 
 // Every tensor of the graph at once: no moment of an iteration can need more than a small multiple of it.

@@ -18,6 +18,7 @@ using crds::ParallelStrategy;
 
 // Far above any machine, and far enough from 2^63 that sums of it do not saturate.
 constexpr Bytes kBeyondAnyMachine{std::int64_t{1} << 55};
+constexpr std::size_t kLargest = 10;
 // Ranks of ZeRO-1 that are looked at one by one; beyond, the first stands for all.
 constexpr std::int64_t kMostOwners = 16;
 // After so many micro-batches an iteration only repeats itself: gradients are there, each stage is full.
@@ -127,6 +128,33 @@ Result<std::vector<OperatorGraph>> chunks_of(const EstimateRequest& request,
   return chunks;
 }
 
+const char* kind_of(Part part) {
+  switch (part) {
+    case Part::kParameters: return "parameter";
+    case Part::kGradients: return "gradient";
+    case Part::kOptimizerState: return "optimizer state";
+    case Part::kInputs: return "input";
+    case Part::kActivations: return "activation";
+    case Part::kTemporaries: return "temporary";
+    case Part::kDdpBuckets: return "gradient bucket";
+  }
+  return "";
+}
+
+std::vector<LiveTensor> largest_live(const Ledger& ledger, const std::vector<const OperatorGraph*>& chunks) {
+  std::vector<LiveTensor> largest;
+  for (const BlockId id : ledger.largest_at_peak(kLargest)) {
+    const Ledger::Block& block = ledger.blocks()[static_cast<std::size_t>(id)];
+    TensorId tensor = block.of;
+    auto chunk = chunks.begin();
+    while (tensor >= static_cast<TensorId>((*chunk)->tensors().size())) {
+      tensor -= static_cast<TensorId>((*chunk++)->tensors().size());
+    }
+    largest.push_back({(*chunk)->name_of(tensor), kind_of(block.part), block.bytes});
+  }
+  return largest;
+}
+
 // The ranks among the replicas that may differ.
 std::int64_t owners(const EstimateRequest& request, std::int64_t replicas, bool keeps_fp32) {
   const bool whole_parameters =
@@ -200,6 +228,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request) {
                                         .keeps_fp32 = keeps_fp32});
       run.allocated.push_back(ledger.peak());
       if (ledger.peak() > run.heaviest.peak()) {
+        run.largest_live = largest_live(ledger, graphs);
         run.heaviest = std::move(ledger);
       }
     }

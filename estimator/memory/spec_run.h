@@ -23,6 +23,7 @@ struct SpecRun {
   Ledger heaviest;               // of the trainer with the highest peak
   std::vector<Bytes> allocated;  // the peak of each that differs: ranks of a replica, stage by stage
   Bytes dense_parameters;        // of the whole model
+  std::vector<LiveTensor> largest_live{};  // of `heaviest` at its peak, at most ten
   bool beyond_any_machine = false;
 };
 

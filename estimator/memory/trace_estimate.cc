@@ -57,18 +57,9 @@ Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes) {
 }
 
 std::vector<LiveTensor> largest_live(const TraceRun& run) {
-  const std::vector<Ledger::Block>& blocks = run.ledger.blocks();
-  std::vector<BlockId> live = run.ledger.live_at_peak();
-  const std::size_t most = std::min(kLargest, live.size());
-  std::partial_sort(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(most), live.end(),
-                    [&](BlockId a, BlockId b) {
-                      const Bytes left = blocks[index(a)].bytes;
-                      const Bytes right = blocks[index(b)].bytes;
-                      return left != right ? left > right : a < b;
-                    });
   std::vector<LiveTensor> largest;
-  for (std::size_t i = 0; i < most; ++i) {
-    largest.push_back({run.name_of(live[i]), run.kind_of(live[i]), blocks[index(live[i])].bytes});
+  for (const BlockId block : run.ledger.largest_at_peak(kLargest)) {
+    largest.push_back({run.name_of(block), run.kind_of(block), run.ledger.blocks()[index(block)].bytes});
   }
   return largest;
 }

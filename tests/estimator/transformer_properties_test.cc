@@ -171,6 +171,22 @@ TEST(TransformerProperties, CopiedLayersAreAsLoweredOnes) {
   }
 }
 
+TEST(TransformerProperties, TheLargestAtThePeakHaveNames) {
+  crds::TransformerModel model = small();
+  model.layers = 5;
+  model.vocab = 20000;
+  Job job = job_of(model);
+  const std::vector<LiveTensor> largest = job().largest_live;
+  ASSERT_EQ(largest.size(), 10U);
+  for (std::size_t i = 0; i < largest.size(); ++i) {
+    EXPECT_FALSE(largest[i].name.empty()) << i;
+    EXPECT_FALSE(largest[i].kind.empty()) << i;
+    EXPECT_LE(largest[i].bytes, largest[i == 0 ? 0 : i - 1].bytes);
+  }
+  EXPECT_EQ(largest.front().bytes, Bytes{20000 * 64 * 4 * 4}) << "of logits' size";
+  EXPECT_NE(largest.front().name.find("loss"), std::string::npos) << largest.front().name;
+}
+
 // arXiv 1910.02054, figure 1: 7.5 billion parameters, 64 trainers, half precision with Adam: 120
 // GB, 31.4, 16.6 and 1.9 GB of parameters, gradients and state.
 TEST(TransformerProperties, ZeROHoldsWhatItsPaperSays) {

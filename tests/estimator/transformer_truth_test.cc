@@ -92,7 +92,7 @@ double error_of(const Truth& truth) {
 
 TEST(TransformerTruth, TheEstimateOnTheCpuMeetsHuggingFaceOnRealPyTorch) {
   for (const Truth& truth : kTruth) {
-    EXPECT_LT(std::abs(error_of(truth)), 1.1) << truth.config;
+    EXPECT_LT(std::abs(error_of(truth)), 0.25) << truth.config;
   }
 }
 
