@@ -16,7 +16,10 @@ NEVER = -1
 
 
 class StorageRecord:
-    """What is known of one storage. `references` counts live tensors; `saved` those that autograd keeps."""
+    """What is known of one storage. `references` counts live tensors; `saved` those that autograd keeps.
+
+    `key` is its address. `weak` holds on to that address, though not to the memory, so that no other storage gets it.
+    """
 
     __slots__ = ("bytes", "allocated_at", "released_at", "first_released_at", "references", "saved", "key", "weak", "role",
                  "first_tensor")
@@ -164,7 +167,6 @@ class Recorder(TorchDispatchMode):
         self._tensors = {}  # id of a live tensor -> (weak reference, its storages)
         self._rows = {}
         self._by_key = {}
-        self._ended = []
         self._aliases = {}
         self._unpacked = set()
         self._of_this_node = None  # saved tensors that the running node asked for, where nodes are run one by one
@@ -201,8 +203,6 @@ class Recorder(TorchDispatchMode):
             kind = self._kinds[operator] = OperatorKind(operator)
         known = len(self.recording.storages)
         now = len(self.recording.operators)
-        if self._ended:
-            self._forget_ended()
         inputs, attributes = [], {}
         for index, value in enumerate(args):
             self._note_argument(kind, index, value, inputs, attributes)
@@ -351,21 +351,6 @@ class Recorder(TorchDispatchMode):
                 record.released_at = len(self.recording.operators)
                 if record.first_released_at == NEVER:
                     record.first_released_at = record.released_at
-                self._ended.append(storage)
-
-    def _forget_ended(self):
-        """Addresses are used again, so a storage that has really gone must be unknown by its address."""
-        waiting = []
-        for index in self._ended:
-            record = self.recording.storages[index]
-            if record.references or self._by_key.get(record.key) != index:
-                continue
-            if record.weak.expired():
-                del self._by_key[record.key]
-                record.weak = None
-            elif not record.saved:
-                waiting.append(index)
-        self._ended = waiting
 
     # -- what autograd keeps -----------------------------------------------------------------------------------------
     def pack(self, tensor):
@@ -407,10 +392,7 @@ class Recorder(TorchDispatchMode):
         packed.record.released_at = len(self.recording.operators)
         self._unpacked.discard(id(packed))
         for storage in packed.storages:
-            record = self.recording.storages[storage]
-            record.saved -= 1
-            if not record.saved and not record.references:
-                self._ended.append(storage)
+            self.recording.storages[storage].saved -= 1
 
     def _alias(self, tensor, row):
         """Another tensor on the same storage, so that the end of the first one can be seen."""
