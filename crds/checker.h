@@ -27,6 +27,11 @@ class Checker {
   void integer(const char* name, std::int64_t value, Presence, Range range) {
     check_integer(FieldPath(path_, name), value, range);
   }
+  void optional_integer(const char* name, const std::optional<std::int64_t>& value, Range range) {
+    if (value) {
+      integer(name, *value, Presence::kOptional, range);
+    }
+  }
   void integers(const char* name, const std::vector<std::int64_t>& values, Presence, Range count,
                 Range range);
   void integer_set(const char* name, const std::vector<std::int64_t>& values, Range count, Range range) {

@@ -97,6 +97,13 @@ void Decoder::integer(const char* name, std::int64_t& value, Presence presence, 
   }
 }
 
+void Decoder::optional_integer(const char* name, std::optional<std::int64_t>& value,
+                               Range /*checked later*/) {
+  if (const std::optional<JsonView> found = find(name, Presence::kOptional)) {
+    read_integer(*found, FieldPath(path_, name), value.emplace());
+  }
+}
+
 void Decoder::integers(const char* name, std::vector<std::int64_t>& values, Presence presence, Range count,
                        Range /*checked later*/) {
   const JsonRange<JsonView> list = find_list(name, presence, count);

@@ -32,6 +32,7 @@ class Decoder {
 
   void boolean(const char* name, bool& value, Presence presence);
   void integer(const char* name, std::int64_t& value, Presence presence, Range range);
+  void optional_integer(const char* name, std::optional<std::int64_t>& value, Range range);
   void integers(const char* name, std::vector<std::int64_t>& values, Presence presence, Range count,
                 Range range);
   void integer_set(const char* name, std::vector<std::int64_t>& values, Range count, Range range) {

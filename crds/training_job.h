@@ -245,6 +245,8 @@ struct TrainingJobSpec {
   TrainingSpec training;
   ProvisioningSpec provisioning;
   Trainers trainers;
+  std::int64_t active_deadline_seconds = 0;  // after the first attempt began; 0: none
+  std::optional<std::int64_t> ttl_seconds_after_finished;
   FailurePolicy failure_policy;
 };
 

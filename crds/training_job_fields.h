@@ -22,6 +22,7 @@ inline constexpr std::int64_t kMaxInlineTables = 20'000;  // entries; beyond lie
 inline constexpr Range kWidths = {1, 1 << 20};
 inline constexpr Range kOptionalWidths = {0, 1 << 20};
 inline constexpr Range kTrainerCounts = {1, 65536};
+inline constexpr Range kSeconds = {0, 315'360'000};  // ten years
 inline constexpr Range kSplits = {1, 4096};
 
 template <class Visitor>
@@ -170,6 +171,8 @@ void describe(Visitor& visit, Of<TrainingJobSpec> auto& spec) {
   visit.object("training", spec.training, Presence::kRequired);
   visit.object("provisioning", spec.provisioning, Presence::kDefaulted);
   visit.object("trainers", spec.trainers, Presence::kDefaulted);
+  visit.integer("activeDeadlineSeconds", spec.active_deadline_seconds, Presence::kDefaulted, kSeconds);
+  visit.optional_integer("ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, kSeconds);
   visit.object("failurePolicy", spec.failure_policy, Presence::kDefaulted);
 }
 

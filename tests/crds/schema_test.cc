@@ -63,6 +63,9 @@ class SchemaComparer {
   void integer(const char* name, std::int64_t value, Presence presence, Range range) {
     check_integer(property(name, presence, Json(::Json::Int64{value})), range, at(name));
   }
+  void optional_integer(const char* name, const std::optional<std::int64_t>&, Range range) {
+    check_integer(property(name, Presence::kOptional, Json()), range, at(name));
+  }
   void integers(const char* name, const std::vector<std::int64_t>&, Presence presence, Range count,
                 Range range) {
     check_integer(list(name, presence, count, "atomic")["items"], range, at(name));

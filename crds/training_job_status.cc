@@ -1,0 +1,215 @@
+#include "crds/training_job_status.h"
+
+#include <algorithm>
+#include <array>
+
+#include "crds/enum_names.h"
+
+namespace plimsoll::crds {
+
+template <>
+struct EnumNames<Outcome> {
+  static constexpr std::array kAll = {"Running",         "Succeeded", "CUDAOutOfMemory",
+                                      "HostOutOfMemory", "Preempted", "InfrastructureFailure",
+                                      "ShardingFailure", "UserError", "Suspended",
+                                      "Unknown"};
+};
+
+namespace {
+
+// What a person wants to know first; types that are not listed come last.
+constexpr std::array kOrder = {"Succeeded",   "Failed",      "Suspended", "Restarting", "Running",
+                               "Provisioned", "OOMDetected", "Preempted", "Estimated"};
+
+std::size_t rank_of(const std::string& type) {
+  return static_cast<std::size_t>(std::find(kOrder.begin(), kOrder.end(), type) - kOrder.begin());
+}
+
+std::optional<std::int64_t> integer_of(const Json& object, const char* name) {
+  const Json& value = member(object, {name});
+  return value.isInt64() ? std::optional(value.asInt64()) : std::nullopt;
+}
+
+std::optional<Bytes> bytes_of(const Json& object, const char* name) {
+  const std::optional<std::int64_t> count = integer_of(object, name);
+  return count && *count >= 0 ? std::optional(Bytes{*count}) : std::nullopt;
+}
+
+// Empty for what is no list.
+const Json& list_of(const Json& object, const char* name) {
+  static const Json kNone(::Json::arrayValue);
+  const Json& value = member(object, {name});
+  return value.isArray() ? value : kNone;
+}
+
+void put(Json& object, const char* name, std::int64_t value) {
+  object[name] = static_cast<::Json::Int64>(value);
+}
+
+void put(Json& object, const char* name, const std::optional<Bytes>& value) {
+  if (value) {
+    put(object, name, value->count);
+  }
+}
+
+void put(Json& object, const char* name, const std::string& text) {
+  if (!text.empty()) {
+    object[name] = text;
+  }
+}
+
+Attempt decode_attempt(const Json& json) {
+  Attempt attempt;
+  attempt.number = integer_of(json, "number").value_or(0);
+  attempt.gpu_model = text_member(json, {"gpuModel"});
+  attempt.trainers = integer_of(json, "trainers").value_or(0);
+  attempt.per_node = integer_of(json, "perNode").value_or(0);
+  attempt.estimated = bytes_of(json, "estimatedBytes");
+  attempt.observed_peak = bytes_of(json, "observedPeakBytes");
+  attempt.observed_allocated = bytes_of(json, "observedAllocatedBytes");
+  attempt.observed_reserved = bytes_of(json, "observedReservedBytes");
+  attempt.observed_context = bytes_of(json, "observedContextBytes");
+  attempt.needed = bytes_of(json, "neededBytes");
+  attempt.capacity = bytes_of(json, "capacityBytes");
+  attempt.fragmentation = bytes_of(json, "fragmentationBytes");
+  attempt.exit_code = integer_of(json, "exitCode");
+  attempt.expandable_segments = member(json, {"expandableSegments"}) == Json(true);
+  attempt.start_time = text_member(json, {"startTime"});
+  attempt.completion_time = text_member(json, {"completionTime"});
+  attempt.outcome = enum_of<Outcome>(text_member(json, {"outcome"})).value_or(Outcome::kUnknown);
+  attempt.message = text_member(json, {"message"});
+  return attempt;
+}
+
+Json encode(const Attempt& attempt) {
+  Json json(::Json::objectValue);
+  put(json, "number", attempt.number);
+  put(json, "gpuModel", attempt.gpu_model);
+  put(json, "trainers", attempt.trainers);
+  put(json, "perNode", attempt.per_node);
+  put(json, "estimatedBytes", attempt.estimated);
+  put(json, "observedPeakBytes", attempt.observed_peak);
+  put(json, "observedAllocatedBytes", attempt.observed_allocated);
+  put(json, "observedReservedBytes", attempt.observed_reserved);
+  put(json, "observedContextBytes", attempt.observed_context);
+  put(json, "neededBytes", attempt.needed);
+  put(json, "capacityBytes", attempt.capacity);
+  put(json, "fragmentationBytes", attempt.fragmentation);
+  if (attempt.exit_code) {
+    put(json, "exitCode", *attempt.exit_code);
+  }
+  if (attempt.expandable_segments) {
+    json["expandableSegments"] = true;
+  }
+  put(json, "startTime", attempt.start_time);
+  put(json, "completionTime", attempt.completion_time);
+  json["outcome"] = name_of(attempt.outcome);
+  put(json, "message", attempt.message);
+  return json;
+}
+
+Condition decode_condition(const Json& json) {
+  return {.type = text_member(json, {"type"}),
+          .status = text_member(json, {"status"}, "Unknown"),
+          .observed_generation = integer_of(json, "observedGeneration").value_or(0),
+          .last_transition_time = text_member(json, {"lastTransitionTime"}),
+          .reason = text_member(json, {"reason"}),
+          .message = text_member(json, {"message"})};
+}
+
+Json encode(const Condition& condition) {
+  Json json(::Json::objectValue);
+  json["type"] = condition.type;
+  json["status"] = condition.status;
+  put(json, "observedGeneration", condition.observed_generation);
+  json["lastTransitionTime"] = condition.last_transition_time;
+  json["reason"] = condition.reason;
+  json["message"] = condition.message;
+  return json;
+}
+
+}  // namespace
+
+const char* name_of(Outcome outcome) {
+  return enum_name(outcome);
+}
+
+const Condition* JobStatus::find(const std::string& type) const {
+  const auto found = std::find_if(conditions.begin(), conditions.end(),
+                                  [&](const Condition& condition) { return condition.type == type; });
+  return found == conditions.end() ? nullptr : &*found;
+}
+
+bool JobStatus::is_true(const std::string& type) const {
+  const Condition* condition = find(type);
+  return condition != nullptr && condition->status == "True";
+}
+
+void JobStatus::set(Condition condition, const std::string& now) {
+  const Condition* old = find(condition.type);
+  const bool same_status = old != nullptr && old->status == condition.status;
+  condition.last_transition_time = same_status ? old->last_transition_time : now;
+  std::erase_if(conditions, [&](const Condition& other) { return other.type == condition.type; });
+  const auto after = std::find_if(conditions.begin(), conditions.end(), [&](const Condition& other) {
+    return rank_of(other.type) > rank_of(condition.type);
+  });
+  conditions.insert(after, std::move(condition));
+}
+
+JobStatus decode_status(const Json& object) {
+  const Json& json = member(object, {"status"});
+  JobStatus status;
+  status.observed_generation = integer_of(json, "observedGeneration").value_or(0);
+  for (const Json& condition : list_of(json, "conditions")) {
+    status.conditions.push_back(decode_condition(condition));
+  }
+  status.start_time = text_member(json, {"startTime"});
+  status.completion_time = text_member(json, {"completionTime"});
+  status.requested_trainers = integer_of(member(json, {"requested"}), "trainers");
+  status.requested_gpu_model = text_member(json, {"requested", "gpuModel"});
+  status.gpus_saved = integer_of(json, "gpusSaved");
+  status.estimate = member(json, {"estimate"});
+  status.plan_name = text_member(json, {"planRef", "name"});
+  status.restarts = integer_of(json, "restarts").value_or(0);
+  status.restarts_counted = integer_of(json, "restartsCountTowardsMax").value_or(0);
+  status.next_attempt_time = text_member(json, {"nextAttemptTime"});
+  for (const Json& attempt : list_of(json, "attempts")) {
+    status.attempts.push_back(decode_attempt(attempt));
+  }
+  return status;
+}
+
+Json encode(const JobStatus& status) {
+  Json json(::Json::objectValue);
+  put(json, "observedGeneration", status.observed_generation);
+  for (const Condition& condition : status.conditions) {
+    json["conditions"].append(encode(condition));
+  }
+  put(json, "startTime", status.start_time);
+  put(json, "completionTime", status.completion_time);
+  if (status.requested_trainers) {
+    put(json["requested"], "trainers", *status.requested_trainers);
+  }
+  if (!status.requested_gpu_model.empty()) {
+    json["requested"]["gpuModel"] = status.requested_gpu_model;
+  }
+  if (status.gpus_saved) {
+    put(json, "gpusSaved", *status.gpus_saved);
+  }
+  if (!status.estimate.isNull()) {
+    json["estimate"] = status.estimate;
+  }
+  if (!status.plan_name.empty()) {
+    json["planRef"]["name"] = status.plan_name;
+  }
+  put(json, "restarts", status.restarts);
+  put(json, "restartsCountTowardsMax", status.restarts_counted);
+  put(json, "nextAttemptTime", status.next_attempt_time);
+  const std::size_t first = status.attempts.size() > kMaxAttempts ? status.attempts.size() - kMaxAttempts : 0;
+  for (std::size_t i = first; i < status.attempts.size(); ++i) {
+    json["attempts"].append(encode(status.attempts[i]));
+  }
+  return json;
+}
+
+}  // namespace plimsoll::crds

@@ -1,0 +1,103 @@
+// JobStatus: the C++ mirror of a TrainingJob's status, which the controller writes and people read.
+//
+//   JobStatus status = decode_status(object);
+//   status.attempts.push_back({.number = 1, .trainers = 64});
+//   object["status"] = encode(status);
+//
+// The status is the controller's own memory: what it must know after a restart stands here. Decoding takes
+// what it can and leaves out what is malformed, for a status that somebody has damaged must not stop the job
+// that it is about. Plain values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/json.h"
+
+namespace plimsoll::crds {
+
+// How an attempt ended, or that it has not.
+enum class Outcome {
+  kRunning,
+  kSucceeded,
+  kCudaOutOfMemory,
+  kHostOutOfMemory,
+  kPreempted,
+  kInfrastructureFailure,
+  kShardingFailure,
+  kUserError,
+  kSuspended,
+  kUnknown
+};
+const char* name_of(Outcome outcome);  // "Running", "CUDAOutOfMemory", ...
+
+struct Attempt {
+  std::int64_t number = 0;  // counts from 0
+  std::string gpu_model{};
+  std::int64_t trainers = 0;
+  std::int64_t per_node = 0;
+  std::optional<Bytes> estimated{};      // upper bound of one trainer, as estimated when the attempt began
+  std::optional<Bytes> observed_peak{};  // of everything on the card, the highest that a trainer reported
+  std::optional<Bytes> observed_allocated{};
+  std::optional<Bytes> observed_reserved{};
+  std::optional<Bytes> observed_context{};
+  // Of the out-of-memory text, where the attempt ended with one.
+  std::optional<Bytes> needed{};
+  std::optional<Bytes> capacity{};
+  std::optional<Bytes> fragmentation{};
+  std::optional<std::int64_t> exit_code{};  // of the trainer that failed first
+  bool expandable_segments = false;         // Plimsoll set PyTorch's allocator so
+  std::string start_time{};                 // RFC 3339; empty until its Job exists
+  std::string completion_time{};
+  Outcome outcome = Outcome::kRunning;
+  std::string message{};  // the evidence, at most kMaxAttemptMessage bytes
+
+  bool operator==(const Attempt&) const = default;
+};
+
+inline constexpr std::size_t kMaxAttempts = 16;  // that the status keeps, the latest
+inline constexpr std::size_t kMaxAttemptMessage = 1024;
+
+// A metav1.Condition.
+struct Condition {
+  std::string type{};
+  std::string status = "True";  // "True", "False" or "Unknown"
+  std::int64_t observed_generation = 0;
+  std::string last_transition_time{};
+  std::string reason{};
+  std::string message{};
+
+  bool operator==(const Condition&) const = default;
+};
+
+struct JobStatus {
+  std::int64_t observed_generation = 0;
+  std::vector<Condition> conditions{};
+  std::string start_time{};
+  std::string completion_time{};
+  std::optional<std::int64_t> requested_trainers{};
+  std::string requested_gpu_model{};
+  std::optional<std::int64_t> gpus_saved{};
+  Json estimate{};          // of the present attempt, as in the schema; null without one
+  std::string plan_name{};  // of the ConfigMap
+  std::int64_t restarts = 0;
+  std::int64_t restarts_counted = 0;  // towards failurePolicy.maxRestarts
+  std::string next_attempt_time{};    // the back-off before it; empty when nothing waits
+  std::vector<Attempt> attempts{};
+
+  bool operator==(const JobStatus&) const = default;
+
+  bool is_true(const std::string& type) const;
+  const Condition* find(const std::string& type) const;
+  // Sets a condition; the time changes only when `status` does. Conditions stand in the order of kOrder in
+  // the source file, the most telling first, because kubectl's column shows the first that is True.
+  void set(Condition condition, const std::string& now);
+};
+
+JobStatus decode_status(const Json& object);  // of the whole TrainingJob
+Json encode(const JobStatus& status);
+
+}  // namespace plimsoll::crds
