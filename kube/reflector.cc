@@ -1,7 +1,7 @@
 #include "kube/reflector.h"
 
 #include <cassert>
-#include <mutex>
+#include <unordered_set>
 
 #include "base/log.h"
 
@@ -22,6 +22,13 @@ bool is_version_too_large(const Error& error) {
          error.message.find("Too large resource version") != std::string::npos;
 }
 
+// An object of the same name that is another one: deleted and made anew in between.
+bool is_another(const Json& one, const Json& other) {
+  const std::string uid = text_member(one, {"metadata", "uid"});
+  const std::string other_uid = text_member(other, {"metadata", "uid"});
+  return !uid.empty() && !other_uid.empty() && uid != other_uid;
+}
+
 // Failures of the way to the server rather than of the watch: the version we have is still good.
 bool is_transient(const Error& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kTimeout ||
@@ -30,20 +37,24 @@ bool is_transient(const Error& error) {
 
 }  // namespace
 
-std::string key_of(const Json& object) {
-  const std::string name = text_member(object, {"metadata", "name"});
-  const std::string namespace_name = text_member(object, {"metadata", "namespace"});
-  return namespace_name.empty() ? name : namespace_name + "/" + name;
-}
-
 Reflector::Reflector(Client& client, Options options)
     : client_(client),
       options_(std::move(options)),
+      store_(options_.indexers),
       backoff_(options_.backoff, options_.seed),
-      random_(options_.seed) {}
+      random_(options_.seed) {
+  if (options_.on_change) {
+    add_handler(options_.on_change);
+  }
+}
 
 Reflector::~Reflector() {
   stop();
+}
+
+void Reflector::add_handler(Handler handler) {
+  assert(!thread_.joinable());
+  handlers_.push_back(std::move(handler));
 }
 
 void Reflector::start() {
@@ -60,32 +71,17 @@ void Reflector::stop() {
 }
 
 bool Reflector::has_synced() const {
-  const std::shared_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   return synced_;
 }
 
-SharedObject Reflector::find(const std::string& key) const {
-  const std::shared_lock lock(mutex_);
-  const auto found = objects_.find(key);
-  return found == objects_.end() ? nullptr : found->second;
-}
-
-std::vector<SharedObject> Reflector::snapshot() const {
-  const std::shared_lock lock(mutex_);
-  std::vector<SharedObject> all;
-  all.reserve(objects_.size());
-  for (const auto& [key, object] : objects_) {
-    all.push_back(object);
-  }
-  return all;
-}
-
-std::size_t Reflector::size() const {
-  const std::shared_lock lock(mutex_);
-  return objects_.size();
+bool Reflector::wait_for_sync(const std::stop_token& stop) const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait(lock, stop, [this] { return synced_; });
 }
 
 void Reflector::run(const std::stop_token& stop) {
+  plan_resync();
   while (!stop.stop_requested()) {
     const Result<void> ended = list_and_watch(stop);
     if (stop.stop_requested()) {
@@ -125,6 +121,7 @@ Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
     events_ = 0;
     const Clock::SteadyTime began = options_.clock->steady_now();
     const Result<void> ended = watch(stop);
+    resync_when_due();
     if (ended) {
       if (events_ == 0 && options_.clock->steady_now() - began < kShortestWatch) {
         return Error(ErrorCode::kUnavailable, "the server ends watches at once");
@@ -181,23 +178,20 @@ Result<void> Reflector::watch(const std::stop_token& stop) {
 
 // Takes a whole list: what it lacks is gone, whether or not its deletion was seen.
 void Reflector::replace(const Json& list) {
-  std::map<std::string, bool> present;
+  std::unordered_set<std::string> present;
   for (const Json& object : list["items"]) {
     const std::string key = key_of(object);
-    present[key] = true;
+    present.insert(key);
     set(key, object);
   }
-  std::vector<std::string> gone;
-  for (const auto& [key, object] : objects_) {  // only this thread writes, so reading needs no lock
-    if (present.find(key) == present.end()) {
-      gone.push_back(key);
+  for (const std::string& key : store_.keys()) {
+    if (!present.contains(key)) {
+      remove(key, nullptr);
     }
   }
-  for (const std::string& key : gone) {
-    remove(key);
-  }
-  const std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   synced_ = true;
+  changed_.notify_all();
 }
 
 void Reflector::apply(const WatchEvent& event) {
@@ -210,48 +204,69 @@ void Reflector::apply(const WatchEvent& event) {
   switch (event.type) {
     case WatchEventType::kAdded:
     case WatchEventType::kModified: set(key, event.object); break;
-    case WatchEventType::kDeleted: remove(key); break;
+    case WatchEventType::kDeleted: remove(key, &event.object); break;
     case WatchEventType::kBookmark: break;
   }
+  resync_when_due();
 }
 
 void Reflector::set(const std::string& key, const Json& object) {
-  const SharedObject before = find(key);
+  SharedObject before = store_.find(key);
   const std::string version = text_member(object, {"metadata", "resourceVersion"});
   if (before && !version.empty() && text_member(*before, {"metadata", "resourceVersion"}) == version) {
     return;  // a list repeats what is known
   }
+  if (before && is_another(*before, object)) {
+    remove(key, nullptr);
+    before = nullptr;
+  }
   Json kept = options_.project ? options_.project(object) : object;
   if (kept.isNull()) {
-    remove(key);
+    remove(key, &object);
     return;
   }
   SharedObject shared = std::make_shared<const Json>(std::move(kept));
-  {
-    const std::unique_lock lock(mutex_);
-    objects_[key] = shared;
-  }
-  notify(Change::Kind::kSet, key, std::move(shared));
+  store_.set(key, shared);
+  notify({Change::Kind::kSet, key, std::move(shared), std::move(before), false});
 }
 
-void Reflector::remove(const std::string& key) {
-  SharedObject last;
-  {
-    const std::unique_lock lock(mutex_);
-    const auto found = objects_.find(key);
-    if (found == objects_.end()) {
-      return;
+// `final_state`: as the server saw it last, where that is known.
+void Reflector::remove(const std::string& key, const Json* final_state) {
+  SharedObject before = store_.remove(key);
+  if (!before) {
+    return;
+  }
+  SharedObject last = before;
+  if (final_state != nullptr && !is_another(*before, *final_state)) {
+    Json kept = options_.project ? options_.project(*final_state) : *final_state;
+    if (!kept.isNull()) {
+      last = std::make_shared<const Json>(std::move(kept));
     }
-    last = std::move(found->second);
-    objects_.erase(found);
   }
-  notify(Change::Kind::kRemoved, key, std::move(last));
+  notify({Change::Kind::kRemoved, key, std::move(last), std::move(before), final_state == nullptr});
 }
 
-void Reflector::notify(Change::Kind kind, const std::string& key, SharedObject object) {
-  if (options_.on_change) {
-    options_.on_change({kind, key, std::move(object)});
+void Reflector::notify(const Change& change) const {
+  for (const Handler& handler : handlers_) {
+    handler(change);
   }
+}
+
+void Reflector::resync_when_due() {
+  if (options_.resync.count() <= 0 || options_.clock->steady_now() < resync_due_) {
+    return;
+  }
+  plan_resync();
+  for (const SharedObject& object : store_.snapshot()) {
+    notify({Change::Kind::kSet, key_of(*object), object, object, false});
+  }
+}
+
+void Reflector::plan_resync() {
+  std::uniform_real_distribution<double> share(0.9, 1.1);
+  const std::chrono::duration<double, std::milli> in(static_cast<double>(options_.resync.count()) *
+                                                     share(random_));
+  resync_due_ = options_.clock->steady_now() + std::chrono::duration_cast<std::chrono::milliseconds>(in);
 }
 
 }  // namespace plimsoll::kube

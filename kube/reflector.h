@@ -1,29 +1,35 @@
 // Reflector: a local copy of one collection of the API server, kept current by LIST and WATCH as client-go's
 // reflector keeps it.
 //
-//   Reflector nodes(client, {.resource = kNodes, .project = keep_labels, .on_change = [&](auto&) { wake();
-//   }}); nodes.start();
-//   ...
-//   for (const auto& node : nodes.snapshot()) ...
-//   nodes.stop();
+//   Reflector pods(client, {.resource = kPods, .project = keep_status, .indexers = {{"owner",
+//   index_by_owner}}}); pods.add_handler([&](const Reflector::Change& change) {
+//   queue.add(job_of(*change.object)); }); pods.start(); if (!pods.wait_for_sync(stop)) return; for (const
+//   SharedObject& pod : pods.by_index("owner", uid)) ... pods.stop();
+//
+// Controllers that need the same collection share one reflector: each adds its handler before the start.
 //
 // It survives what an API server does to a watch: clean ends, cut or silent connections (bookmarks make the
 // silence suspicious), 410 Gone at any point, history that went backwards, overload. In between the copy may
-// be behind, and events may be merged; so look at the copy, and take `on_change` only as a reason to look.
+// be behind, and events may be merged; so look at the copy, and take a change only as a reason to look. What
+// handlers are told about one key is consistent all the same: it is set before it is removed, `before` is
+// what they were told last, and an object that was deleted and made anew between two looks (another uid) is
+// removed first. Now and then every object is told again, unchanged, for handlers that lost something
+// themselves.
 //
-// One thread a reflector. Objects are shared and immutable; `find` and `snapshot` may be called from any
-// thread. `on_change` runs on the reflector's thread without a lock held; it must not block for long, nor
-// call `stop`. `stop` waits for the thread, and the destructor calls it. The client must outlive it.
+// One thread a reflector. Objects are shared and immutable; the copy may be read from any thread. Handlers
+// run on the reflector's thread, in the order they were added, without a lock held; they must not block for
+// long, nor call `stop`. `stop` waits for the thread, and the destructor calls it. The client, and whatever
+// handlers use, must outlive it.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
-#include <shared_mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,14 +38,10 @@
 #include "base/json.h"
 #include "kube/backoff.h"
 #include "kube/client.h"
+#include "kube/object_store.h"
 #include "kube/sleeper.h"
 
 namespace plimsoll::kube {
-
-using SharedObject = std::shared_ptr<const Json>;
-
-// "namespace/name", or "name" of what has no namespace.
-std::string key_of(const Json& object);
 
 class Reflector {
  public:
@@ -47,18 +49,26 @@ class Reflector {
     enum class Kind { kSet, kRemoved };
     Kind kind = Kind::kSet;
     std::string key;
-    SharedObject object;  // as it is now; for kRemoved as it was last seen
+    SharedObject object;  // as it is now; for kRemoved as it was when it was deleted
+    SharedObject before;  // as handlers were told last; null: new to them. `object` itself: told again
+    // Of kRemoved: the deletion itself was missed, and `object` is as it was last seen (a tombstone).
+    bool is_final_state_unknown = false;
   };
+  using Handler = std::function<void(const Change&)>;
 
   struct Options {
     Resource resource;
     std::string namespace_name;  // empty: all
     std::string label_selector;
     std::string field_selector;
-    // What to keep of an object, to save memory; it must keep metadata's name, namespace and resourceVersion.
-    // A null result keeps nothing: the object counts as absent.
+    // What to keep of an object, to save memory; it must keep metadata's name, namespace, uid and
+    // resourceVersion. A null result keeps nothing: the object counts as deleted.
     std::function<Json(const Json&)> project;
-    std::function<void(const Change&)> on_change;
+    ObjectStore::Indexers indexers;  // of what was kept
+    Handler on_change;               // the first handler
+    // Everything is told again about so often (give or take a tenth), as controller-runtime's SyncPeriod.
+    // Zero: never. It happens between events or watches, so up to ten minutes late.
+    std::chrono::milliseconds resync = std::chrono::hours(10);
     std::int64_t page_size = 500;  // of a list that bypasses the server's watch cache
     std::chrono::milliseconds list_timeout{60'000};
     std::chrono::milliseconds idle_timeout{120'000};  // bookmarks come about once a minute
@@ -75,14 +85,22 @@ class Reflector {
   Reflector(const Reflector&) = delete;
   Reflector& operator=(const Reflector&) = delete;
 
+  // Only before the start.
+  void add_handler(Handler handler);
   void start();
   void stop();
 
-  // True once the first list is in the copy.
+  // True once the first list is in the copy and handlers have been told of all of it.
   bool has_synced() const;
-  SharedObject find(const std::string& key) const;
-  std::vector<SharedObject> snapshot() const;  // by key
-  std::size_t size() const;
+  // Waits for that. False: the stop came first.
+  bool wait_for_sync(const std::stop_token& stop) const;
+
+  SharedObject find(const std::string& key) const { return store_.find(key); }
+  std::vector<SharedObject> snapshot() const { return store_.snapshot(); }  // by key
+  std::vector<SharedObject> by_index(const std::string& index, const std::string& value) const {
+    return store_.by_index(index, value);
+  }
+  std::size_t size() const { return store_.size(); }
 
  private:
   void run(const std::stop_token& stop);
@@ -92,16 +110,20 @@ class Reflector {
   void replace(const Json& list);
   void apply(const WatchEvent& event);
   void set(const std::string& key, const Json& object);
-  void remove(const std::string& key);
-  void notify(Change::Kind kind, const std::string& key, SharedObject object);
+  void remove(const std::string& key, const Json* final_state);
+  void notify(const Change& change) const;
+  void resync_when_due();
+  void plan_resync();
   bool pause(const std::stop_token& stop);
 
   Client& client_;
   const Options options_;
+  std::vector<Handler> handlers_;  // unchanged after the start
+  ObjectStore store_;              // only the reflector's thread writes
 
-  mutable std::shared_mutex mutex_;
-  std::map<std::string, SharedObject> objects_;
-  bool synced_ = false;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any changed_;
+  bool synced_ = false;  // guarded by mutex_
 
   // Below: the reflector's thread only.
   Backoff backoff_;
@@ -110,6 +132,7 @@ class Reflector {
   std::string resource_version_ = "0";   // of the next list or watch; "0": whatever the server has in memory
   bool version_is_unavailable_ = false;  // the server no longer, or not yet, knows it
   std::size_t events_ = 0;               // of the current watch
+  Clock::SteadyTime resync_due_{};
 
   std::jthread thread_;
 };

@@ -200,7 +200,7 @@ TEST_F(ReflectorTest, AppliesEventsAndTakesTheVersionFromEachAlsoFromBookmarks) 
   reflector.start();
   ASSERT_TRUE(client_.wait_until_idle());
   EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7", "watch 10", "watch 50"));
-  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 8", "set ns/a 9", "removed ns/b 8"));
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 8", "set ns/a 9", "removed ns/b 10"));
   EXPECT_EQ(reflector.size(), 1U);
   EXPECT_THAT(time_.sleeps(), IsEmpty());
 }
@@ -342,6 +342,119 @@ TEST_F(ReflectorTest, KeepsOnlyWhatTheProjectionKeeps) {
   ASSERT_TRUE(client_.wait_until_idle());
   EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "removed ns/a 3"));
   EXPECT_EQ(reflector.size(), 0U);
+}
+
+TEST_F(ReflectorTest, SeveralHandlersAreToldTheSameInTheirOrder) {
+  client_.lists = {answer(list_of(7, {object("a", 3)}))};
+  client_.watches = {lasting(kLong, {{WatchEventType::kDeleted, object("a", 8)}})};
+  Reflector reflector(client_, options());
+  for (const char* name : {"second ", "third "}) {
+    reflector.add_handler([this, name](const Reflector::Change& change) {
+      changes_.push_back(name + text_member(*change.object, {"metadata", "resourceVersion"}));
+    });
+  }
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(changes_,
+              ElementsAre("set ns/a 3", "second 3", "third 3", "removed ns/a 8", "second 8", "third 8"));
+}
+
+// "kind before -> now", with a ? after a tombstone.
+std::string transition(const Reflector::Change& change) {
+  const auto version = [](const SharedObject& object) {
+    return object ? text_member(*object, {"metadata", "resourceVersion"}) : std::string("none");
+  };
+  return (change.kind == Reflector::Change::Kind::kSet ? "set " : "removed ") + version(change.before) +
+         " -> " + version(change.object) + (change.is_final_state_unknown ? "?" : "");
+}
+
+TEST_F(ReflectorTest, ChangesTellWhatWasBeforeAndWhetherTheEndIsKnown) {
+  client_.lists = {answer(list_of(7, {object("a", 3)})), answer(list_of(20, {}))};
+  client_.watches = {lasting(kLong, {{WatchEventType::kModified, object("a", 8)},
+                                     {WatchEventType::kDeleted, object("a", 9)},
+                                     {WatchEventType::kDeleted, object("never seen", 10)},
+                                     {WatchEventType::kAdded, object("a", 11)}}),
+                     failing(ErrorCode::kExpired)};
+  Reflector::Options with = options();
+  with.on_change = [this](const Reflector::Change& change) { changes_.push_back(transition(change)); };
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(changes_, ElementsAre("set none -> 3", "set 3 -> 8", "removed 8 -> 9", "set none -> 11",
+                                    "removed 11 -> 11?"));
+}
+
+TEST_F(ReflectorTest, AnObjectMadeAnewInBetweenIsRemovedFirst) {
+  Json old_one = object("a", 3);
+  old_one["metadata"]["uid"] = "one";
+  Json new_one = object("a", 50);
+  new_one["metadata"]["uid"] = "two";
+  client_.lists = {answer(list_of(7, {old_one})), answer(list_of(60, {new_one}))};
+  client_.watches = {failing(ErrorCode::kExpired)};
+  Reflector::Options with = options();
+  with.on_change = [this](const Reflector::Change& change) { changes_.push_back(transition(change)); };
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(changes_, ElementsAre("set none -> 3", "removed 3 -> 3?", "set none -> 50"));
+}
+
+TEST_F(ReflectorTest, IndexesFollowTheCopy) {
+  Json labelled = object("a", 3);
+  labelled["metadata"]["labels"]["job"] = "ads";
+  Json relabelled = labelled;
+  relabelled["metadata"]["labels"]["job"] = "feed";
+  relabelled["metadata"]["resourceVersion"] = "8";
+  client_.lists = {answer(list_of(7, {labelled, object("b", 4)}))};
+  client_.watches = {lasting(kLong, {{WatchEventType::kModified, relabelled}}),
+                     lasting(kLong, {{WatchEventType::kDeleted, object("b", 9)}})};
+  Reflector::Options with = options();
+  with.indexers = {{"namespace", index_by_namespace}, {"job", index_by_label("job")}};
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(reflector.by_index("job", "ns/ads"), IsEmpty());
+  ASSERT_EQ(reflector.by_index("job", "ns/feed").size(), 1U);
+  EXPECT_EQ(reflector.by_index("job", "ns/feed").front(), reflector.find("ns/a"));
+  EXPECT_EQ(reflector.by_index("namespace", "ns").size(), 1U);
+}
+
+TEST_F(ReflectorTest, TellsEverythingAgainNowAndThen) {
+  client_.lists = {answer(list_of(7, {object("a", 3), object("b", 4)}))};
+  client_.watches = {lasting(std::chrono::hours(8), {{WatchEventType::kBookmark, object("", 8)}}),
+                     lasting(std::chrono::hours(4), {{WatchEventType::kBookmark, object("", 9)}}),
+                     lasting(std::chrono::hours(8), {})};
+  Reflector reflector(client_, options());
+  int repeated = 0;
+  reflector.add_handler([&](const Reflector::Change& change) { repeated += change.before == change.object; });
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  // Due between 9 and 11 hours after the start: after 12, and not again 8 hours later.
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 4", "set ns/a 3", "set ns/b 4"));
+  EXPECT_EQ(repeated, 2);
+}
+
+TEST_F(ReflectorTest, TellsNothingAgainWhenThatIsOff) {
+  client_.lists = {answer(list_of(7, {object("a", 3)}))};
+  client_.watches = {lasting(std::chrono::hours(1000), {{WatchEventType::kBookmark, object("", 8)}})};
+  Reflector::Options with = options();
+  with.resync = milliseconds(0);
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3"));
+}
+
+TEST_F(ReflectorTest, WaitsForTheFirstListOrTheStop) {
+  client_.lists = {answer(list_of(7, {object("a", 3)}))};
+  Reflector reflector(client_, options());
+  std::stop_source stopped;
+  stopped.request_stop();
+  EXPECT_FALSE(reflector.wait_for_sync(stopped.get_token()));
+  reflector.start();
+  EXPECT_TRUE(reflector.wait_for_sync({}));
+  EXPECT_EQ(reflector.size(), 1U);
+  EXPECT_TRUE(reflector.wait_for_sync(stopped.get_token()));
 }
 
 TEST_F(ReflectorTest, SharedObjectsOutliveTheirReplacement) {
