@@ -1,4 +1,4 @@
-"""Plimsoll beside PyTorch: records what a training iteration does to memory, for `plimsoll estimate --graph`."""
+"""Plimsoll beside PyTorch: records what a training iteration does to memory, and reports what a training took."""
 
 __version__ = "0.1.0"
 

@@ -1,0 +1,150 @@
+"""A CPU process that has only so much memory for tensors, as a GPU would.
+
+    with DeviceBudget(256 << 20) as budget:
+        train()                      # torch.cuda.OutOfMemoryError, in PyTorch's words, where 256 MiB are not enough
+    budget.peak_bytes
+
+Counts the storages of all CPU tensors, each rounded up as the CUDA allocator rounds: those that were there before, and those
+that operators make, forward and backward. Exact between operators; what an operator takes and gives back while it runs is not
+seen, nor memory that comes and goes by resizing a storage outside of operators (FSDP). For the thread that enters it, and
+whatever autograd runs for that thread.
+"""
+
+import gc
+import os
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_GRANULE = 512  # c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize
+
+try:
+    OutOfMemoryError = torch.OutOfMemoryError
+except AttributeError:
+    OutOfMemoryError = torch.cuda.OutOfMemoryError
+
+
+def budget_from_environment():
+    """PLIMSOLL_DEVICE_BUDGET_BYTES, or None where it is not set."""
+    text = os.environ.get("PLIMSOLL_DEVICE_BUDGET_BYTES", "")
+    if not text:
+        return None
+    if not text.isdigit() or int(text) == 0:
+        raise ValueError("PLIMSOLL_DEVICE_BUDGET_BYTES must be a positive whole number of bytes, is %r" % text)
+    return int(text)
+
+
+def format_size(count):
+    """As c10::CachingAllocator writes sizes."""
+    for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count > limit:
+            return "%.2f %s" % (count / limit, unit)
+    return "%d bytes" % count
+
+
+def out_of_memory_text(wanted, allocated, budget):
+    """What the PyTorch that runs says when a card of `budget` bytes has no room; 2.1 changed the wording."""
+    free = max(budget - allocated, 0)
+    advice = "See documentation for Memory Management "
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 1):
+        return ("CUDA out of memory. Tried to allocate %s (GPU 0; %s total capacity; %s already allocated; %s free; %s reserved "
+                "in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid "
+                "fragmentation.  %sand PYTORCH_CUDA_ALLOC_CONF") % (
+                    *(format_size(count) for count in (wanted, budget, allocated, free, allocated)), advice)
+    return ("CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of which %s is free. Including "
+            "non-PyTorch memory, this process has %s memory in use. Of the allocated memory %s is allocated by PyTorch, and %s "
+            "is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  %s"
+            "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)") % (
+                *(format_size(count) for count in (wanted, budget, free, allocated, allocated, 0)), advice)
+
+
+def _storage_of(tensor):
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()._storage
+
+
+def _rounded(count):
+    return -(-count // _GRANULE) * _GRANULE
+
+
+class DeviceBudget(TorchDispatchMode):
+    """`budget_bytes` None counts without a limit."""
+
+    def __init__(self, budget_bytes=None):
+        super().__init__()
+        self.budget_bytes = budget_bytes
+        self._live = {}  # a storage's address -> [weak reference, bytes]; the reference keeps the address from being used again
+        self._counted = 0  # of _live; at least what lives, as the dead are removed late
+        self._peak = 0
+
+    def __enter__(self):
+        # The gc module knows objects of classes that have since gone; asking those for their class may raise.
+        for found in gc.get_objects():
+            if issubclass(type(found), torch.Tensor):
+                self._see(found)
+        return super().__enter__()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        before = self._counted
+        self._see(result)
+        if self._counted > before:
+            self._hold_budget(before)
+        return result
+
+    @property
+    def allocated_bytes(self):
+        self._sweep()
+        return self._counted
+
+    @property
+    def peak_bytes(self):
+        return self._peak
+
+    def _see(self, value):
+        if isinstance(value, (list, tuple)):
+            for part in value:
+                self._see(part)
+        elif isinstance(value, dict):
+            for part in value.values():
+                self._see(part)
+        elif isinstance(value, torch.Tensor):
+            if value.layout is torch.sparse_coo:
+                self._count(value._indices())
+                self._count(value._values())
+            else:
+                self._count(value)
+
+    def _count(self, tensor):
+        if tensor.device.type != "cpu":
+            return
+        try:
+            storage = _storage_of(tensor)
+            address = storage._cdata
+        except (NotImplementedError, RuntimeError):  # a tensor without memory of its own, such as a fake or a functional one
+            return
+        size = _rounded(storage.nbytes())
+        known = self._live.get(address)
+        if known is None:
+            if size > 0:
+                self._live[address] = [StorageWeakRef(storage), size]
+                self._counted += size
+        else:
+            self._counted += size - known[1]  # resize_ of a tensor
+            known[1] = size
+
+    def _sweep(self):
+        dead = [address for address, (reference, _) in self._live.items() if reference.expired()]
+        for address in dead:
+            self._counted -= self._live.pop(address)[1]
+
+    def _hold_budget(self, before):
+        """Also keeps the peak: looked at only where the count, dead storages included, passes the last one."""
+        if self._counted <= self._peak:
+            return
+        wanted = self._counted - before
+        self._sweep()
+        if self.budget_bytes is not None and self._counted > self.budget_bytes:
+            raise OutOfMemoryError(out_of_memory_text(wanted, self._counted - wanted, self.budget_bytes))
+        self._peak = max(self._peak, self._counted)
