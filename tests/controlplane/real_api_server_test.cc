@@ -67,12 +67,18 @@ TEST_F(RealApiServerTest, TwoRunSideBySide) {
 
 // A node of eight GPUs that does not exist, the real scheduler and Job controller, and pods whose end is
 // written in their annotations: the bench that remediation is tested on.
-TEST_F(RealApiServerTest, PretendedPodsEndAsTheirAnnotationsSay) {
-  ApiServerOptions options;
-  options.controller_manager = options.scheduler = options.kwok = true;
-  const std::unique_ptr<ApiServer> server = start_api_server(ApiServerKind::kReal, options);
-  ASSERT_NE(server, nullptr);
-  const char* const objects = R"(
+class PretendedNodeTest : public RealApiServerTest {
+ protected:
+  void SetUp() override {
+    RealApiServerTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    ApiServerOptions options;
+    options.controller_manager = options.scheduler = options.kwok = true;
+    server_ = start_api_server(ApiServerKind::kReal, options);
+    ASSERT_NE(server_, nullptr);
+    apply(R"(
 apiVersion: v1
 kind: Node
 metadata:
@@ -80,7 +86,29 @@ metadata:
   labels: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-80GB}
   annotations: {kwok.x-k8s.io/node: fake}
 status: {capacity: {cpu: 96, memory: 1Ti, pods: 110, nvidia.com/gpu: 8}}
----
+)");
+  }
+
+  void apply(const std::string& objects) {
+    const CommandResult applied = run_kubectl(*server_, {"apply", "-f", "-"}, objects);
+    ASSERT_EQ(applied.exit_code, 0) << applied.errors;
+  }
+
+  void wait_for(const std::string& condition, const std::string& object) {
+    const CommandResult waited =
+        run_kubectl(*server_, {"wait", "--for=" + condition, object, "--timeout=50s"});
+    EXPECT_EQ(waited.exit_code, 0) << waited.errors;
+  }
+
+  std::string ask(const std::string& selector, const std::string& path) {
+    return run_kubectl(*server_, {"get", "pods", "-l", selector, "-o", "jsonpath=" + path}).output;
+  }
+
+  std::unique_ptr<ApiServer> server_;
+};
+
+TEST_F(PretendedNodeTest, PodsEndAsTheirAnnotationsSay) {
+  apply(R"(
 apiVersion: batch/v1
 kind: Job
 metadata: {name: good, namespace: default}
@@ -109,22 +137,84 @@ spec:
     spec:
       restartPolicy: Never
       containers: [{name: trainer, image: none, resources: {limits: {nvidia.com/gpu: 4}}}]
-)";
-  const CommandResult applied = run_kubectl(*server, {"apply", "-f", "-"}, objects);
-  ASSERT_EQ(applied.exit_code, 0) << applied.errors;
-  const CommandResult good =
-      run_kubectl(*server, {"wait", "--for=condition=complete", "job/good", "--timeout=50s"});
-  EXPECT_EQ(good.exit_code, 0) << good.errors;
-  const CommandResult bad =
-      run_kubectl(*server, {"wait", "--for=condition=failed", "job/bad", "--timeout=50s"});
-  EXPECT_EQ(bad.exit_code, 0) << bad.errors;
-  const char* const ends =
-      "jsonpath={range .items[*].status.containerStatuses[*].state.terminated}{.exitCode} {.reason} "
-      "{.message}\n{end}";
-  EXPECT_EQ(run_kubectl(*server, {"get", "pods", "-l", "job-name=good", "-o", ends}).output,
+)");
+  wait_for("condition=complete", "job/good");
+  wait_for("condition=failed", "job/bad");
+  const std::string ends =
+      "{range .items[*].status.containerStatuses[*].state.terminated}{.exitCode} {.reason} {.message}\n{end}";
+  EXPECT_EQ(ask("job-name=good", ends),
             "0 Completed {\"stage\":\"peak\"}\n0 Completed {\"stage\":\"peak\"}\n");
-  EXPECT_EQ(run_kubectl(*server, {"get", "pods", "-l", "job-name=bad", "-o", ends}).output,
-            "137 OOMKilled torch.OutOfMemoryError: \"CUDA out of memory\"\n");
+  EXPECT_EQ(ask("job-name=bad", ends), "137 OOMKilled torch.OutOfMemoryError: \"CUDA out of memory\"\n");
+}
+
+// One template, as a TrainingJob's is, whose pods end otherwise in another attempt or at another size.
+TEST_F(PretendedNodeTest, PodsEndAsTheirAttemptAndSizeSay) {
+  const std::string by_attempt = "test.plimsoll.dev/outcome-of-attempt-1: fail, ";
+  const std::string by_size = "test.plimsoll.dev/fits-from-trainers: '10', test.plimsoll.dev/outcome: fail, ";
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"first", by_attempt + "plimsoll.dev/attempt: '0'", "Succeeded"},
+      {"second", by_attempt + "plimsoll.dev/attempt: '1'", "Failed"},
+      {"third", by_attempt + "plimsoll.dev/attempt: '2'", "Succeeded"},
+      {"small", by_size + "plimsoll.dev/trainers: '9'", "Failed"},
+      {"large", by_size + "plimsoll.dev/trainers: '16'", "Succeeded"},
+      {"sizeless", by_size.substr(0, by_size.find(',')), "Failed"},
+      {"plain", "any: thing", "Succeeded"}};
+  for (const auto& [name, annotations, phase] : cases) {
+    apply("apiVersion: v1\nkind: Pod\nmetadata: {name: " + name +
+          ", namespace: default, annotations: {test.plimsoll.dev/run-for: 10ms, "
+          "test.plimsoll.dev/message: both, test.plimsoll.dev/failure-message: 'it failed', " +
+          annotations + "}}\nspec: {restartPolicy: Never, containers: [{name: trainer, image: none}]}\n");
+  }
+  for (const auto& [name, annotations, phase] : cases) {
+    SCOPED_TRACE(name);
+    wait_for("jsonpath={.status.phase}=" + phase, "pod/" + name);
+    EXPECT_EQ(run_kubectl(*server_, {"get", "pod", name, "-o",
+                                     "jsonpath={.status.containerStatuses[0].state.terminated.message}"})
+                  .output,
+              phase == "Failed" ? "it failed" : "both");
+  }
+}
+
+// What the scheduler does to a pod that is in a more important one's way, and what the Job controller makes
+// of it, is theirs; only the kubelet's part, the end of the containers, is pretended.
+TEST_F(PretendedNodeTest, TheSchedulerPreemptsAPodOfAJob) {
+  apply(R"(
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: urgent}
+value: 1000
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: patient, namespace: default}
+spec:
+  completions: 2
+  parallelism: 2
+  completionMode: Indexed
+  backoffLimit: 0
+  podFailurePolicy: {rules: [{action: FailJob, onPodConditions: [{type: DisruptionTarget, status: "True"}]}]}
+  template:
+    metadata: {annotations: {test.plimsoll.dev/outcome: run}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: trainer, image: none, resources: {limits: {nvidia.com/gpu: 4}}}]
+)");
+  wait_for("jsonpath={.status.ready}=2", "job/patient");
+  apply(R"(
+apiVersion: v1
+kind: Pod
+metadata: {name: urgent, namespace: default, annotations: {test.plimsoll.dev/outcome: run}}
+spec:
+  priorityClassName: urgent
+  restartPolicy: Never
+  containers: [{name: trainer, image: none, resources: {limits: {nvidia.com/gpu: 4}}}]
+)");
+  wait_for("jsonpath={.status.phase}=Running", "pod/urgent");
+  wait_for("condition=failed", "job/patient");
+  EXPECT_EQ(run_kubectl(*server_, {"get", "job", "patient", "-o",
+                                   "jsonpath={.status.conditions[?(@.type==\"Failed\")].reason}"})
+                .output,
+            "PodFailurePolicy");
 }
 
 // plimsoll-controlplane is a process of its own, so it can be killed as a test may be.
