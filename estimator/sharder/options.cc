@@ -194,6 +194,12 @@ Options::Options(const ShardRequest& request) {
                                     constraint == nullptr ? free : freedom_of(*constraint, model), &all_));
     first_.push_back(all_.size());
   }
+  for (const Option& option : all_) {
+    if (!option.everywhere()) {
+      longest_ms_ = std::max(longest_ms_, option.ms);
+      longest_compute_ = std::max(longest_compute_, option.compute_ms);
+    }
+  }
 }
 
 }  // namespace plimsoll::estimator

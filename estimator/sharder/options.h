@@ -57,6 +57,11 @@ class Options {
   }
   std::size_t tables() const { return first_.size() - 1; }
 
+  // The longest of all shards that only some ranks have, and the longest in compute: no cap above these
+  // excludes any.
+  double longest_ms() const { return longest_ms_; }
+  double longest_compute() const { return longest_compute_; }
+
   // The option with the smallest shard among all there are, fitting or not; what a failure is explained with.
   const Option& smallest(std::size_t table) const { return smallest_[table]; }
 
@@ -67,6 +72,8 @@ class Options {
   std::vector<Option> all_;
   std::vector<std::size_t> first_;
   std::vector<Option> smallest_;
+  double longest_ms_ = 0;
+  double longest_compute_ = 0;
 };
 
 }  // namespace plimsoll::estimator

@@ -1,6 +1,7 @@
 #include "estimator/sharder/search.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -339,18 +340,23 @@ bool Search::offer(Selection selection) {
   return true;
 }
 
-// The selection within the caps, with memory at a higher price where all cards together could not hold it.
-Selection Search::afford(Caps* caps) const {
+// Within the caps, with memory at a higher price where all cards together could not hold the selection.
+Affordable Search::afford(Caps caps) const {
   static constexpr double kRaises[] = {1.02, 1.03, 1.05, 1.1, 1.2, 1.5, 2, 4, 16};
-  Selection selection = select(options_, *caps);
+  const auto at_these_prices = [&] {
+    Choices choices(options_, caps);
+    Selection whole = choices.select(room_.largest);
+    return Affordable{.choices = std::move(choices), .whole = std::move(whole)};
+  };
+  Affordable found = at_these_prices();
   for (const double raise : kRaises) {
-    if (selection.total_bytes <= room_.total || caps->prices.card <= 0) {
+    if (found.whole.total_bytes <= room_.total || caps.prices.card <= 0) {
       break;
     }
-    caps->prices.card *= raise;
-    selection = select(options_, *caps);
+    caps.prices.card *= raise;
+    found = at_these_prices();
   }
-  return selection;
+  return found;
 }
 
 // Selections of ever finer shards, which cost more in total and level better.
@@ -374,6 +380,7 @@ void Search::sweep() {
   const double longest = std::max({bound_.milliseconds - base, bound_.milliseconds * 0.05, 1e-300});
   const double longest_compute = lockstep_ ? unit_of(fastest)[static_cast<std::size_t>(Measure::kCompute)]
                                            : std::numeric_limits<double>::infinity();
+  std::map<std::array<double, 4>, Affordable> affordable;  // by what can make a difference
   std::vector<std::vector<const Option*>> tried;
   int fruitless = 0;
   std::int64_t first_effort = 0;
@@ -384,16 +391,20 @@ void Search::sweep() {
          (fit && fruitless >= kPatience))) {
       return;
     }
-    Caps caps{.ms = longest * a_try.ms_share,
-              .bytes = room_.largest,
-              .prices = {.card = bound_.prices.card * a_try.price, .host = bound_.prices.host * a_try.price}};
-    caps.compute_ms = longest_compute * a_try.ms_share;
-    const Selection least = afford(&caps);
-    caps.bytes =
-        smallest_cap(options_, caps, mean_bytes_ * kFinest, room_.largest,
-                     {.ms = std::max(bound_.milliseconds * ranks_, least.total_ms) * (1 + a_try.slack),
-                      .bytes = std::max(room_.total, least.total_bytes)});
-    Selection selection = select(options_, caps);
+    const Caps caps{
+        .ms = std::min(longest * a_try.ms_share, options_.longest_ms()),
+        .compute_ms = std::min(longest_compute * a_try.ms_share, options_.longest_compute()),
+        .prices = {.card = bound_.prices.card * a_try.price, .host = bound_.prices.host * a_try.price}};
+    const std::array<double, 4> key{caps.ms, caps.compute_ms, caps.prices.card, caps.prices.host};
+    auto known = affordable.find(key);
+    if (known == affordable.end()) {
+      known = affordable.emplace(key, afford(caps)).first;
+    }
+    auto& [choices, whole] = known->second;
+    Selection selection = choices.select(choices.smallest_cap(
+        mean_bytes_ * kFinest, room_.largest,
+        {.ms = std::max(bound_.milliseconds * ranks_, whole.total_ms) * (1 + a_try.slack),
+         .bytes = std::max(room_.total, whole.total_bytes)}));
     if (std::find(tried.begin(), tried.end(), selection.options) != tried.end()) {
       continue;
     }

@@ -32,6 +32,12 @@ struct Candidate {
   double score = std::numeric_limits<double>::infinity();  // lower is better
 };
 
+// What may be chosen, and what is chosen with no cap on bytes but the budget.
+struct Affordable {
+  Choices choices;
+  Selection whole;
+};
+
 class Search {
  public:
   // Every table must have an option.
@@ -53,7 +59,7 @@ class Search {
   void refine();
   void try_all();
   bool offer(Selection selection);
-  Selection afford(Caps* caps) const;
+  Affordable afford(Caps caps) const;
   Candidate place(Selection selection);
   Candidate fixed(Selection selection, std::vector<std::vector<std::int64_t>> places) const;
   Work empty_work(const Amount& unit) const;

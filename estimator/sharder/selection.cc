@@ -53,11 +53,101 @@ Selection select(const Options& options, const Caps& caps) {
   return selection;
 }
 
-double smallest_cap(const Options& options, Caps caps, double least, double most, const Allowed& allowed) {
+Choices::Choices(const Options& options, const Caps& caps) : options_(&options), caps_(caps) {
+  constexpr std::size_t kUsualSteps = 4;
+  steps_.reserve(options.tables() * kUsualSteps);
+  first_.reserve(options.tables() + 1);
+  first_.push_back(0);
+  std::vector<Open> open;  // of one table: what may be chosen for some cap
+  for (std::size_t table = 0; table < options.tables(); ++table) {
+    open.clear();
+    for (const Option& option : options.of(table)) {
+      const double value = caps.prices.of(option);
+      if (option.everywhere() || (option.ms <= caps.ms && option.compute_ms <= caps.compute_ms)) {
+        open.push_back({.value = value, .bytes = option.everywhere() ? 0 : option.bytes, .option = &option});
+      }
+    }
+    append_steps(open);
+    first_.push_back(steps_.size());
+  }
+}
+
+// The cheapest, then the cheapest of those that are smaller, and so on. Of equals the first.
+void Choices::append_steps(const std::vector<Open>& open) {
+  double bytes = std::numeric_limits<double>::infinity();
+  while (true) {
+    const Open* best = nullptr;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Open& one : open) {
+      if (one.value < least && one.bytes < bytes) {
+        least = one.value;
+        best = &one;
+      }
+    }
+    if (best == nullptr) {
+      return;
+    }
+    bytes = best->bytes;
+    steps_.push_back({.bytes = bytes,
+                      .total_ms = best->option->total_ms,
+                      .total_bytes = best->option->total_bytes,
+                      .option = best->option});
+  }
+}
+
+// The table's choice; null where every option exceeds the caps.
+const Choices::Step* Choices::within(std::size_t table, double bytes) const {
+  for (std::size_t step = first_[table]; step < first_[table + 1]; ++step) {
+    if (steps_[step].bytes <= bytes) {
+      return &steps_[step];
+    }
+  }
+  return nullptr;
+}
+
+const Option& Choices::beyond(std::size_t table, double bytes) const {
+  Caps caps = caps_;
+  caps.bytes = bytes;
+  return cheapest(options_->of(table), caps);
+}
+
+Selection Choices::select(double bytes) const {
+  Selection selection;
+  selection.options.reserve(options_->tables());
+  for (std::size_t table = 0; table < options_->tables(); ++table) {
+    const Step* step = within(table, bytes);
+    const Option& option = step == nullptr ? beyond(table, bytes) : *step->option;
+    selection.options.push_back(&option);
+    selection.add(option);
+  }
+  return selection;
+}
+
+Choices::Totals Choices::totals(double bytes) {
+  for (const auto& [cap, totals] : known_) {
+    if (cap == bytes) {
+      return totals;
+    }
+  }
+  Totals totals;
+  for (std::size_t table = 0; table < options_->tables(); ++table) {
+    if (const Step* step = within(table, bytes)) {
+      totals.ms += step->total_ms;
+      totals.bytes += step->total_bytes;
+    } else {
+      const Option& option = beyond(table, bytes);
+      totals.ms += option.total_ms;
+      totals.bytes += option.total_bytes;
+    }
+  }
+  known_.emplace_back(bytes, totals);
+  return totals;
+}
+
+double Choices::smallest_cap(double least, double most, const Totals& allowed) {
   const auto affordable = [&](double bytes) {
-    caps.bytes = bytes;
-    const Selection selection = select(options, caps);
-    return selection.total_ms <= allowed.ms && selection.total_bytes <= allowed.bytes;
+    const Totals total = totals(bytes);
+    return total.ms <= allowed.ms && total.bytes <= allowed.bytes;
   };
   if (least >= most || affordable(least)) {
     return least;

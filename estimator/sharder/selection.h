@@ -1,11 +1,14 @@
 // Which option each table takes, before any shard has a place.
 //
 //   Selection chosen = select(options, Caps{.ms = bound.milliseconds, .bytes = cap, .prices = bound.prices});
+//   Choices choices(options, caps);  // for many caps on bytes
+//   Selection finer = choices.select(cap / 2);
 //
-// Pure functions; any thread; a Selection refers to the options, which must outlive it.
+// Pure; any thread; Selections and Choices refer to the options, which must outlive them.
 #pragma once
 
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "estimator/sharder/options.h"
@@ -43,12 +46,46 @@ struct Selection {
 // The cheapest option within the caps; where a table has none, the one that exceeds them least.
 Selection select(const Options& options, const Caps& caps);
 
-// The smallest cap on the bytes of a shard, not below `least`, that keeps the selection's totals within those
-// allowed; smaller shards balance better, and cost time, and some of them bytes.
-struct Allowed {
-  double ms = 0;
-  double bytes = 0;
+// What `select` chooses at the same prices and caps on time, whatever the cap on bytes: looks at all options
+// once, then at few of them a table for each cap that is asked for. Refers to the options.
+class Choices {
+ public:
+  Choices(const Options& options, const Caps& caps);  // its cap on bytes plays no role
+
+  // Equal, to the last bit, to select() with the cap.
+  Selection select(double bytes) const;
+
+  // The smallest cap on the bytes of a shard, not below `least`, that keeps the selection's totals within
+  // those allowed; smaller shards balance better, and cost time, and some of them bytes. Totals are kept for
+  // the next question.
+  struct Totals {
+    double ms = 0;
+    double bytes = 0;
+  };
+  double smallest_cap(double least, double most, const Totals& allowed);
+
+ private:
+  struct Step {
+    double bytes = 0;  // of the largest shard; 0 where no cap forbids the option
+    double total_ms = 0;
+    double total_bytes = 0;
+    const Option* option = nullptr;
+  };
+  struct Open {
+    double value = 0;  // at the prices
+    double bytes = 0;
+    const Option* option = nullptr;
+  };
+  void append_steps(const std::vector<Open>& open);
+  const Step* within(std::size_t table, double bytes) const;
+  const Option& beyond(std::size_t table, double bytes) const;
+  Totals totals(double bytes);
+
+  const Options* options_;
+  Caps caps_;
+  std::vector<Step> steps_;  // by table: the cheapest first, then ever smaller ones
+  std::vector<std::size_t> first_;
+  std::vector<std::pair<double, Totals>> known_;  // by cap
 };
-double smallest_cap(const Options& options, Caps caps, double least, double most, const Allowed& allowed);
 
 }  // namespace plimsoll::estimator
