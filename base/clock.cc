@@ -1,7 +1,9 @@
 #include "base/clock.h"
 
 #include <array>
+#include <cstring>
 #include <ctime>
+#include <string_view>
 
 namespace plimsoll {
 namespace {
@@ -36,6 +38,21 @@ std::string format_micro_time(Clock::WallTime time) {
   std::string text = format_time(second);
   text.replace(text.size() - 1, 1, "." + micro.substr(1) + "Z");
   return text;
+}
+
+std::optional<Clock::WallTime> parse_time(const std::string& text) {
+  std::tm utc{};
+  const char* end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &utc);
+  if (end == nullptr) {
+    return std::nullopt;
+  }
+  if (*end == '.') {
+    end += 1 + std::strspn(end + 1, "0123456789");
+  }
+  if (std::string_view(end) != "Z") {
+    return std::nullopt;
+  }
+  return std::chrono::system_clock::from_time_t(timegm(&utc));
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 namespace plimsoll {
@@ -24,5 +25,8 @@ std::string format_time(Clock::WallTime time);
 
 // As metav1.MicroTime: "2026-11-21T08:30:00.000000Z".
 std::string format_micro_time(Clock::WallTime time);
+
+// Both of them back, to the second; nothing for any other text.
+std::optional<Clock::WallTime> parse_time(const std::string& text);
 
 }  // namespace plimsoll

@@ -12,4 +12,7 @@ std::size_t utf8_length(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
+// The longest beginning of at most `limit` bytes that does not end within a character.
+std::string_view utf8_prefix(std::string_view text, std::size_t limit);
+
 }  // namespace plimsoll

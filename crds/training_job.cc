@@ -52,6 +52,18 @@ Result<TrainingJob> decode_training_job(const JsonView& object) {
   return job;
 }
 
+int trainer_container(const Json& containers) {
+  if (!containers.isArray() || containers.empty()) {
+    return -1;
+  }
+  for (Json::ArrayIndex i = 0; i < containers.size(); ++i) {
+    if (text_member(containers[i], {"name"}) == "trainer") {
+      return static_cast<int>(i);
+    }
+  }
+  return 0;
+}
+
 std::string to_string(const std::vector<FieldError>& errors, std::size_t most) {
   std::string text;
   for (std::size_t i = 0; i < errors.size() && i < most; ++i) {

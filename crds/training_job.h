@@ -279,6 +279,10 @@ Result<TrainingJob> decode_training_job(const JsonView& object);
 // called again once tablesFrom is resolved into the tables.
 std::vector<FieldError> validate(const TrainingJob& job);
 
+// The index of the template's container that trains: the one called "trainer", else the first; -1 without
+// any.
+int trainer_container(const Json& containers);
+
 // What may not change once the job exists: spec.model, and spec.training while the job is not suspended.
 std::vector<FieldError> validate_update(const TrainingJob& before, const TrainingJob& now);
 

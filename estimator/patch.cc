@@ -10,8 +10,6 @@
 namespace plimsoll::estimator {
 namespace {
 
-constexpr const char* kTrainerContainer = "trainer";
-
 Json integer(std::int64_t value) {
   return Json(static_cast<::Json::Int64>(value));
 }
@@ -58,19 +56,6 @@ std::string decision_record(const Asked& asked, const Decision& decision,
   return write_json(record);
 }
 
-// The index of the container that trains: the one called "trainer", else the first; -1 without any.
-int trainer_container(const Json& containers) {
-  if (!containers.isArray() || containers.empty()) {
-    return -1;
-  }
-  for (Json::ArrayIndex i = 0; i < containers.size(); ++i) {
-    if (text_member(containers[i], {"name"}) == kTrainerContainer) {
-      return static_cast<int>(i);
-    }
-  }
-  return 0;
-}
-
 // A count of GPUs as a template may spell it: 8 or "8"; -1 for anything else.
 std::int64_t gpu_count(const Json& quantity) {
   if (quantity.isInt64()) {
@@ -86,7 +71,8 @@ std::int64_t gpu_count(const Json& quantity) {
 }
 
 void set_gpu_resources(JsonPatchBuilder& patch, std::int64_t gpus) {
-  const int index = trainer_container(member(patch.document(), {"spec", "template", "spec", "containers"}));
+  const int index =
+      crds::trainer_container(member(patch.document(), {"spec", "template", "spec", "containers"}));
   if (index < 0) {
     return;
   }

@@ -117,7 +117,7 @@ class WebhookProcess {
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   webhook::AdmissionMetrics metrics_{*registry_};
   const std::unique_ptr<kube::Client> client_;
-  webhook::ClusterViewStore view_;
+  estimator::ClusterViewStore view_;
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource tables_;
   const std::shared_ptr<webhook::FileCertificateSource> certificates_;

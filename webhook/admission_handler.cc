@@ -91,7 +91,7 @@ HttpResponse AdmissionHandler::handle(const HttpRequest& request) const {
 
 HttpResponse AdmissionHandler::answer_mutate(const AdmissionRequest& review,
                                              const HttpRequest& request) const {
-  const std::shared_ptr<const ClusterView> cluster = options_.cluster->get();
+  const std::shared_ptr<const estimator::ClusterView> cluster = options_.cluster->get();
   const Mutation mutation = mutate(review, {.cluster = cluster.get(),
                                             .tables = options_.tables,
                                             .deadline = request.received + time_to_answer(request.query)});

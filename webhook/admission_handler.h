@@ -11,11 +11,11 @@
 #include <chrono>
 #include <string_view>
 
-#include "webhook/cluster_view.h"
+#include "estimator/cluster_view.h"
+#include "estimator/model_source.h"
 #include "webhook/http_server.h"
 #include "webhook/metrics.h"
 #include "webhook/mutate.h"
-#include "webhook/table_source.h"
 
 namespace plimsoll::webhook {
 
@@ -30,9 +30,9 @@ inline constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
 inline constexpr std::chrono::milliseconds kLongestTimeout{30'000};
 
 struct AdmissionHandlerOptions {
-  const ClusterViewStore* cluster = nullptr;  // required
-  TableSource* tables = nullptr;              // null: jobs that name a ConfigMap keep their values
-  AdmissionMetrics* metrics = nullptr;        // null: nothing is counted
+  const estimator::ClusterViewStore* cluster = nullptr;  // required
+  estimator::ModelSource* tables = nullptr;              // null: jobs that name a ConfigMap keep their values
+  AdmissionMetrics* metrics = nullptr;                   // null: nothing is counted
 };
 
 class AdmissionHandler {

@@ -40,7 +40,7 @@ std::vector<Json> objects_of(const kube::Reflector& reflector) {
 }  // namespace
 
 ClusterViewKeeper::ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog,
-                                     ClusterViewStore& store)
+                                     estimator::ClusterViewStore& store)
     : catalog_(std::move(catalog)),
       store_(store),
       gpu_models_(client, reflector_options("gpumodels", false, [this] { wake(); })),
@@ -90,7 +90,7 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
     }
     // Asked before the copies are taken, so that what counts as synced is in them.
     synced = gpu_models_.has_synced() && profiles_.has_synced();
-    store_.set(make_cluster_view(catalog_, objects_of(gpu_models_), objects_of(profiles_)));
+    store_.set(estimator::make_cluster_view(catalog_, objects_of(gpu_models_), objects_of(profiles_)));
     const std::lock_guard lock(mutex_);
     if (synced && !synced_) {
       log_info("Knew the cluster's GPUs", {{"gpuModels", std::to_string(gpu_models_.size())},

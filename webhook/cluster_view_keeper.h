@@ -16,15 +16,15 @@
 #include <thread>
 
 #include "estimator/catalog/gpu_catalog.h"
+#include "estimator/cluster_view.h"
 #include "kube/client.h"
 #include "kube/reflector.h"
-#include "webhook/cluster_view.h"
 
 namespace plimsoll::webhook {
 
 class ClusterViewKeeper {
  public:
-  ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, ClusterViewStore& store);
+  ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, estimator::ClusterViewStore& store);
   ~ClusterViewKeeper();  // stop()
   ClusterViewKeeper(const ClusterViewKeeper&) = delete;
   ClusterViewKeeper& operator=(const ClusterViewKeeper&) = delete;
@@ -40,7 +40,7 @@ class ClusterViewKeeper {
   void run(const std::stop_token& stop);
 
   const estimator::GpuCatalog catalog_;
-  ClusterViewStore& store_;
+  estimator::ClusterViewStore& store_;
   kube::Reflector gpu_models_;
   kube::Reflector profiles_;
 

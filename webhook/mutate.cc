@@ -61,28 +61,6 @@ std::chrono::steady_clock::time_point deadline_of_reading(const MutateInputs& in
              : now + (inputs.deadline - now) / kShareForTables;
 }
 
-// What the job's model names by a ConfigMap: tables are appended to its own, a graph is given back.
-Result<SharedGraph> resolve_model(crds::TrainingJob& job, const MutateInputs& inputs) {
-  const bool tables_wanted = job.spec.model.dlrm && job.spec.model.dlrm->tables_from;
-  if (!tables_wanted && !job.spec.model.graph) {
-    return SharedGraph();
-  }
-  if (inputs.tables == nullptr) {
-    return Error(ErrorCode::kUnavailable, "this webhook has no access to ConfigMaps");
-  }
-  if (job.spec.model.graph) {
-    return inputs.tables->graph(job.namespace_name, *job.spec.model.graph, deadline_of_reading(inputs));
-  }
-  crds::DlrmModel& model = *job.spec.model.dlrm;
-  const Result<SharedTables> tables =
-      inputs.tables->tables(job.namespace_name, *model.tables_from, deadline_of_reading(inputs));
-  if (!tables) {
-    return tables.error();
-  }
-  model.tables.insert(model.tables.end(), (*tables)->begin(), (*tables)->end());
-  return SharedGraph();
-}
-
 Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const estimator::TraceFile* graph,
                 const MutateInputs& inputs) {
   const estimator::ProvisionRequest question{
@@ -142,7 +120,8 @@ Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs) {
   if (job->namespace_name.empty()) {
     job->namespace_name = request.namespace_name;  // a create request may leave it to the URL
   }
-  const Result<SharedGraph> graph = resolve_model(*job, inputs);
+  const Result<estimator::SharedGraph> graph =
+      estimator::resolve_model(*job, inputs.tables, deadline_of_reading(inputs));
   if (!graph) {
     return fall_back(job->spec.model.graph ? "GraphUnavailable" : "TablesUnavailable", graph.error().message);
   }

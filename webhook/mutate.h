@@ -15,15 +15,15 @@
 #include <cstdint>
 #include <string>
 
+#include "estimator/cluster_view.h"
+#include "estimator/model_source.h"
 #include "webhook/admission_review.h"
-#include "webhook/cluster_view.h"
-#include "webhook/table_source.h"
 
 namespace plimsoll::webhook {
 
 struct MutateInputs {
-  const ClusterView* cluster = nullptr;
-  TableSource* tables = nullptr;  // null: jobs that name a ConfigMap keep their values
+  const estimator::ClusterView* cluster = nullptr;
+  estimator::ModelSource* tables = nullptr;  // null: jobs that name a ConfigMap keep their values
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
 };
 

@@ -36,12 +36,6 @@ Result<std::string> content_of(const Json& config_map, const std::string& key) {
 ConfigMapTableSource::ConfigMapTableSource(kube::Client& client, TableSourceOptions options)
     : client_(client), options_(options) {}
 
-Result<SharedGraph> TableSource::graph(const std::string& /*namespace_name*/,
-                                       const crds::GraphReference& /*from*/,
-                                       std::chrono::steady_clock::time_point /*deadline*/) {
-  return Error(ErrorCode::kUnavailable, "this webhook reads no graphs");
-}
-
 Result<Json> ConfigMapTableSource::read(const std::string& what, const std::string& namespace_name,
                                         const std::string& name,
                                         std::chrono::steady_clock::time_point deadline) {
@@ -86,17 +80,17 @@ Result<std::shared_ptr<const T>> ConfigMapTableSource::get(const std::string& na
   return Shared(std::move(shared));
 }
 
-Result<SharedTables> ConfigMapTableSource::tables(const std::string& namespace_name,
-                                                  const crds::TablesFrom& from,
-                                                  std::chrono::steady_clock::time_point deadline) {
+Result<estimator::SharedTables> ConfigMapTableSource::tables(const std::string& namespace_name,
+                                                             const crds::TablesFrom& from,
+                                                             std::chrono::steady_clock::time_point deadline) {
   return get<std::vector<crds::EmbeddingTable>>(
       namespace_name, from.config_map_name, from.key, deadline,
       [](const std::string& text) { return crds::parse_embedding_tables_csv(text); }, size_of);
 }
 
-Result<SharedGraph> ConfigMapTableSource::graph(const std::string& namespace_name,
-                                                const crds::GraphReference& from,
-                                                std::chrono::steady_clock::time_point deadline) {
+Result<estimator::SharedGraph> ConfigMapTableSource::graph(const std::string& namespace_name,
+                                                           const crds::GraphReference& from,
+                                                           std::chrono::steady_clock::time_point deadline) {
   return get<estimator::TraceFile>(
       namespace_name, from.config_map_name, from.key, deadline,
       [](const std::string& text) { return estimator::import_traces(text, {.text = kLargestGraph}); },

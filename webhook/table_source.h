@@ -1,10 +1,9 @@
-// TableSource: what a job names by a ConfigMap key: embedding tables (spec.model.dlrm.tablesFrom) and
-// exported graphs (spec.model.graph).
+// ConfigMapTableSource: reads what jobs name by a ConfigMap key.
 //
 //   ConfigMapTableSource source(client, {});
-//   Result<SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, deadline);
+//   Result<estimator::SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, deadline);
 //
-// ConfigMapTableSource asks the API server for the ConfigMap each time, so that it never decides on an old
+// It asks the API server for the ConfigMap each time, so that it never decides on an old
 // one, and parses it once a resourceVersion: what was parsed is kept, the least recently used first to go, up
 // to `cache_limit`. The content may be CSV or gzip of it, in `data` or `binaryData`. Thread-safe; calls block
 // until the deadline at most.
@@ -23,45 +22,31 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "crds/training_job.h"
-#include "estimator/graph/trace.h"
+#include "estimator/model_source.h"
 #include "kube/client.h"
 
 namespace plimsoll::webhook {
-
-using SharedTables = std::shared_ptr<const std::vector<crds::EmbeddingTable>>;
-using SharedGraph = std::shared_ptr<const estimator::TraceFile>;
-
-class TableSource {
- public:
-  virtual ~TableSource() = default;
-  // Errors: the API's own, kNotFound for a missing key, kInvalid for content that is no CSV of tables.
-  virtual Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
-                                      std::chrono::steady_clock::time_point deadline) = 0;
-  // The same for a graph: JSON or gzip of it. A source without graphs answers kUnavailable.
-  virtual Result<SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
-                                    std::chrono::steady_clock::time_point deadline);
-};
 
 struct TableSourceOptions {
   Bytes cache_limit = 64_MiB;  // of parsed tables and graphs; Model-A has some 300 KiB
 };
 
-class ConfigMapTableSource : public TableSource {
+class ConfigMapTableSource final : public estimator::ModelSource {
  public:
   // The client must outlive the source.
   ConfigMapTableSource(kube::Client& client, TableSourceOptions options);
 
-  Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
-                              std::chrono::steady_clock::time_point deadline) override;
-  Result<SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
-                            std::chrono::steady_clock::time_point deadline) override;
+  Result<estimator::SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
+                                         std::chrono::steady_clock::time_point deadline) override;
+  Result<estimator::SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
+                                       std::chrono::steady_clock::time_point deadline) override;
 
   Bytes cached() const;
 
  private:
   using Key =
       std::tuple<std::string, std::string, std::string, std::string>;  // namespace, name, key, version
-  using Content = std::variant<SharedTables, SharedGraph>;
+  using Content = std::variant<estimator::SharedTables, estimator::SharedGraph>;
   struct Entry {
     Key key;
     Content content;

@@ -18,6 +18,16 @@ TEST(Clock, WritesMicrosecondsForLeases) {
   EXPECT_EQ(format_micro_time(time + std::chrono::microseconds(999'042)), "2026-11-21T08:30:00.999042Z");
 }
 
+TEST(Clock, ReadsWhatItWrites) {
+  const auto time = std::chrono::system_clock::from_time_t(1'795'249'800);
+  EXPECT_EQ(parse_time(format_time(time)), time);
+  EXPECT_EQ(parse_time(format_micro_time(time + std::chrono::microseconds(999'042))), time);
+  for (const char* wrong : {"", "soon", "2026-11-21", "2026-11-21T08:30:00", "2026-11-21T08:30:00Zulu",
+                            "2026-13-21T08:30:00Z", "2026-11-21T08:30:00+01:00"}) {
+    EXPECT_EQ(parse_time(wrong), std::nullopt) << wrong;
+  }
+}
+
 TEST(Clock, SystemClockRuns) {
   const auto before = system_clock().steady_now();
   EXPECT_GE(system_clock().steady_now(), before);

@@ -172,7 +172,7 @@ int run(const Settings& settings) {
   for (int i = 0; i < settings.requests; ++i) {
     bodies.push_back(review_of(*job, i));
   }
-  webhook::ClusterViewStore cluster;
+  estimator::ClusterViewStore cluster;
   cluster.set(testing::sample_view());
   const webhook::AdmissionHandler handler({.cluster = &cluster, .tables = nullptr, .metrics = nullptr});
   Times server_times;

@@ -39,7 +39,7 @@ TEST(AdmissionHandler, CountsWhatItDoes) {
   configure_log(LogLevel::kError, LogFormat::kText);
   prometheus::Registry registry;
   AdmissionMetrics metrics(registry);
-  ClusterViewStore cluster;
+  estimator::ClusterViewStore cluster;
   cluster.set(testing::sample_view());
   const AdmissionHandler handler({.cluster = &cluster, .tables = nullptr, .metrics = &metrics});
 

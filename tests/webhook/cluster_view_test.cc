@@ -1,4 +1,4 @@
-#include "webhook/cluster_view.h"
+#include "estimator/cluster_view.h"
 
 #include <gtest/gtest.h>
 
@@ -17,8 +17,9 @@ Json profile(const std::string& name, const std::string& namespace_name, const s
   return object;
 }
 
-std::shared_ptr<const ClusterView> view_of(const std::vector<Json>& gpus, const std::vector<Json>& profiles) {
-  return make_cluster_view(estimator::GpuCatalog::built_in(), gpus, profiles);
+std::shared_ptr<const estimator::ClusterView> view_of(const std::vector<Json>& gpus,
+                                                      const std::vector<Json>& profiles) {
+  return estimator::make_cluster_view(estimator::GpuCatalog::built_in(), gpus, profiles);
 }
 
 TEST(ClusterView, HoldsTheGpusThatAreThere) {
@@ -52,7 +53,7 @@ TEST(ClusterView, FindsTheProfileOfAFamilyInItsNamespace) {
 }
 
 TEST(ClusterViewStore, HandsOutWhatWasSetLast) {
-  ClusterViewStore store;
+  estimator::ClusterViewStore store;
   ASSERT_NE(store.get(), nullptr);
   EXPECT_TRUE(store.get()->gpus.empty());
   const auto held = store.get();

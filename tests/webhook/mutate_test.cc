@@ -23,7 +23,7 @@ AdmissionRequest request_of(const Json& review) {
   return std::move(decoded.request);
 }
 
-Mutation mutated(const Json& review, TableSource* tables = nullptr) {
+Mutation mutated(const Json& review, estimator::ModelSource* tables = nullptr) {
   const auto view = sample_view();
   return mutate(request_of(review), {.cluster = view.get(), .tables = tables});
 }
@@ -159,7 +159,7 @@ TEST(Mutate, AllowsWhatIsNotItsOwn) {
 }
 
 TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenThereIsNoGpu) {
-  const ClusterView empty;
+  const estimator::ClusterView empty;
   const Mutation mutation =
       mutate(request_of(sample_review(sample_job())), {.cluster = &empty, .tables = nullptr});
   expect_untouched(mutation, "NoGPUInCluster");
@@ -195,18 +195,22 @@ TEST(Mutate, KeepsTheUsersValuesWhenTheTimeIsOver) {
 }
 
 // Gives the tables it holds, or the error.
-class FixedTables : public TableSource {
+class FixedTables : public estimator::ModelSource {
  public:
-  explicit FixedTables(Result<SharedTables> answer) : answer_(std::move(answer)) {}
-  Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
-                              std::chrono::steady_clock::time_point) override {
+  explicit FixedTables(Result<estimator::SharedTables> answer) : answer_(std::move(answer)) {}
+  Result<estimator::SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
+                                         std::chrono::steady_clock::time_point) override {
     asked = namespace_name + "/" + from.config_map_name + "/" + from.key;
     return answer_;
+  }
+  Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&,
+                                       std::chrono::steady_clock::time_point) override {
+    return Error(ErrorCode::kUnavailable, "there are no graphs here");
   }
   std::string asked;
 
  private:
-  Result<SharedTables> answer_;
+  Result<estimator::SharedTables> answer_;
 };
 
 Json job_with_tables_from() {
@@ -222,7 +226,8 @@ TEST(Mutate, ReadsTheTablesFromAConfigMap) {
   std::vector<crds::EmbeddingTable> tables(2);
   tables[0] = {.name = "big", .count = 20, .rows = 200000000, .dim = 128, .pooling_factor = 10};
   tables[1] = {.name = "small", .count = 20, .rows = 1000000, .dim = 128, .pooling_factor = 1.5};
-  FixedTables source(SharedTables(std::make_shared<const std::vector<crds::EmbeddingTable>>(tables)));
+  FixedTables source(
+      estimator::SharedTables(std::make_shared<const std::vector<crds::EmbeddingTable>>(tables)));
   const Json job = job_with_tables_from();
   const Mutation mutation = mutated(sample_review(job), &source);
   EXPECT_EQ(source.asked, "ads/ads-tables/tables.csv");
@@ -235,14 +240,15 @@ TEST(Mutate, ReadsTheTablesFromAConfigMap) {
 // Gives the graph it holds, or the error.
 class FixedGraph : public FixedTables {
  public:
-  explicit FixedGraph(Result<SharedGraph> graph) : FixedTables(SharedTables()), graph_(std::move(graph)) {}
-  Result<SharedGraph> graph(const std::string&, const crds::GraphReference&,
-                            std::chrono::steady_clock::time_point) override {
+  explicit FixedGraph(Result<estimator::SharedGraph> graph)
+      : FixedTables(estimator::SharedTables()), graph_(std::move(graph)) {}
+  Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&,
+                                       std::chrono::steady_clock::time_point) override {
     return graph_;
   }
 
  private:
-  Result<SharedGraph> graph_;
+  Result<estimator::SharedGraph> graph_;
 };
 
 Json job_with_a_graph() {
@@ -263,7 +269,7 @@ TEST(Mutate, SizesAGraphFromAConfigMap) {
   job["spec"]["training"]["precision"] = "FP32";
   Result<estimator::TraceFile> read = estimator::import_traces(cuda);
   ASSERT_TRUE(read.ok()) << read.error().message;
-  FixedGraph source(SharedGraph(std::make_shared<const estimator::TraceFile>(*std::move(read))));
+  FixedGraph source(estimator::SharedGraph(std::make_shared<const estimator::TraceFile>(*std::move(read))));
   const Mutation mutation = mutated(sample_review(job), &source);
   EXPECT_TRUE(mutation.applied) << mutation.message;
   FixedGraph missing(Error(ErrorCode::kNotFound, "there is no ConfigMap ads/gpt"));

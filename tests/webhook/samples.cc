@@ -138,8 +138,8 @@ std::vector<Json> sample_gpu_models() {
           gpu_model("v100-32gb", "Tesla-V100-SXM2-32GB", 32768)};
 }
 
-std::shared_ptr<const webhook::ClusterView> sample_view() {
-  return webhook::make_cluster_view(estimator::GpuCatalog::built_in(), sample_gpu_models(), {});
+std::shared_ptr<const estimator::ClusterView> sample_view() {
+  return estimator::make_cluster_view(estimator::GpuCatalog::built_in(), sample_gpu_models(), {});
 }
 
 Json patched(Json object, const Json& patch) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "webhook/cluster_view.h"
+#include "estimator/cluster_view.h"
 
 namespace plimsoll::testing {
 
@@ -20,7 +20,7 @@ Json update_review(const Json& before, const Json& now);
 // GPUModel resources as the operator writes them, and the view made of them: 64 nodes of 8 each of A100-40GB,
 // A100-80GB, H100-80GB and V100-32GB.
 std::vector<Json> sample_gpu_models();
-std::shared_ptr<const webhook::ClusterView> sample_view();
+std::shared_ptr<const estimator::ClusterView> sample_view();
 
 // The object after its patch (RFC 6902, add and replace). Fails the test on a patch that does not apply.
 Json patched(Json object, const Json& patch);

@@ -73,8 +73,8 @@ class ConfigMaps : public kube::Client {
   static Error refused() { return Error(ErrorCode::kInternal, "not in this test"); }
 };
 
-Result<SharedTables> read(ConfigMapTableSource& source, const std::string& name = "tables",
-                          const std::string& key = "tables.csv") {
+Result<estimator::SharedTables> read(ConfigMapTableSource& source, const std::string& name = "tables",
+                                     const std::string& key = "tables.csv") {
   return source.tables("ads", {.config_map_name = name, .key = key}, std::chrono::steady_clock::now() + 5s);
 }
 
@@ -82,7 +82,7 @@ TEST(ConfigMapTableSource, ParsesOnceAVersion) {
   ConfigMaps api;
   api.put(kCsv, "1");
   ConfigMapTableSource source(api, {});
-  const Result<SharedTables> first = read(source);
+  const Result<estimator::SharedTables> first = read(source);
   ASSERT_TRUE(first.ok()) << first.error().message;
   ASSERT_EQ((*first)->size(), 2U);
   EXPECT_EQ((**first)[0].name, "user");
@@ -91,7 +91,7 @@ TEST(ConfigMapTableSource, ParsesOnceAVersion) {
   EXPECT_EQ(api.gets, 2);  // asked each time, parsed once
 
   api.put("only,5,4,1\n", "2");
-  const Result<SharedTables> second = read(source);
+  const Result<estimator::SharedTables> second = read(source);
   ASSERT_TRUE(second.ok());
   EXPECT_EQ((*second)->size(), 1U);
 }
@@ -125,7 +125,7 @@ TEST(ConfigMapTableSource, ReadsGraphsOnceAVersion) {
   const auto graph = [&](const std::string& key) {
     return source.graph("ads", {.config_map_name = "gpt", .key = key}, std::chrono::steady_clock::now() + 5s);
   };
-  const Result<SharedGraph> first = graph("graph");
+  const Result<estimator::SharedGraph> first = graph("graph");
   ASSERT_TRUE(first.ok()) << first.error().message;
   EXPECT_EQ((*first)->traces.size(), 1U);
   EXPECT_EQ(graph("graph")->get(), first->get());
@@ -140,7 +140,7 @@ TEST(ConfigMapTableSource, SaysWhatIsWrongAndWhere) {
   api.put("user,many,64,1\n", "1");
   ConfigMapTableSource source(api, {});
   const auto message = [&](const std::string& name, const std::string& key) {
-    const Result<SharedTables> tables = read(source, name, key);
+    const Result<estimator::SharedTables> tables = read(source, name, key);
     EXPECT_FALSE(tables.ok());
     return tables ? "" : tables.error().message;
   };
@@ -155,7 +155,7 @@ TEST(ConfigMapTableSource, KeepsToTheDeadline) {
   ConfigMapTableSource source(api, {});
   ASSERT_TRUE(source.tables("ads", {"tables", "tables.csv"}, std::chrono::steady_clock::now() + 700ms).ok());
   EXPECT_LE(api.timeout, 700ms);
-  const Result<SharedTables> late =
+  const Result<estimator::SharedTables> late =
       source.tables("ads", {"tables", "tables.csv"}, std::chrono::steady_clock::now());
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kTimeout);
@@ -173,8 +173,8 @@ TEST(ConfigMapTableSource, TheLeastRecentlyUsedGoesFirst) {
   ConfigMapTableSource source(api, {.cache_limit = one * 2});
   api.put(kCsv, "1", "b");
   api.put(kCsv, "1", "c");
-  const SharedTables a = *read(source, "a");
-  const SharedTables b = *read(source, "b");
+  const estimator::SharedTables a = *read(source, "a");
+  const estimator::SharedTables b = *read(source, "b");
   EXPECT_EQ(*read(source, "a"), a);  // used again: b is now the older
   ASSERT_TRUE(read(source, "c").ok());
   EXPECT_LE(source.cached(), one * 2);

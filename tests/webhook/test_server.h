@@ -48,7 +48,7 @@ class TestServer {
   std::shared_ptr<HeldCertificate> certificate_ = std::make_shared<HeldCertificate>();
   prometheus::Registry registry_;
   webhook::AdmissionMetrics metrics_{registry_};
-  webhook::ClusterViewStore cluster_;
+  estimator::ClusterViewStore cluster_;
   webhook::AdmissionHandler handler_{{.cluster = &cluster_, .tables = nullptr, .metrics = &metrics_}};
   webhook::HttpServer server_;
 };

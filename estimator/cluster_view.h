@@ -1,10 +1,10 @@
-// ClusterView: what the webhook knows of the cluster while it decides: the GPUs that are there, and what was
-// learned of each model family. Immutable; an admission holds one for its whole length, so that it decides on
-// one consistent state while reflectors bring the next.
+// ClusterView: what webhook and controllers know of the cluster while they decide: the GPUs that are there,
+// and what was learned of each model family. Immutable; a decision holds one for its whole length, so that it
+// rests on one consistent state while reflectors bring the next.
 //
 //   ClusterViewStore store;
 //   store.set(make_cluster_view(catalog, gpu_models, memory_profiles));   // on every change
-//   std::shared_ptr<const ClusterView> view = store.get();                // once an admission
+//   std::shared_ptr<const ClusterView> view = store.get();                // once a decision
 //
 // Thread-safety: ClusterViewStore from any thread; views are read-only.
 #pragma once
@@ -21,10 +21,10 @@
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"
 
-namespace plimsoll::webhook {
+namespace plimsoll::estimator {
 
 struct ClusterView {
-  std::vector<estimator::AvailableGpu> gpus;
+  std::vector<AvailableGpu> gpus;
   std::map<std::pair<std::string, std::string>, crds::MemoryProfile> profiles;  // by namespace and family
 
   // Null: nothing was learned yet.
@@ -33,7 +33,7 @@ struct ClusterView {
 
 // The objects as the API server gives them. One that cannot be read is left out and logged: a bad GPUModel
 // must not take the others from the jobs. Of two profiles of one family the first by name holds.
-std::shared_ptr<const ClusterView> make_cluster_view(const estimator::GpuCatalog& catalog,
+std::shared_ptr<const ClusterView> make_cluster_view(const GpuCatalog& catalog,
                                                      const std::vector<Json>& gpu_models,
                                                      const std::vector<Json>& memory_profiles);
 
@@ -48,4 +48,4 @@ class ClusterViewStore {
   std::shared_ptr<const ClusterView> view_ = std::make_shared<const ClusterView>();
 };
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::estimator

@@ -1,8 +1,8 @@
-#include "webhook/cluster_view.h"
+#include "estimator/cluster_view.h"
 
 #include "base/log.h"
 
-namespace plimsoll::webhook {
+namespace plimsoll::estimator {
 
 const crds::MemoryProfile* ClusterView::profile_of(const std::string& namespace_name,
                                                    const std::string& family) const {
@@ -13,7 +13,7 @@ const crds::MemoryProfile* ClusterView::profile_of(const std::string& namespace_
   return found == profiles.end() ? nullptr : &found->second;
 }
 
-std::shared_ptr<const ClusterView> make_cluster_view(const estimator::GpuCatalog& catalog,
+std::shared_ptr<const ClusterView> make_cluster_view(const GpuCatalog& catalog,
                                                      const std::vector<Json>& gpu_models,
                                                      const std::vector<Json>& memory_profiles) {
   const auto leave_out = [](const char* kind, const Json& object, const Error& why) {
@@ -25,7 +25,7 @@ std::shared_ptr<const ClusterView> make_cluster_view(const estimator::GpuCatalog
   };
   auto view = std::make_shared<ClusterView>();
 
-  estimator::GpuCatalog extended = catalog;  // to tell which specs are refused
+  GpuCatalog extended = catalog;  // to tell which specs are refused
   std::vector<crds::GpuModel> models;
   for (const Json& object : gpu_models) {
     Result<crds::GpuModel> model = crds::decode_gpu_model(object);
@@ -40,7 +40,7 @@ std::shared_ptr<const ClusterView> make_cluster_view(const estimator::GpuCatalog
     }
     models.push_back(*std::move(model));
   }
-  view->gpus = estimator::inventory_of(models, catalog);
+  view->gpus = inventory_of(models, catalog);
 
   for (const Json& object : memory_profiles) {
     Result<crds::MemoryProfile> profile = crds::decode_memory_profile(object);
@@ -67,4 +67,4 @@ void ClusterViewStore::set(std::shared_ptr<const ClusterView> view) {
   view_ = std::move(view);
 }
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::estimator
