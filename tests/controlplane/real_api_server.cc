@@ -1,9 +1,5 @@
 #include "tests/controlplane/real_api_server.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +9,7 @@
 #include "kube/kubeconfig.h"
 #include "tests/controlplane/binaries.h"
 #include "tests/controlplane/certificates.h"
+#include "tests/controlplane/free_ports.h"
 #include "tests/controlplane/scratch_directory.h"
 #include "tests/controlplane/subprocess.h"
 
@@ -28,28 +25,6 @@ constexpr std::chrono::milliseconds kPollInterval{50};
 constexpr int kStartAttempts = 3;
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kPretendedNodes = "kwok.x-k8s.io/node=fake";
-
-// Ports that nobody listens on now, all different.
-std::vector<int> free_ports(std::size_t count) {
-  std::vector<int> sockets;
-  std::vector<int> ports;
-  for (std::size_t i = 0; i < count; ++i) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    const int held = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockets.push_back(held);
-    if (bind(held, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-        getsockname(held, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-      ports.push_back(ntohs(address.sin_port));
-    }
-  }
-  for (const int held : sockets) {
-    close(held);
-  }
-  return ports;
-}
 
 class RealApiServer final : public ApiServer {
  public:

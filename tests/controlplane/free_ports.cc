@@ -1,0 +1,30 @@
+#include "tests/controlplane/free_ports.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace plimsoll::testing {
+
+std::vector<int> free_ports(std::size_t count) {
+  std::vector<int> sockets;
+  std::vector<int> ports;
+  for (std::size_t i = 0; i < count; ++i) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    const int held = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockets.push_back(held);
+    if (bind(held, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+        getsockname(held, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
+      ports.push_back(ntohs(address.sin_port));
+    }
+  }
+  for (const int held : sockets) {
+    close(held);
+  }
+  return ports;
+}
+
+}  // namespace plimsoll::testing
