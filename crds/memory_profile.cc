@@ -36,6 +36,9 @@ void check_distinct_models(const std::vector<LearnedBounds>& bounds, const char*
 void override_with(LearnedBounds& entry, const LearnedBounds& set) {
   entry.cuda_context = set.cuda_context ? set.cuda_context : entry.cuda_context;
   entry.communication = set.communication ? set.communication : entry.communication;
+  entry.workspace = set.workspace ? set.workspace : entry.workspace;
+  entry.convolution_workspace =
+      set.convolution_workspace ? set.convolution_workspace : entry.convolution_workspace;
   entry.peak_correction = set.peak_correction ? set.peak_correction : entry.peak_correction;
 }
 

@@ -18,7 +18,9 @@ struct LearnedBounds {
   std::string gpu_model;
   std::optional<Bytes> cuda_context;
   std::optional<Bytes> communication;
-  std::optional<double> peak_correction;  // factor on the estimated training-time peak, 0.5 .. 4
+  std::optional<Bytes> workspace;              // cuBLAS's and cuBLASLt's, all handles together
+  std::optional<Bytes> convolution_workspace;  // cuDNN's, of one convolution
+  std::optional<double> peak_correction;       // factor on the estimated training-time peak, 0.5 .. 4
 };
 
 struct MemoryProfile {

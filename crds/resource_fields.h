@@ -43,6 +43,8 @@ void describe(Visitor& visit, Of<LearnedBounds> auto& bounds) {
   visit.text("gpuModel", bounds.gpu_model, Presence::kDefaulted, kGpuModelName);
   visit.optional_bytes("cudaContext", bounds.cuda_context, kAnyBytes);
   visit.optional_bytes("communication", bounds.communication, kAnyBytes);
+  visit.optional_bytes("workspace", bounds.workspace, kAnyBytes);
+  visit.optional_bytes("convolutionWorkspace", bounds.convolution_workspace, kAnyBytes);
   visit.optional_decimal("peakCorrection", bounds.peak_correction, kPeakCorrection);
 }
 

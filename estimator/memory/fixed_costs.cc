@@ -118,6 +118,10 @@ FixedCosts fixed_costs(const EstimateRequest& request) {
       hopper_or_later(request.gpu->family) ? kCublasWorkspaceHopper : kCublasWorkspace);
   costs.forward_workspace = cublas + cublas_lt_workspace(*request.gpu);
   costs.backward_workspace = cublas;
+  if (request.learned.workspace) {
+    costs.backward_workspace = Bytes{request.learned.workspace->count / 2};
+    costs.forward_workspace = *request.learned.workspace - costs.backward_workspace;
+  }
   costs.cuda_context = request.learned.cuda_context.value_or(request.gpu->cuda_context);
   costs.out_of_reach = kDriversShare + std::min(kUsualContext, costs.cuda_context);
   return costs;

@@ -31,10 +31,14 @@ Bytes cpu_convolution_backward(const KernelCall& call) {
                results);
 }
 
-Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family) {
+Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family,
+                                 std::optional<Bytes> learned) {
   const bool backward = name == "aten::convolution_backward";
   if (!backward && name != "aten::convolution" && name != "aten::cudnn_convolution") {
     return {};
+  }
+  if (learned) {
+    return *learned;
   }
   // (input, weight[, bias]) -> output; backward (gradient, input, weight).
   const TensorView input = call.input(backward ? 1 : 0);

@@ -1,6 +1,9 @@
 // The formulas behind kernel_rules.cc: bytes that a kernel takes inside, from the call's shapes. Pure.
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "estimator/memory/kernel_rules.h"
 
 namespace plimsoll::estimator::kernels {
@@ -30,8 +33,10 @@ Bytes cpu_convolution(const KernelCall& call);
 Bytes cpu_convolution_backward(const KernelCall& call);
 Bytes cuda_convolution(const KernelCall& call);
 // What cuDNN takes for an operator on a family of cards, and does without where it cannot be had; nothing for
-// operators that are no convolutions. The rows of the table hold for all cards, so it is none of them.
-Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family);
+// operators that are no convolutions. `learned` replaces it. The rows of the table hold for all cards, so it
+// is none of them.
+Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family,
+                                 std::optional<Bytes> learned);
 Bytes cuda_convolution_backward(const KernelCall& call);
 
 }  // namespace plimsoll::estimator::kernels

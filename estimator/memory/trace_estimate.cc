@@ -142,6 +142,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
                                .reentrant_checkpointing = request.reentrant_checkpointing,
                                .halve_floats = chosen->halve_floats,
                                .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
+                               .convolution_workspace = request.learned.convolution_workspace,
                                .replication = {},
                                .stepped_apart = {},
                                .zero_grad_before_backward = request.zero_grad_before_backward,

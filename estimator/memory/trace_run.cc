@@ -163,8 +163,9 @@ class TraceIteration {
       const KernelCall call(trace_, shapes_, producer_, i);
       const KernelRule* rule = rules[index(trace_.operators[i].name)];
       if (trace_.device == TraceDevice::kCuda) {
-        workspaces_.push_back(kernels::cuda_convolution_workspace(
-            trace_.operator_names[index(trace_.operators[i].name)], call, request_.gpu_family));
+        workspaces_.push_back(
+            kernels::cuda_convolution_workspace(trace_.operator_names[index(trace_.operators[i].name)], call,
+                                                request_.gpu_family, request_.convolution_workspace));
       }
       if (rule == nullptr) {
         unknown.insert(trace_.operator_names[index(trace_.operators[i].name)]);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct TraceRunRequest {
   bool reentrant_checkpointing = false;           // use_reentrant=True: second passes run to their end
   bool halve_floats = false;                      // read fp32 values as 16 bits wide
   std::string gpu_family{};                       // GpuModel::family: decides what convolutions take on CUDA
+  std::optional<Bytes> convolution_workspace{};   // on CUDA, of any; absent: as the family's kernels are
   Replication replication{};                      // among trainers; one alone by itself
   // By Trace::parameters: those that the optimizer updates apart from the others, for foreach kernels take
   // either DTensors or plain tensors. Empty: all together.

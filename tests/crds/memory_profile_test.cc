@@ -23,14 +23,16 @@ std::string error_of(const Json& object) {
 
 TEST(MemoryProfile, SpecOverridesWhatWasLearnedFieldByField) {
   const Result<MemoryProfile> profile = decode_memory_profile(profile_with(R"(
-    spec: {family: ads, bounds: [{gpuModel: a100-80gb, cudaContext: 1Gi}, {gpuModel: H100, peakCorrection: 2}]},
-    status: {bounds: [{gpuModel: A100-80GB, cudaContext: 700Mi, communication: 2Gi}, {peakCorrection: "1.08"}]})"));
+    spec: {family: ads, bounds: [{gpuModel: a100-80gb, cudaContext: 1Gi, workspace: 64Mi}, {gpuModel: H100, peakCorrection: 2}]},
+    status: {bounds: [{gpuModel: A100-80GB, cudaContext: 700Mi, communication: 2Gi, workspace: 1Mi, convolutionWorkspace: 0}, {peakCorrection: "1.08"}]})"));
   ASSERT_TRUE(profile.ok()) << to_string(profile.error());
   EXPECT_EQ(profile->family, "ads");
   EXPECT_EQ(profile->namespace_name, "ml");
   const LearnedBounds a100 = bounds_for(*profile, "A100-80GB");
   EXPECT_EQ(a100.cuda_context, 1_GiB);
   EXPECT_EQ(a100.communication, 2_GiB);
+  EXPECT_EQ(a100.workspace, 64_MiB);
+  EXPECT_EQ(a100.convolution_workspace, Bytes{});
   EXPECT_FALSE(a100.peak_correction.has_value());
   EXPECT_EQ(bounds_for(*profile, "h100").peak_correction, 2.0);
   EXPECT_EQ(bounds_for(*profile, "V100-32GB").peak_correction, 1.08) << "the entry for all";
@@ -40,7 +42,8 @@ TEST(MemoryProfile, WithoutEntriesNothingIsKnown) {
   const Result<MemoryProfile> profile = decode_memory_profile(profile_with("spec: {family: ads}"));
   ASSERT_TRUE(profile.ok());
   const LearnedBounds bounds = bounds_for(*profile, "H100");
-  EXPECT_FALSE(bounds.cuda_context || bounds.communication || bounds.peak_correction);
+  EXPECT_FALSE(bounds.cuda_context || bounds.communication || bounds.workspace ||
+               bounds.convolution_workspace || bounds.peak_correction);
 }
 
 TEST(MemoryProfile, NamesTheFieldThatIsWrong) {
@@ -56,6 +59,14 @@ TEST(MemoryProfile, NamesTheFieldThatIsWrong) {
   EXPECT_THAT(
       error_of(profile_with("spec: {family: a}, status: {bounds: [{gpuModel: h100}, {gpuModel: h100}]}")),
       HasSubstr("status.bounds[1].gpuModel: stands twice"));
+  for (const char* field : {"cudaContext", "communication", "workspace", "convolutionWorkspace"}) {
+    for (const char* wrong : {"-1", "much", "1.5.2Gi", "[1]"}) {
+      EXPECT_THAT(
+          error_of(profile_with(std::string("spec: {family: a, bounds: [{") + field + ": " + wrong + "}]}")),
+          HasSubstr(std::string("spec.bounds[0].") + field))
+          << wrong;
+    }
+  }
   EXPECT_THAT(error_of(Json(3)), HasSubstr("must be an object"));
 }
 

@@ -203,11 +203,16 @@ TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
   EXPECT_EQ(asked().breakdown.workspace, 34_MiB);
   asked.request.runtime.cublas_workspace.reset();
 
-  asked.request.learned = {
-      .gpu_model = "", .cuda_context = 500_MiB, .communication = 700_MiB, .peak_correction = 2.0};
+  asked.request.learned = {.gpu_model = "",
+                           .cuda_context = 500_MiB,
+                           .communication = 700_MiB,
+                           .workspace = 50_MiB,
+                           .convolution_workspace = {},
+                           .peak_correction = 2.0};
   const Estimate learned = asked();
   EXPECT_EQ(learned.breakdown.cuda_context, 500_MiB);
   EXPECT_EQ(learned.breakdown.communication, 700_MiB);
+  EXPECT_EQ(learned.breakdown.workspace, 50_MiB);
   EXPECT_EQ(learned.breakdown.activations, 2 * before.breakdown.activations);
   EXPECT_EQ(learned.breakdown.temporaries, 2 * before.breakdown.temporaries);
   EXPECT_EQ(learned.breakdown.parameters, before.breakdown.parameters);

@@ -365,7 +365,12 @@ TEST(Provisioner, WhatWasLearnedOfTheFamilyCounts) {
   const Cluster cluster = {available("A100-80GB", 64)};
   crds::MemoryProfile profile;
   profile.family = "ads";
-  profile.bounds = {{.gpu_model = "", .cuda_context = {}, .communication = 30_GiB, .peak_correction = {}}};
+  profile.bounds = {{.gpu_model = "",
+                     .cuda_context = {},
+                     .communication = 30_GiB,
+                     .workspace = {},
+                     .convolution_workspace = {},
+                     .peak_correction = {}}};
   const Provision before = provision(job, cluster);
   const Provision after = estimator::provision({.job = &job, .gpus = &cluster, .profile = &profile});
   ASSERT_TRUE(before.decided() && after.decided());

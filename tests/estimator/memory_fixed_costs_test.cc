@@ -1,0 +1,81 @@
+#include "estimator/memory/fixed_costs.h"
+
+#include <gtest/gtest.h>
+
+#include "estimator/catalog/gpu_catalog.h"
+#include "estimator/memory/trace_run.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+FixedCosts costs_on(const GpuModel& gpu, const crds::LearnedBounds& learned) {
+  EstimateRequest request;
+  request.gpu = &gpu;
+  request.learned = learned;
+  return fixed_costs(request);
+}
+
+TEST(FixedCosts, WhatWasLearnedOfWorkspacesIsDividedAmongTheHandles) {
+  const GpuModel gpu = *GpuCatalog::built_in().find("A100-80GB");
+  crds::LearnedBounds learned;
+  learned.workspace = 65_MiB + 1_B;
+  const FixedCosts costs = costs_on(gpu, learned);
+  EXPECT_EQ(costs.forward_workspace + costs.backward_workspace, *learned.workspace);
+  EXPECT_EQ(costs.backward_workspace, 32_MiB + 512_KiB);
+  learned.workspace = Bytes{};
+  EXPECT_EQ(costs_on(gpu, learned).forward_workspace, Bytes{});
+  learned.workspace = Bytes::max();
+  EXPECT_EQ(costs_on(gpu, learned).forward_workspace.count, Bytes::max().count / 2 + 1);
+}
+
+// One convolution of a batch of 1 MiB an image into as much.
+TraceFile convolution() {
+  constexpr double kPixels = 512;
+  Trace trace;
+  trace.device = TraceDevice::kCuda;
+  trace.precision = "FP32";
+  trace.batch_sizes = {2, 4};
+  trace.dtypes = {"float32"};
+  trace.modules = {"conv"};
+  trace.operator_names = {"aten::convolution", "aten::sum"};
+  trace.counts = {Count{{0, 1}}, Count{{1}}, Count{{kPixels}}, Count{{kPixels}},
+                  Count{{1}},    Count{{1}}, Count{{1}},       Count{{1}}};
+  trace.layouts = {{.shape = {0, 4}, .strides = {}, .contiguous = true},
+                   {.shape = {4, 4}, .strides = {}, .contiguous = true}};
+  const Count image{{0, kPixels * kPixels * 4}};
+  trace.storages = {{.bytes = image, .role = StorageRole::kInput},
+                    {.bytes = Count{{4}}, .role = StorageRole::kParameter},
+                    {.bytes = image, .role = StorageRole::kActivation, .allocated_at = 0, .released_at = 1}};
+  trace.tensors = {{.storage = 0, .layout = 0}, {.storage = 1, .layout = 1}, {.storage = 2, .layout = 0}};
+  trace.operands = {0, 1, 2};
+  trace.operators = {{.name = 0, .inputs = {0, 2}, .outputs = {2, 1}}};
+  trace.forward_end = 1;
+  trace.loss_end = 1;
+  return {.name = "convolution",
+          .producer = {.torch = "2.15.0", .version = 215, .threads = 0, .cpu_capability = ""},
+          .traces = {trace}};
+}
+
+TEST(FixedCosts, WhatWasLearnedOfConvolutionsIsTakenForEach) {
+  const TraceFile graph = convolution();
+  const GpuModel gpu = *GpuCatalog::built_in().find("A100-80GB");
+  crds::ModelSpec model;
+  model.graph.emplace();
+  crds::TrainingSpec training;
+  training.batch_size_per_trainer = 4;
+  EstimateRequest request{.model = &model, .training = &training, .graph = &graph, .gpu = &gpu};
+  const auto reserved = [&](std::optional<Bytes> learned) {
+    request.learned.convolution_workspace = learned;
+    const Result<Estimate> estimate = estimate_memory(request);
+    EXPECT_TRUE(estimate.ok()) << (estimate ? "" : estimate.error().message);
+    return estimate ? estimate->peak.reserved : Bytes{};
+  };
+  // 4 MiB each of input and output, and segments of at least 20 MiB.
+  const Bytes without = reserved(Bytes{});
+  EXPECT_EQ(reserved({}), without + 20_MiB) << "the table's: input and output once more";
+  EXPECT_EQ(reserved(200_MiB), without + 200_MiB);
+  EXPECT_EQ(reserved(Bytes::max()), Bytes::max()) << "an absurd bound is no crash";
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator
