@@ -12,6 +12,7 @@
 #include <functional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -45,11 +46,17 @@ struct WatchEvent {
 struct WatchOptions {
   std::string label_selector;
   std::string field_selector;
-  std::string resource_version;              // events after this one
+  std::string resource_version;  // events after this one
+  // Begin with what there is, as ADDED events, up to a bookmark that has the annotation kInitialEventsEnd
+  // (KEP 3157). Then `resource_version` is the least that the server must know; "" is the most recent.
+  // Servers that cannot do it answer kInvalid; those before 1.27 ignore it, and send no such bookmark.
+  bool send_initial_events = false;
   std::chrono::seconds server_timeout{300};  // asked of the server
   std::chrono::milliseconds idle_timeout{
       120'000};  // no byte for so long: the connection is dead (half-open TCP)
 };
+
+inline constexpr std::string_view kInitialEventsEnd = "k8s.io/initial-events-end";
 
 class Client {
  public:

@@ -200,6 +200,10 @@ class HttpClient final : public Client {
     query.add("watch", "true");
     query.add("allowWatchBookmarks", "true");
     query.add("timeoutSeconds", std::to_string(options.server_timeout.count()));
+    if (options.send_initial_events) {
+      query.add("sendInitialEvents", "true");
+      query.add("resourceVersionMatch", "NotOlderThan");
+    }
     query.add("resourceVersion", options.resource_version);
     query.add("labelSelector", options.label_selector);
     query.add("fieldSelector", options.field_selector);

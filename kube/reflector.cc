@@ -13,8 +13,11 @@ constexpr std::chrono::seconds kShortestWatch{1};
 // Watches end by themselves after 5 to 10 minutes, spread so that not all of them come back at once.
 constexpr int kLeastWatchSeconds = 300;
 constexpr int kMostWatchSeconds = 600;
-// So many watches in a row that fail before their first event cast doubt on the version they start from.
-constexpr int kMostFailedWatches = 4;
+// Of a list or watch: whatever the server has in memory.
+constexpr const char* kAnyVersion = "0";
+// A server that has failed for so long may have forgotten our version: etcd is compacted about as often
+// (kube-apiserver's --etcd-compaction-interval).
+constexpr std::chrono::minutes kVersionLifetime{5};
 
 // The server's history went back (etcd was restored), or this replica lags: apiserver's storage/errors.go.
 bool is_version_too_large(const Error& error) {
@@ -27,6 +30,10 @@ bool is_another(const Json& one, const Json& other) {
   const std::string uid = text_member(one, {"metadata", "uid"});
   const std::string other_uid = text_member(other, {"metadata", "uid"});
   return !uid.empty() && !other_uid.empty() && uid != other_uid;
+}
+
+bool is_version_unavailable(const Error& error) {
+  return error.code == ErrorCode::kExpired || is_version_too_large(error);
 }
 
 // Failures of the way to the server rather than of the watch: the version we have is still good.
@@ -42,7 +49,8 @@ Reflector::Reflector(Client& client, Options options)
       options_(std::move(options)),
       store_(options_.indexers),
       backoff_(options_.backoff, options_.seed),
-      random_(options_.seed) {
+      random_(options_.seed),
+      can_stream_(options_.stream_lists) {
   if (options_.on_change) {
     add_handler(options_.on_change);
   }
@@ -108,42 +116,78 @@ bool Reflector::pause(const std::stop_token& stop) {
 }
 
 Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
-  Result<void> listed = list(stop);
-  if (!listed && (listed.error().code == ErrorCode::kExpired || is_version_too_large(listed.error()))) {
-    version_is_unavailable_ = true;
-    listed = list(stop);
-  }
-  if (!listed) {
-    return listed;
-  }
-  int failures = 0;
-  while (!stop.stop_requested()) {
-    events_ = 0;
-    const Clock::SteadyTime began = options_.clock->steady_now();
+  bool is_listed = false;
+  for (bool again = can_stream_; again && !is_listed;) {
+    tell([](ReflectorObserver& observer) { observer.list_began(); });
+    initial_.emplace();
     const Result<void> ended = watch(stop);
-    resync_when_due();
-    if (ended) {
-      if (events_ == 0 && options_.clock->steady_now() - began < kShortestWatch) {
-        return Error(ErrorCode::kUnavailable, "the server ends watches at once");
+    is_listed = !initial_.has_value();
+    initial_.reset();
+    if (stop.stop_requested()) {
+      return {};
+    }
+    if (is_listed) {
+      if (Result<void> good = go_on_after(ended, stop); !good) {
+        return good;
       }
-      failures = 0;
-      continue;
-    }
-    if (!is_transient(ended.error()) || is_version_too_large(ended.error())) {
+    } else if (!ended && ended.error().code == ErrorCode::kTooManyRequests) {
       return ended;
+    } else {
+      again = !ended && is_version_unavailable(ended.error()) && !version_is_unavailable_;
+      version_is_unavailable_ = version_is_unavailable_ || again;
+      // Whatever else it was: a LIST tells whether it is the server's trouble or only the stream's.
+      log_debug("Could not have the list streamed",
+                {{"resource", options_.resource.plural},
+                 {"reason", ended ? "it ended too early" : to_string(ended.error())}});
     }
-    failures = events_ == 0 ? failures + 1 : 0;
-    if (failures == kMostFailedWatches) {
-      return ended;
+  }
+  if (!is_listed) {
+    if (Result<void> listed = list(stop); !listed) {
+      return listed;
     }
-    log_debug("Watching again",
-              {{"resource", options_.resource.plural}, {"reason", to_string(ended.error())}});
-    pause(stop);
+  }
+  while (!stop.stop_requested()) {
+    if (Result<void> good = go_on_after(watch(stop), stop); !good) {
+      return good;
+    }
   }
   return {};
 }
 
+// After the end of a watch: whether to watch again from where it ended, which may first take a pause. An
+// error: list again.
+Result<void> Reflector::go_on_after(const Result<void>& ended, const std::stop_token& stop) {
+  if (stop.stop_requested()) {
+    return {};
+  }
+  const Clock::SteadyTime now = options_.clock->steady_now();
+  if (ended) {
+    if (events_ == 0 && now - watch_began_ < kShortestWatch) {
+      tell([](ReflectorObserver& observer) { observer.watch_was_short(); });
+      return Error(ErrorCode::kUnavailable, "the server ends watches at once");
+    }
+    last_success_ = now;
+    return {};
+  }
+  if (!is_transient(ended.error()) || is_version_too_large(ended.error()) ||
+      now - last_success_ > kVersionLifetime) {
+    return ended;
+  }
+  log_debug("Watching again", {{"resource", options_.resource.plural}, {"reason", to_string(ended.error())}});
+  pause(stop);
+  return {};
+}
+
 Result<void> Reflector::list(const std::stop_token& stop) {
+  Result<void> listed = request_list(stop);
+  if (!listed && is_version_unavailable(listed.error()) && !version_is_unavailable_) {
+    version_is_unavailable_ = true;
+    listed = request_list(stop);
+  }
+  return listed;
+}
+
+Result<void> Reflector::request_list(const std::stop_token& stop) {
   ListOptions what;
   what.label_selector = options_.label_selector;
   what.field_selector = options_.field_selector;
@@ -153,13 +197,22 @@ Result<void> Reflector::list(const std::stop_token& stop) {
   CallOptions call;
   call.timeout = options_.list_timeout;
   call.stop = stop;
-  const Result<Json> answer = client_.list(options_.resource, options_.namespace_name, what, call);
+  tell([](ReflectorObserver& observer) { observer.list_began(); });
+  const Clock::SteadyTime began = options_.clock->steady_now();
+  Result<Json> answer = client_.list(options_.resource, options_.namespace_name, what, call);
   if (!answer) {
     return answer.error();
   }
-  version_is_unavailable_ = false;
-  resource_version_ = text_member(*answer, {"metadata", "resourceVersion"});
-  replace(*answer);
+  Items items;
+  for (Json& item : (*answer)["items"]) {
+    Json object;
+    object.swap(item);  // so that the list shrinks while the copy grows
+    const std::string key = key_of(object);
+    if (SharedObject kept = keep(key, std::move(object)); kept) {
+      items[key] = std::move(kept);
+    }
+  }
+  replace(items, text_member(*answer, {"metadata", "resourceVersion"}), began);
   return {};
 }
 
@@ -168,82 +221,128 @@ Result<void> Reflector::watch(const std::stop_token& stop) {
   options.label_selector = options_.label_selector;
   options.field_selector = options_.field_selector;
   options.resource_version = resource_version_;
+  if (initial_) {
+    options.send_initial_events = true;
+    const bool is_known = !version_is_unavailable_ && resource_version_ != kAnyVersion;
+    options.resource_version = is_known ? resource_version_ : "";
+  }
   options.server_timeout = std::chrono::seconds(
       std::uniform_int_distribution<int>(kLeastWatchSeconds, kMostWatchSeconds)(random_));
   options.idle_timeout = options_.idle_timeout;
-  return client_.watch(
-      options_.resource, options_.namespace_name, options, [this](const WatchEvent& event) { apply(event); },
-      stop);
+  events_ = 0;
+  watch_end_ = std::stop_source();
+  const std::stop_callback forward(stop, [this] { watch_end_.request_stop(); });
+  watch_began_ = options_.clock->steady_now();
+  tell([](ReflectorObserver& observer) { observer.watch_began(); });
+  const Result<void> ended = client_.watch(
+      options_.resource, options_.namespace_name, options,
+      [this](const WatchEvent& event) { initial_ ? take_initial(event) : take(event); },
+      watch_end_.get_token());
+  tell([this](ReflectorObserver& observer) {
+    observer.watched(options_.clock->steady_now() - watch_began_, events_);
+  });
+  resync_when_due();
+  return ended;
 }
 
 // Takes a whole list: what it lacks is gone, whether or not its deletion was seen.
-void Reflector::replace(const Json& list) {
-  std::unordered_set<std::string> present;
-  for (const Json& object : list["items"]) {
-    const std::string key = key_of(object);
-    present.insert(key);
+void Reflector::replace(const Items& items, const std::string& version, Clock::SteadyTime began) {
+  for (const auto& [key, object] : items) {
     set(key, object);
   }
   for (const std::string& key : store_.keys()) {
-    if (!present.contains(key)) {
-      remove(key, nullptr);
+    if (!items.contains(key)) {
+      remove(key, nullptr, true);
     }
   }
+  move_to(version);
+  version_is_unavailable_ = false;
+  last_success_ = options_.clock->steady_now();
+  tell([&](ReflectorObserver& observer) { observer.listed(last_success_ - began, items.size()); });
   const std::lock_guard lock(mutex_);
   synced_ = true;
   changed_.notify_all();
 }
 
-void Reflector::apply(const WatchEvent& event) {
-  ++events_;
-  const std::string version = text_member(event.object, {"metadata", "resourceVersion"});
-  if (!version.empty()) {
-    resource_version_ = version;
-  }
+void Reflector::take_initial(const WatchEvent& event) {
   const std::string key = key_of(event.object);
   switch (event.type) {
     case WatchEventType::kAdded:
-    case WatchEventType::kModified: set(key, event.object); break;
-    case WatchEventType::kDeleted: remove(key, &event.object); break;
+    case WatchEventType::kModified:
+      if (SharedObject kept = keep(key, event.object); kept) {
+        (*initial_)[key] = std::move(kept);
+        return;
+      }
+      initial_->erase(key);
+      return;
+    case WatchEventType::kDeleted: initial_->erase(key); return;
     case WatchEventType::kBookmark: break;
   }
+  if (text_member(event.object, {"metadata", "annotations", kInitialEventsEnd}) != "true") {
+    can_stream_ = false;  // it did not understand the question
+    watch_end_.request_stop();
+    return;
+  }
+  const Items items = std::move(*initial_);
+  initial_.reset();
+  replace(items, text_member(event.object, {"metadata", "resourceVersion"}), watch_began_);
+}
+
+void Reflector::take(const WatchEvent& event) {
+  ++events_;
+  last_success_ = options_.clock->steady_now();
+  const std::string key = key_of(event.object);
+  SharedObject kept = event.type == WatchEventType::kBookmark ? nullptr : keep(key, event.object);
+  // What is no longer kept counts as deleted.
+  if (event.type == WatchEventType::kDeleted || (event.type != WatchEventType::kBookmark && !kept)) {
+    remove(key, std::move(kept), false);
+  } else if (event.type != WatchEventType::kBookmark) {
+    set(key, std::move(kept));
+  }
+  move_to(text_member(event.object, {"metadata", "resourceVersion"}));
   resync_when_due();
 }
 
-void Reflector::set(const std::string& key, const Json& object) {
-  SharedObject before = store_.find(key);
+// What the copy shall have of an object: what it has already, if the object is that, or null. Where history
+// may have gone back, an equal version says nothing.
+SharedObject Reflector::keep(const std::string& key, Json object) const {
+  SharedObject known = store_.find(key);
   const std::string version = text_member(object, {"metadata", "resourceVersion"});
-  if (before && !version.empty() && text_member(*before, {"metadata", "resourceVersion"}) == version) {
-    return;  // a list repeats what is known
+  if (known && !version_is_unavailable_ && !version.empty() &&
+      text_member(*known, {"metadata", "resourceVersion"}) == version) {
+    return known;
   }
-  if (before && is_another(*before, object)) {
-    remove(key, nullptr);
-    before = nullptr;
-  }
-  Json kept = options_.project ? options_.project(object) : object;
-  if (kept.isNull()) {
-    remove(key, &object);
-    return;
-  }
-  SharedObject shared = std::make_shared<const Json>(std::move(kept));
-  store_.set(key, shared);
-  notify({Change::Kind::kSet, key, std::move(shared), std::move(before), false});
+  Json kept = options_.project ? options_.project(object) : std::move(object);
+  return kept.isNull() ? nullptr : std::make_shared<const Json>(std::move(kept));
 }
 
-// `final_state`: as the server saw it last, where that is known.
-void Reflector::remove(const std::string& key, const Json* final_state) {
-  SharedObject before = store_.remove(key);
-  if (!before) {
+void Reflector::set(const std::string& key, SharedObject object) {
+  SharedObject before = store_.find(key);
+  if (object == before) {
     return;
   }
-  SharedObject last = before;
-  if (final_state != nullptr && !is_another(*before, *final_state)) {
-    Json kept = options_.project ? options_.project(*final_state) : *final_state;
-    if (!kept.isNull()) {
-      last = std::make_shared<const Json>(std::move(kept));
-    }
+  if (before && is_another(*before, *object)) {
+    remove(key, nullptr, true);
+    before = nullptr;
   }
-  notify({Change::Kind::kRemoved, key, std::move(last), std::move(before), final_state == nullptr});
+  store_.set(key, object);
+  notify({Change::Kind::kSet, key, std::move(object), std::move(before), false});
+}
+
+// `last`: as it was in the end, where that is known.
+void Reflector::remove(const std::string& key, SharedObject last, bool is_final_state_unknown) {
+  SharedObject before = store_.remove(key);
+  if (before) {
+    SharedObject shown = last ? std::move(last) : before;
+    notify({Change::Kind::kRemoved, key, std::move(shown), std::move(before), is_final_state_unknown});
+  }
+}
+
+void Reflector::move_to(const std::string& version) {
+  if (!version.empty()) {
+    resource_version_ = version;
+    tell([&](ReflectorObserver& observer) { observer.version(version); });
+  }
 }
 
 void Reflector::notify(const Change& change) const {

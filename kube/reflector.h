@@ -6,6 +6,10 @@
 //   queue.add(job_of(*change.object)); }); pods.start(); if (!pods.wait_for_sync(stop)) return; for (const
 //   SharedObject& pod : pods.by_index("owner", uid)) ... pods.stop();
 //
+// Where the server can, the list comes as the first events of a watch (KEP 3157, as client-go since 1.35): it
+// is then never in memory as a whole, here or there, beside the copy that is made of it. Elsewhere it is a
+// LIST. Either way the copy changes only when the list is complete.
+//
 // Controllers that need the same collection share one reflector: each adds its handler before the start.
 //
 // It survives what an API server does to a watch: clean ends, cut or silent connections (bookmarks make the
@@ -26,6 +30,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -43,6 +48,21 @@
 
 namespace plimsoll::kube {
 
+// What a reflector tells about itself: client-go's metrics, whose names follow each. Called on the
+// reflector's thread; it must be quick.
+class ReflectorObserver {
+ public:
+  virtual ~ReflectorObserver() = default;
+  virtual void list_began() = 0;  // reflector_lists_total
+  // reflector_list_duration_seconds, reflector_items_per_list
+  virtual void listed(std::chrono::nanoseconds time, std::size_t items) = 0;
+  virtual void watch_began() = 0;  // reflector_watches_total
+  // reflector_watch_duration_seconds, reflector_items_per_watch
+  virtual void watched(std::chrono::nanoseconds time, std::size_t events) = 0;
+  virtual void watch_was_short() = 0;                    // reflector_short_watches_total
+  virtual void version(const std::string& version) = 0;  // reflector_last_resource_version
+};
+
 class Reflector {
  public:
   struct Change {
@@ -58,23 +78,25 @@ class Reflector {
 
   struct Options {
     Resource resource;
-    std::string namespace_name;  // empty: all
-    std::string label_selector;
-    std::string field_selector;
+    std::string namespace_name = {};  // empty: all
+    std::string label_selector = {};
+    std::string field_selector = {};
     // What to keep of an object, to save memory; it must keep metadata's name, namespace, uid and
     // resourceVersion. A null result keeps nothing: the object counts as deleted.
-    std::function<Json(const Json&)> project;
-    ObjectStore::Indexers indexers;  // of what was kept
-    Handler on_change;               // the first handler
+    std::function<Json(const Json&)> project = {};
+    ObjectStore::Indexers indexers = {};  // of what was kept
+    Handler on_change = {};               // the first handler
     // Everything is told again about so often (give or take a tenth), as controller-runtime's SyncPeriod.
     // Zero: never. It happens between events or watches, so up to ten minutes late.
     std::chrono::milliseconds resync = std::chrono::hours(10);
-    std::int64_t page_size = 500;  // of a list that bypasses the server's watch cache
+    bool stream_lists = true;
+    std::int64_t page_size = 500;  // of a LIST that bypasses the server's watch cache
     std::chrono::milliseconds list_timeout{60'000};
     std::chrono::milliseconds idle_timeout{120'000};  // bookmarks come about once a minute
     // Same figures as client-go: 0.8 s doubling to 30 s, jitter 1, forgotten after two good minutes.
     Backoff::Options backoff{std::chrono::milliseconds(800), std::chrono::milliseconds(30'000), 1.0};
     std::chrono::milliseconds healthy_after{120'000};
+    ReflectorObserver* observer = nullptr;  // must outlive the reflector
     std::uint64_t seed = std::random_device{}();
     const Clock* clock = &system_clock();
     Sleeper* sleeper = &system_sleeper();
@@ -103,15 +125,29 @@ class Reflector {
   std::size_t size() const { return store_.size(); }
 
  private:
+  // A list on its way: by key, so that handlers are told in the order of keys.
+  using Items = std::map<std::string, SharedObject>;
+
   void run(const std::stop_token& stop);
   Result<void> list_and_watch(const std::stop_token& stop);
   Result<void> list(const std::stop_token& stop);
+  Result<void> request_list(const std::stop_token& stop);
   Result<void> watch(const std::stop_token& stop);
-  void replace(const Json& list);
-  void apply(const WatchEvent& event);
-  void set(const std::string& key, const Json& object);
-  void remove(const std::string& key, const Json* final_state);
+  Result<void> go_on_after(const Result<void>& ended, const std::stop_token& stop);
+  void replace(const Items& items, const std::string& version, Clock::SteadyTime began);
+  void take(const WatchEvent& event);
+  void take_initial(const WatchEvent& event);
+  SharedObject keep(const std::string& key, Json object) const;
+  void set(const std::string& key, SharedObject object);
+  void remove(const std::string& key, SharedObject last, bool is_final_state_unknown);
   void notify(const Change& change) const;
+  template <class Tell>
+  void tell(const Tell& what) const {
+    if (options_.observer != nullptr) {
+      what(*options_.observer);
+    }
+  }
+  void move_to(const std::string& version);
   void resync_when_due();
   void plan_resync();
   bool pause(const std::stop_token& stop);
@@ -131,7 +167,12 @@ class Reflector {
   std::optional<Clock::SteadyTime> last_pause_;
   std::string resource_version_ = "0";   // of the next list or watch; "0": whatever the server has in memory
   bool version_is_unavailable_ = false;  // the server no longer, or not yet, knows it
-  std::size_t events_ = 0;               // of the current watch
+  bool can_stream_;                      // lists come by watch
+  std::optional<Items> initial_;         // of a list that comes by watch
+  std::stop_source watch_end_;           // of the current watch
+  Clock::SteadyTime watch_began_{};
+  std::size_t events_ = 0;  // of the current watch
+  Clock::SteadyTime last_success_{};
   Clock::SteadyTime resync_due_{};
 
   std::jthread thread_;

@@ -103,6 +103,9 @@ Result<void> MemoryCluster::watch(const kube::Resource& resource, const std::str
                                   const kube::WatchOptions& options,
                                   const std::function<void(const WatchEvent&)>& on_event,
                                   std::stop_token stop) {
+  if (options.send_initial_events) {
+    return Error(ErrorCode::kInvalid, "sendInitialEvents is forbidden");
+  }
   int seen = std::stoi(options.resource_version);
   std::size_t next = 0;
   while (true) {

@@ -494,10 +494,65 @@ TEST_P(Conformance, CustomResourcesLiveAsTheirDefinitionSays) {
   EXPECT_TRUE(client_->remove(kGpuModels, "", name));
 }
 
+TEST_P(Conformance, AListCanComeAsAWatch) {
+  must_create(map("b"));
+  must_create(map("a"));
+  WatchOptions options;
+  options.send_initial_events = true;
+  options.field_selector = "metadata.name!=kube-root-ca.crt";
+  std::vector<std::string> names;
+  std::string end_version;
+  std::stop_source stop;
+  const Result<void> ended = client_->watch(
+      kMaps, namespace_, options,
+      [&](const WatchEvent& event) {
+        if (event.type == WatchEventType::kBookmark) {
+          EXPECT_EQ(text_member(event.object, {"metadata", "annotations", kInitialEventsEnd}), "true");
+          end_version = version_of(event.object);
+          stop.request_stop();
+        } else {
+          EXPECT_EQ(event.type, WatchEventType::kAdded);
+          names.push_back(text_member(event.object, {"metadata", "name"}));
+        }
+      },
+      stop.get_token());
+  EXPECT_EQ(ended.error().code, ErrorCode::kCancelled) << to_string(ended.error());
+  EXPECT_THAT(names, UnorderedElementsAre("a", "b"));
+  EXPECT_FALSE(end_version.empty());
+}
+
+class CountingLists final : public ReflectorObserver {
+ public:
+  void list_began() override { ++begun; }
+  void listed(std::chrono::nanoseconds, std::size_t) override { ++done; }
+  void watch_began() override { ++watches; }
+  void watched(std::chrono::nanoseconds, std::size_t) override {}
+  void watch_was_short() override {}
+  void version(const std::string&) override {}
+
+  std::atomic<int> begun = 0;
+  std::atomic<int> done = 0;
+  std::atomic<int> watches = 0;
+};
+
+TEST_P(Conformance, AReflectorGetsItsListByTheWatchThatFollowsIt) {
+  must_create(map("a"));
+  CountingLists counted;
+  Reflector reflector(*client_, {.resource = kMaps, .namespace_name = namespace_, .observer = &counted});
+  reflector.start();
+  ASSERT_TRUE(eventually([&] { return reflector.find(namespace_ + "/a") != nullptr; }));
+  must_create(map("b"));
+  EXPECT_TRUE(eventually([&] { return reflector.find(namespace_ + "/b") != nullptr; }));
+  EXPECT_EQ(counted.begun, 1);
+  EXPECT_EQ(counted.done, 1);
+  EXPECT_EQ(counted.watches, 1);
+}
+
 TEST_P(Conformance, AReflectorKeepsUp) {
   std::mutex mutex;
   std::vector<std::string> changes;
   Reflector::Options options;
+  options.stream_lists = false;
   options.resource = kMaps;
   options.namespace_name = namespace_;
   options.field_selector = "metadata.name!=kube-root-ca.crt";

@@ -89,7 +89,7 @@ class ScriptedClient : public plimsoll::testing::PartialClient {
     Watch step;
     {
       std::unique_lock lock(mutex_);
-      calls_.push_back("watch " + options.resource_version);
+      calls_.push_back((options.send_initial_events ? "stream " : "watch ") + options.resource_version);
       last_watch_ = options;
       if (watches.empty()) {
         idle_ = true;
@@ -144,6 +144,7 @@ class ReflectorTest : public ::testing::Test {
     options.clock = &time_;
     options.sleeper = &time_;
     options.seed = 1;
+    options.stream_lists = false;
     options.on_change = [this](const Reflector::Change& change) {
       changes_.push_back((change.kind == Reflector::Change::Kind::kSet ? "set " : "removed ") + change.key +
                          " " + text_member(*change.object, {"metadata", "resourceVersion"}));
@@ -218,6 +219,157 @@ TEST_F(ReflectorTest, AnExpiredWatchListsAgainAndFindsWhatWasMissed) {
                                     "removed ns/b 5"));
 }
 
+Json end_of_initial_events(int version) {
+  Json bookmark;
+  bookmark["metadata"]["resourceVersion"] = std::to_string(version);
+  bookmark["metadata"]["annotations"]["k8s.io/initial-events-end"] = "true";
+  return bookmark;
+}
+
+TEST_F(ReflectorTest, TakesTheListFromTheWatchAndGoesOnWatching) {
+  client_.watches = {lasting(kLong, {{WatchEventType::kAdded, object("b", 5)},
+                                     {WatchEventType::kAdded, object("a", 3)},
+                                     {WatchEventType::kAdded, object("gone again", 4)},
+                                     {WatchEventType::kModified, object("b", 6)},
+                                     {WatchEventType::kDeleted, object("gone again", 7)},
+                                     {WatchEventType::kBookmark, end_of_initial_events(7)},
+                                     {WatchEventType::kModified, object("a", 8)}}),
+                     lasting(kLong, {{WatchEventType::kBookmark, object("", 20)}})};
+  Reflector::Options with = options();
+  with.stream_lists = true;
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_TRUE(reflector.has_synced());
+  EXPECT_THAT(client_.calls(), ElementsAre("stream ", "watch 8", "watch 20"));
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 6", "set ns/a 8"));
+  EXPECT_THAT(time_.sleeps(), IsEmpty());
+}
+
+TEST_F(ReflectorTest, AStreamedListReplacesTheCopyOnlyWhenItIsWhole) {
+  client_.watches = {
+      lasting(kLong, {{WatchEventType::kAdded, object("a", 3)},
+                      {WatchEventType::kAdded, object("b", 4)},
+                      {WatchEventType::kBookmark, end_of_initial_events(7)}}),
+      failing(ErrorCode::kExpired),
+      lasting(kLong, {{WatchEventType::kAdded, object("a", 50)}}, Error(ErrorCode::kUnavailable, "cut")),
+      lasting(kLong, {{WatchEventType::kAdded, object("a", 50)},
+                      {WatchEventType::kBookmark, end_of_initial_events(60)}})};
+  client_.lists = {refuse_list(ErrorCode::kUnavailable)};
+  Reflector::Options with = options();
+  with.stream_lists = true;
+  Reflector reflector(client_, with);
+  client_.lists[0] = [&](const ListOptions&) {
+    EXPECT_EQ(text_member(*reflector.find("ns/a"), {"metadata", "resourceVersion"}), "3");
+    return Error(ErrorCode::kUnavailable, "refused");
+  };
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(),
+              ElementsAre("stream ", "watch 7", "stream 7", "list 7", "stream 7", "watch 60"));
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 4", "set ns/a 50", "removed ns/b 4"));
+}
+
+TEST_F(ReflectorTest, AStreamThatIsRefusedOrMisunderstoodIsReplacedByAList) {
+  const std::vector<ScriptedClient::Watch> kRefusals = {
+      failing(ErrorCode::kInvalid, "sendInitialEvents is forbidden"),
+      failing(ErrorCode::kForbidden),
+      failing(ErrorCode::kUnavailable),
+      lasting(kLong, {}),  // a clean end within the list
+      lasting(kLong, {{WatchEventType::kAdded, object("z", 2)}}),
+  };
+  for (std::size_t i = 0; i < kRefusals.size(); ++i) {
+    ScriptedClient client;
+    client.watches = {kRefusals[i], failing(ErrorCode::kExpired), kRefusals[i]};
+    client.lists = {answer(list_of(7, {object("a", 3)})), answer(list_of(9, {object("a", 8)}))};
+    Reflector::Options with = options();
+    with.stream_lists = true;
+    Reflector reflector(client, with);
+    reflector.start();
+    ASSERT_TRUE(client.wait_until_idle());
+    EXPECT_THAT(client.calls(), ElementsAre("stream ", "list 0", "watch 7", "stream 7", "list 7", "watch 9"))
+        << i;
+    EXPECT_EQ(reflector.size(), 1U);
+  }
+}
+
+// A server from before sendInitialEvents sends what there is and then events, without an end in between.
+TEST_F(ReflectorTest, AServerThatIgnoresTheQuestionIsNotAskedAgain) {
+  bool was_stopped = false;
+  client_.watches = {[&](const WatchOptions&, const ScriptedClient::Emit& emit) -> Result<void> {
+                       emit({WatchEventType::kAdded, object("a", 3)});
+                       emit({WatchEventType::kBookmark, object("", 9)});
+                       was_stopped = true;
+                       return Error(ErrorCode::kCancelled, "stopped");
+                     },
+                     failing(ErrorCode::kExpired)};
+  client_.lists = {answer(list_of(7, {object("a", 3)})), answer(list_of(10, {object("a", 3)}))};
+  Reflector::Options with = options();
+  with.stream_lists = true;
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_TRUE(was_stopped);
+  EXPECT_THAT(client_.calls(), ElementsAre("stream ", "list 0", "watch 7", "list 7", "watch 10"));
+}
+
+TEST_F(ReflectorTest, AnExpiredStreamIsAskedForTheMostRecentAndAnOverloadedServerIsLeftAlone) {
+  const ScriptedClient::Watch whole = lasting(kLong, {{WatchEventType::kBookmark, end_of_initial_events(7)}});
+  client_.watches = {failing(ErrorCode::kTooManyRequests), whole, failing(ErrorCode::kExpired),
+                     failing(ErrorCode::kTimeout, "Too large resource version: 7, current: 3"), whole};
+  Reflector::Options with = options();
+  with.stream_lists = true;
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(client_.calls(),
+              ElementsAre("stream ", "stream ", "watch 7", "stream 7", "stream ", "watch 7"));
+  EXPECT_EQ(time_.sleeps().size(), 2U);
+}
+
+class Counting final : public ReflectorObserver {
+ public:
+  void list_began() override { ++lists; }
+  void listed(std::chrono::nanoseconds, std::size_t items) override { listed_items += items; }
+  void watch_began() override { ++watches; }
+  void watched(std::chrono::nanoseconds time, std::size_t events) override {
+    watched_time += time;
+    watched_events += events;
+  }
+  void watch_was_short() override { ++short_watches; }
+  void version(const std::string& version) override { last_version = version; }
+
+  int lists = 0;
+  std::size_t listed_items = 0;
+  int watches = 0;
+  std::chrono::nanoseconds watched_time{};
+  std::size_t watched_events = 0;
+  int short_watches = 0;
+  std::string last_version;
+};
+
+TEST_F(ReflectorTest, TellsItsObserverOfListsAndWatches) {
+  client_.lists = {answer(list_of(7, {object("a", 3), object("b", 4)})), answer(list_of(9, {object("a", 3)})),
+                   answer(list_of(11, {}))};
+  client_.watches = {
+      lasting(kLong, {{WatchEventType::kAdded, object("c", 8)}, {WatchEventType::kBookmark, object("", 9)}}),
+      failing(ErrorCode::kExpired), lasting(milliseconds(0), {})};
+  Counting counting;
+  Reflector::Options with = options();
+  with.observer = &counting;
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  reflector.stop();
+  EXPECT_EQ(counting.lists, 3);
+  EXPECT_EQ(counting.listed_items, 3U);
+  EXPECT_EQ(counting.watches, 4);
+  EXPECT_EQ(counting.watched_events, 2U);
+  EXPECT_EQ(counting.watched_time, kLong);
+  EXPECT_EQ(counting.short_watches, 1);
+  EXPECT_EQ(counting.last_version, "11");
+}
+
 TEST_F(ReflectorTest, AnExpiredListIsRepeatedAtOnceFromTheSourceInPages) {
   client_.lists = {answer(list_of(7, {})), refuse_list(ErrorCode::kExpired), answer(list_of(90, {})),
                    answer(list_of(91, {}))};
@@ -254,10 +406,10 @@ TEST_F(ReflectorTest, ATransientFailureWatchesAgainWithoutAList) {
   EXPECT_EQ(time_.sleeps().size(), 3U);
 }
 
-TEST_F(ReflectorTest, AWatchThatKeepsFailingCastsDoubtOnItsVersion) {
+TEST_F(ReflectorTest, AServerGoneForLongMayHaveForgottenTheVersion) {
   client_.lists = {answer(list_of(7, {})), answer(list_of(8, {}))};
   for (int i = 0; i < 4; ++i) {
-    client_.watches.push_back(failing(ErrorCode::kUnavailable));
+    client_.watches.push_back(lasting(milliseconds(90'000), {}, Error(ErrorCode::kUnavailable, "refused")));
   }
   Reflector reflector(client_, options());
   reflector.start();
@@ -491,132 +643,6 @@ TEST_F(ReflectorTest, StopsWhileItWatchesWhileItSleepsAndWithoutEverStarting) {
   }
   sleeping.stop();
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
-}
-
-// A server with a history of its own, which is changed behind the reflector's back and fails at random. When
-// the faults end, the copy must equal the original, and the changes told must add up to it.
-class RandomServer final : public ScriptedClient {
- public:
-  RandomServer(std::uint64_t seed, VirtualTime& time) : random_(seed), time_(time) {}
-
-  Result<Json> list(const Resource&, const std::string&, const ListOptions& what,
-                    const CallOptions&) override {
-    mutate(roll(5));
-    if (fault(4)) {
-      return Error(fault(2) ? ErrorCode::kUnavailable : ErrorCode::kForbidden, "list fault");
-    }
-    if (!what.resource_version.empty() && what.resource_version != "0" && fault(4)) {
-      return Error(ErrorCode::kExpired, "list expired");
-    }
-    std::vector<Json> items;
-    for (const auto& [name, item] : objects_) {
-      items.push_back(item);
-    }
-    return list_of(version_, items);
-  }
-
-  Result<void> watch(const Resource& resource, const std::string& namespace_name, const WatchOptions& options,
-                     const Emit& on_event, std::stop_token stop) override {
-    if (rounds_ == 0 && std::stoi(options.resource_version) == version_) {
-      return ScriptedClient::watch(resource, namespace_name, options, on_event, stop);
-    }
-    mutate(roll(8));
-    time_.pass(milliseconds(roll(300'000)));
-    if (fault(5)) {
-      return Error(ErrorCode::kUnavailable, "watch fault");
-    }
-    const int from = std::stoi(options.resource_version);
-    if (!history_.empty() && from + 1 < first_kept_) {
-      return Error(ErrorCode::kExpired, "watch expired");
-    }
-    for (const auto& [version, event] : history_) {
-      if (version <= from) {
-        continue;
-      }
-      if (fault(12)) {
-        return Error(ErrorCode::kUnavailable, "cut between events");
-      }
-      on_event(event);
-    }
-    if (fault(3)) {
-      on_event({WatchEventType::kBookmark, object("", version_)});
-    }
-    return {};
-  }
-
-  const std::map<std::string, Json>& objects() const { return objects_; }
-
- private:
-  int roll(int sides) { return static_cast<int>(random_() % static_cast<unsigned>(sides)); }
-  bool fault(int one_in) { return rounds_ > 0 && roll(one_in) == 0; }
-
-  void mutate(int times) {
-    if (rounds_ == 0) {
-      return;
-    }
-    --rounds_;
-    for (int i = 0; i < times; ++i) {
-      const std::string name(1, static_cast<char>('a' + roll(12)));
-      const auto found = objects_.find(name);
-      const Json made = object(name, ++version_);
-      if (found != objects_.end() && roll(3) == 0) {
-        history_.emplace_back(version_, WatchEvent{WatchEventType::kDeleted, made});
-        objects_.erase(found);
-      } else {
-        const auto type = found == objects_.end() ? WatchEventType::kAdded : WatchEventType::kModified;
-        history_.emplace_back(version_, WatchEvent{type, made});
-        objects_[name] = made;
-      }
-    }
-    while (history_.size() > 20) {
-      history_.pop_front();
-    }
-    first_kept_ = history_.empty() ? 0 : history_.front().first;
-  }
-
-  std::mt19937_64 random_;
-  VirtualTime& time_;
-  int rounds_ = 200;
-  int version_ = 1;
-  int first_kept_ = 0;
-  std::map<std::string, Json> objects_;
-  std::deque<std::pair<int, WatchEvent>> history_;
-};
-
-TEST(ReflectorSimulation, TheCopyAndTheChangesConvergeWhateverHappens) {
-  const std::uint64_t base = std::random_device{}();
-  for (std::uint64_t seed = base; seed < base + 60; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    VirtualTime time;
-    RandomServer server(seed, time);
-    std::map<std::string, std::string> told;
-    Reflector::Options options;
-    options.resource = kMaps;
-    options.clock = &time;
-    options.sleeper = &time;
-    options.seed = seed;
-    options.on_change = [&](const Reflector::Change& change) {
-      if (change.kind == Reflector::Change::Kind::kSet) {
-        told[change.key] = text_member(*change.object, {"metadata", "resourceVersion"});
-      } else {
-        EXPECT_EQ(told.erase(change.key), 1U);
-      }
-    };
-    Reflector reflector(server, options);
-    reflector.start();
-    ASSERT_TRUE(server.wait_until_idle());
-    reflector.stop();
-    std::map<std::string, std::string> expected;
-    for (const auto& [name, item] : server.objects()) {
-      expected["ns/" + name] = text_member(item, {"metadata", "resourceVersion"});
-    }
-    std::map<std::string, std::string> copied;
-    for (const SharedObject& copy : reflector.snapshot()) {
-      copied[key_of(*copy)] = text_member(*copy, {"metadata", "resourceVersion"});
-    }
-    EXPECT_EQ(copied, expected);
-    EXPECT_EQ(told, expected);
-  }
 }
 
 TEST(Backoff, DoublesToTheCapAndStartsOverAfterAReset) {

@@ -80,6 +80,18 @@ TEST(Watch, DeliversEventsInOrderHoweverTheyAreCutIntoChunks) {
                              "&timeoutSeconds=300&resourceVersion=5&labelSelector=a%3Db"));
 }
 
+TEST(Watch, AsksForInitialEventsAsTheServerWantsIt) {
+  ScriptedServer server([](Peer& peer) { peer.respond(200, event("BOOKMARK", "", 9)); });
+  WatchOptions options;
+  options.send_initial_events = true;
+  EXPECT_TRUE(watch(server, options).ended);
+  EXPECT_THAT(
+      server.requests(),
+      ::testing::ElementsAre("GET /api/v1/namespaces/ns/configmaps?watch=true&allowWatchBookmarks=true"
+                             "&timeoutSeconds=300&sendInitialEvents=true"
+                             "&resourceVersionMatch=NotOlderThan"));
+}
+
 TEST(Watch, GoneArrivesAsStatusAsEventAndAsAnUnchunkedBody) {
   const std::vector<std::function<void(Peer&)>> kWays = {
       [](Peer& peer) {
