@@ -20,11 +20,21 @@
 
 namespace plimsoll::kube {
 
+// What becomes of what a removed object owns.
+enum class Propagation {
+  kBackground,  // it goes afterwards
+  kForeground,  // it goes first
+  kOrphan,      // it stays; what the API does by default with the pods of a batch/v1 Job
+};
+
 struct CallOptions {
   std::chrono::milliseconds timeout{10'000};  // whole call, retries included
   std::string field_manager = "plimsoll";
   bool dry_run = false;
   std::stop_token stop = {};  // ends the call early, with kCancelled
+  // Of remove alone. With a uid, another object of the same name is left alone (kConflict).
+  std::string uid = {};
+  Propagation propagation = Propagation::kBackground;
 };
 
 struct ListOptions {

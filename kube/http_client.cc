@@ -65,6 +65,21 @@ std::string write_query(const CallOptions& options, bool force = false) {
   return query.text();
 }
 
+Json delete_options(const CallOptions& options) {
+  static const char* const kPolicies[] = {"Background", "Foreground", "Orphan"};
+  Json wish;
+  wish["apiVersion"] = "v1";
+  wish["kind"] = "DeleteOptions";
+  wish["propagationPolicy"] = kPolicies[static_cast<int>(options.propagation)];
+  if (!options.uid.empty()) {
+    wish["preconditions"]["uid"] = options.uid;
+  }
+  if (options.dry_run) {
+    wish["dryRun"].append("All");
+  }
+  return wish;
+}
+
 // When a call must end, come what may.
 struct Limits {
   steady_clock::time_point deadline;
@@ -173,14 +188,10 @@ class HttpClient final : public Client {
     if (name.empty()) {
       return invalid("remove needs a name");
     }
-    Query query;
-    if (options.dry_run) {
-      query.add("dryRun", "All");
-    }
     int tries = 0;
-    Result<std::string> answer =
-        perform({{"DELETE", path_of(resource, namespace_name, name) + query.text(), "", "", ""}},
-                limits_of(options), &tries);
+    Result<std::string> answer = perform({{"DELETE", path_of(resource, namespace_name, name), "",
+                                           "application/json", write_json(delete_options(options))}},
+                                         limits_of(options), &tries);
     if (!answer && !(tries > 1 && answer.error().code == ErrorCode::kNotFound)) {
       return answer.error();
     }

@@ -1,10 +1,12 @@
 // Reflector: a local copy of one collection of the API server, kept current by LIST and WATCH as client-go's
 // reflector keeps it.
 //
-//   Reflector pods(client, {.resource = kPods, .project = keep_status, .indexers = {{"owner",
-//   index_by_owner}}}); pods.add_handler([&](const Reflector::Change& change) {
-//   queue.add(job_of(*change.object)); }); pods.start(); if (!pods.wait_for_sync(stop)) return; for (const
-//   SharedObject& pod : pods.by_index("owner", uid)) ... pods.stop();
+//   Reflector pods(client, {.resource = kPods, .indexers = {{"owner", index_by_owner}}});
+//   pods.add_handler([&](const Reflector::Change& change) { queue.add(job_of(*change.object)); });
+//   pods.start();
+//   if (!pods.wait_for_sync(stop)) return;
+//   for (const SharedObject& pod : pods.by_index("owner", uid)) ...
+//   pods.stop();
 //
 // Where the server can, the list comes as the first events of a watch (KEP 3157, as client-go since 1.35): it
 // is then never in memory as a whole, here or there, beside the copy that is made of it. Elsewhere it is a

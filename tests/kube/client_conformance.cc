@@ -157,6 +157,17 @@ TEST_P(Conformance, CreatesReadsReplacesAndDeletes) {
   EXPECT_EQ(client_->update(kMaps, namespace_, *read).error().code, ErrorCode::kNotFound);
 }
 
+TEST_P(Conformance, ADeleteOfAnotherObjectOfTheNameIsAConflict) {
+  const Json made = must_create(map("a"));
+  CallOptions options;
+  options.uid = "11111111-2222-3333-4444-555555555555";
+  const Result<void> refused = client_->remove(kMaps, namespace_, "a", options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kConflict);
+  options.uid = text_member(made, {"metadata", "uid"});
+  EXPECT_TRUE(client_->remove(kMaps, namespace_, "a", options));
+}
+
 TEST_P(Conformance, AStaleReplaceIsAConflictAndAnUnconditionalOneIsNot) {
   const Json first = must_create(map("a"));
   Json second = first;

@@ -88,8 +88,7 @@ TEST(HttpClient, SendsEachVerbAsTheApiWantsIt) {
                                      "PATCH " + path + "/a?fieldManager=plimsoll&force=true",
                                      "PATCH " + path + "/a?fieldManager=plimsoll",
                                      "PATCH " + path + "/a/status?fieldManager=plimsoll",
-                                     "PATCH " + path + "/a?fieldManager=plimsoll",
-                                     "DELETE " + path + "/a?dryRun=All"));
+                                     "PATCH " + path + "/a?fieldManager=plimsoll", "DELETE " + path + "/a"));
   ASSERT_EQ(seen.size(), 7U);
   EXPECT_EQ(seen[0], "application/json " + write_json(object));
   EXPECT_THAT(seen[2], ::testing::StartsWith("application/apply-patch+yaml {"));
@@ -187,6 +186,27 @@ TEST(HttpClient, ADeleteThatWasRepeatedAndFindsNothingIsDone) {
   });
   EXPECT_TRUE(client_of(server)->remove(kMaps, "ns", "a"));
   EXPECT_EQ(client_of(server)->remove(kMaps, "ns", "a").error().code, ErrorCode::kNotFound);
+}
+
+TEST(HttpClient, ADeleteSaysWhatBecomesOfTheDependentsAndOfWhichObject) {
+  std::vector<std::string> bodies;
+  ScriptedServer server([&](Peer& peer) {
+    bodies.push_back(peer.request().body());
+    peer.respond(200, status_body(200, "Success"));
+  });
+  const auto client = client_of(server);
+  EXPECT_TRUE(client->remove(kMaps, "ns", "a"));
+  CallOptions options;
+  options.uid = "u-1";
+  options.propagation = Propagation::kForeground;
+  options.dry_run = true;
+  EXPECT_TRUE(client->remove(kMaps, "ns", "a", options));
+  EXPECT_THAT(
+      bodies,
+      ::testing::ElementsAre(
+          R"({"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"})",
+          R"({"apiVersion":"v1","dryRun":["All"],"kind":"DeleteOptions","preconditions":{"uid":"u-1"},)"
+          R"("propagationPolicy":"Foreground"})"));
 }
 
 TEST(HttpClient, AnAnswerCutInItsBodyIsNeverTakenForWhole) {
