@@ -123,6 +123,13 @@ bool is_price(std::string_view text) {
   return is_decimal(text, 9, 6);
 }
 
+// 1 to 10
+bool is_bump_up_ratio(std::string_view text) {
+  return (is_decimal(text, 1, 6) && text[0] != '0') ||
+         (text.starts_with("10") && is_decimal(text, 2, 6) &&
+          is_zero(text.substr(std::min<std::size_t>(3, text.size()))));
+}
+
 bool is_bytes(std::string_view text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view suffix = text.substr(end);
@@ -232,6 +239,15 @@ constexpr DecimalRule kCostPerHour = {
     1e9,
     is_price,
     "a number below 1000000000, an integer or a decimal in quotes like \"2.95\""};
+
+constexpr DecimalRule kBumpUpRatio = {
+    R"(^([1-9](\.[0-9]{1,6})?|10(\.0{1,6})?)$)",
+    9,
+    {1, 10},
+    1,
+    10,
+    is_bump_up_ratio,
+    "a number from 1 to 10, an integer or a decimal in quotes like \"1.2\""};
 
 constexpr QuantityRule kPositiveBytes = {kBytesPattern, 32, 1, is_bytes};
 constexpr QuantityRule kAnyBytes = {kBytesPattern, 32, 0, is_bytes};

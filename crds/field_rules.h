@@ -65,6 +65,7 @@ extern const DecimalRule kPoolingFactor;
 extern const DecimalRule kLookupFrequency;
 extern const DecimalRule kPeakCorrection;
 extern const DecimalRule kCostPerHour;
+extern const DecimalRule kBumpUpRatio;
 
 extern const QuantityRule kPositiveBytes;
 extern const QuantityRule kAnyBytes;

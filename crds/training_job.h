@@ -235,9 +235,16 @@ struct FailureRule {
 };
 
 struct FailurePolicy {
-  std::int64_t max_restarts = 3;   // preemptions do not count
-  std::vector<FailureRule> rules;  // the first that matches decides
+  std::int64_t max_restarts = 3;  // preemptions do not count
+  // What is added after memory ran out and nothing says how much was missing: the larger of the two.
+  double oom_bump_up_ratio = 1.2;
+  std::optional<Bytes> oom_min_bump_up;  // absent: kOomMinBumpUp
+  std::int64_t oom_max_growth = 4;       // times the trainers of the attempt that ran out, at most
+  std::vector<FailureRule> rules;        // the first that matches decides
 };
+
+// The default of the vertical pod autoscaler's --oom-min-bump-up-bytes (100 MiB), as is the ratio's 1.2.
+inline constexpr Bytes kOomMinBumpUp = 100_MiB;
 
 struct TrainingJobSpec {
   bool suspend = false;

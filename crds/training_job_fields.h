@@ -161,6 +161,9 @@ void describe(Visitor& visit, Of<FailureRule> auto& rule) {
 template <class Visitor>
 void describe(Visitor& visit, Of<FailurePolicy> auto& policy) {
   visit.integer("maxRestarts", policy.max_restarts, Presence::kDefaulted, Range{0, 100});
+  visit.decimal("oomBumpUpRatio", policy.oom_bump_up_ratio, Presence::kDefaulted, kBumpUpRatio);
+  visit.optional_bytes("oomMinBumpUp", policy.oom_min_bump_up, kPositiveBytes);
+  visit.integer("oomMaxGrowth", policy.oom_max_growth, Presence::kDefaulted, Range{2, 64});
   visit.objects("rules", policy.rules, Presence::kOptional, Range{0, 20});
 }
 

@@ -43,7 +43,9 @@ std::string decision_record(const Asked& asked, const Decision& decision,
   }
   record["trainers"] = integer(decision.trainers);
   record["perNode"] = integer(decision.per_node);
-  record["upperBoundBytes"] = integer(decision.estimate.peak.upper_bound.count);
+  if (decision.estimate.peak.upper_bound > Bytes{}) {
+    record["upperBoundBytes"] = integer(decision.estimate.peak.upper_bound.count);
+  }
   record["capacityBytes"] = integer(decision.capacity.count);
   record["gpusSaved"] = gpus_saved(asked, decision);
   if (decision.plan.mean_memory.count > 0) {

@@ -75,6 +75,7 @@ struct Contender {
   std::int64_t most = 0;      // provisioning.maxTrainers in whole nodes
   std::int64_t capacity = 0;  // of the cluster
   std::int64_t bound = 0;     // no smaller count can fit; 0 when `impossible` says why none can
+  std::int64_t failed = 0;    // the largest count that has run out of memory on this model or a larger one
   std::string impossible;
 
   const std::string& name() const { return gpu->model.name; }
@@ -114,7 +115,7 @@ class ModelSearch {
  public:
   explicit ModelSearch(const ProvisionRequest& request)
       : request_(request), spec_(request.job->spec), asked_(asked_of(*request.job)) {
-    if (spec_.model.dlrm) {
+    if (spec_.model.dlrm && !request.unestimated) {
       sharding_.tables = expand_tables(spec_.model.dlrm->tables);
     }
     sharding_.batch_size = spec_.training.batch_size_per_trainer;
@@ -132,6 +133,9 @@ class ModelSearch {
 
  private:
   bool gather_contenders();
+  void learn_from(const std::vector<FailedSize>& failed);
+  Bytes shortfall(const FailedSize& failed);
+  std::string no_count_left(const Contender& contender) const;
   void bound(Contender& contender);
   void bound_without_tables(Contender& contender);
   std::int64_t replica() const;
@@ -142,6 +146,7 @@ class ModelSearch {
   Result<Bytes> budget(const Contender& contender, std::int64_t trainers);
   Result<Bytes> exact_budget(const Contender& contender, std::int64_t trainers);
   Bytes usable(const Contender& contender) const;
+  std::string usable_text(const Contender& contender) const;
   std::int64_t most_that_beats(const Found& best, const Contender& contender) const;
   Candidate consider(const Contender& contender, std::optional<Found>& best);
   std::optional<Found> race();
@@ -159,19 +164,23 @@ class ModelSearch {
   std::optional<StateBound> state_;  // of the tables
   std::vector<Contender> contenders_;
   std::map<std::pair<std::string, std::int64_t>, Bytes> budgets_;
+  Bytes shortfall_;               // what the estimates lack, as attempts that ran out of memory have shown
   std::optional<Error> failure_;  // of the estimator: nothing can be decided
   bool out_of_time_ = false;
   Provision answer_;
 };
 
-// What the card offers once the headroom is kept free.
+// What the card offers once the headroom is kept free, and what estimates lack.
 Bytes ModelSearch::usable(const Contender& contender) const {
   const Bytes memory = contender.gpu->model.memory;
-  return memory - Bytes::ceil(static_cast<double>(memory.count) * spec_.provisioning.headroom);
+  return memory - Bytes::ceil(static_cast<double>(memory.count) * spec_.provisioning.headroom) - shortfall_;
 }
 
 Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t trainers,
                                        Bytes embeddings) const {
+  if (request_.unestimated) {
+    return Estimate();
+  }
   EstimateRequest request;
   request.model = &spec_.model;
   request.training = &spec_.training;
@@ -280,6 +289,76 @@ bool ModelSearch::gather_contenders() {
   return false;
 }
 
+std::string ModelSearch::usable_text(const Contender& contender) const {
+  return to_string(usable(contender)) +
+         (shortfall_ > Bytes{}
+              ? " (" + to_string(shortfall_) + " less, which attempts needed beyond their estimate)"
+              : std::string());
+}
+
+// How much more a trainer of this size needed than it is estimated to, today.
+Bytes ModelSearch::shortfall(const FailedSize& failed) {
+  const auto found = std::find_if(request_.gpus->begin(), request_.gpus->end(), [&](const AvailableGpu& gpu) {
+    return same_name(gpu.model.name, failed.gpu_model);
+  });
+  if (found == request_.gpus->end()) {
+    // It was thought to fit, or it was not Plimsoll's to decide.
+    return failed.needed -
+           Bytes::ceil(static_cast<double>(failed.capacity.count) * (1 - spec_.provisioning.headroom));
+  }
+  const Contender size{.gpu = &*found,
+                       .product_labels = {},
+                       .per_node = std::max<std::int64_t>(1, failed.per_node),
+                       .impossible = {}};
+  Bytes embeddings;
+  if (!sharding_.tables.empty()) {
+    const Result<Bytes> left = exact_budget(size, failed.trainers);
+    if (!left) {
+      return {};
+    }
+    sharding_.topology = topology_of(size, failed.trainers);
+    sharding_.budget = *left;
+    const Result<Plan> plan = shard(sharding_);
+    if (!plan) {
+      return failed.needed - usable(size);  // it is estimated not to fit
+    }
+    embeddings = plan->max_memory;
+  }
+  const Result<Estimate> today = estimate(size, failed.trainers, embeddings);
+  return today ? failed.needed - today->peak.upper_bound : Bytes{};
+}
+
+void ModelSearch::learn_from(const std::vector<FailedSize>& failed) {
+  Bytes most;
+  for (const FailedSize& size : failed) {
+    if (size.needed > Bytes{} && size.trainers > 0) {
+      most = std::max(most, shortfall(size));
+    }
+    for (Contender& contender : contenders_) {
+      if (same_name(contender.name(), size.gpu_model) || contender.gpu->model.memory <= size.capacity) {
+        contender.failed = std::max(contender.failed, size.trainers);
+      }
+    }
+  }
+  for (Contender& contender : contenders_) {
+    if (contender.failed >= contender.least) {
+      contender.least = whole_replicas(contender.failed + 1, contender.per_node, replica());
+    }
+  }
+  budgets_.clear();
+  shortfall_ = most;
+}
+
+std::string ModelSearch::no_count_left(const Contender& contender) const {
+  const std::string most = "provisioning.maxTrainers " + std::to_string(spec_.provisioning.max_trainers);
+  if (contender.failed > 0) {
+    return "out of memory on " + std::to_string(contender.failed) + " trainers before, and " + most +
+           " leaves no larger count in whole nodes of " + std::to_string(contender.per_node);
+  }
+  return most + " leaves no count from minTrainers " + std::to_string(spec_.provisioning.min_trainers) +
+         " up in whole nodes of " + std::to_string(contender.per_node);
+}
+
 // What the most trainers lack, in full.
 std::string ModelSearch::why_none(const Contender& contender, Bytes left) {
   sharding_.topology = topology_of(contender, contender.most);
@@ -303,6 +382,11 @@ bool ModelSearch::more_trainers_take_less() const {
 // A model without tables is given the fewest trainers that hold it: all counts take the same, or, where
 // trainers share parameters, gradients or state, more take less.
 void ModelSearch::bound_without_tables(Contender& contender) {
+  if (contender.failed > 0 && !more_trainers_take_less()) {
+    contender.impossible = "out of memory on " + std::to_string(contender.failed) +
+                           " trainers before, and each of more would hold as much";
+    return;
+  }
   const std::int64_t most = std::min(contender.most, std::max(contender.capacity, contender.least));
   std::vector<std::int64_t> counts = {contender.least};
   while (more_trainers_take_less()) {
@@ -330,7 +414,7 @@ void ModelSearch::bound_without_tables(Contender& contender) {
       enough = middle;
     } else {
       too_few = middle + 1;
-      contender.impossible = "the model without its embeddings exceeds " + to_string(usable(contender)) +
+      contender.impossible = "the model without its embeddings exceeds " + usable_text(contender) +
                              " of a GPU by " + to_string(Bytes{} - *left) + " on " + std::to_string(*middle) +
                              " trainers";
     }
@@ -352,10 +436,7 @@ void ModelSearch::bound_without_tables(Contender& contender) {
 // trainers holds, and is tightened with the reserve of its own until it stands.
 void ModelSearch::bound(Contender& contender) {
   if (contender.least > contender.most) {
-    contender.impossible = "provisioning.maxTrainers " + std::to_string(spec_.provisioning.max_trainers) +
-                           " leaves no count from minTrainers " +
-                           std::to_string(spec_.provisioning.min_trainers) + " up in whole nodes of " +
-                           std::to_string(contender.per_node);
+    contender.impossible = no_count_left(contender);
     return;
   }
   if (sharding_.tables.empty()) {
@@ -370,7 +451,7 @@ void ModelSearch::bound(Contender& contender) {
       return;
     }
     if (*left < Bytes{}) {
-      contender.impossible = "the model without its embeddings exceeds " + to_string(usable(contender)) +
+      contender.impossible = "the model without its embeddings exceeds " + usable_text(contender) +
                              " of a GPU by " + to_string(Bytes{} - *left);
       return;
     }
@@ -426,11 +507,13 @@ std::optional<Found> ModelSearch::search(const Contender& contender, std::int64_
     const Bytes excess = peak->peak.upper_bound - usable(contender);
     if (excess <= Bytes{}) {
       found.estimate = *std::move(peak);
+      found.estimate.breakdown.allocator_slack += shortfall_;
+      found.estimate.peak.upper_bound += shortfall_;
       return found;
     }
     if (sharding_.tables.empty()) {
-      why_not = "a trainer takes " + to_string(peak->peak.upper_bound) + ", and " +
-                to_string(usable(contender)) + " may be used";
+      why_not = "a trainer takes " + to_string(peak->peak.upper_bound) + ", and " + usable_text(contender) +
+                " may be used";
       return std::nullopt;
     }
     withheld += excess + 1_MiB;  // a step that ends the loop where the excess alone would only approach 0
@@ -588,13 +671,14 @@ Provision ModelSearch::run() {
     return std::move(answer_);
   }
   const std::optional<crds::DlrmModel>& dlrm = spec_.model.dlrm;
-  if (dlrm && dlrm->tables.empty() && dlrm->tables_from) {
+  if (dlrm && dlrm->tables.empty() && dlrm->tables_from && !request_.unestimated) {
     return refuse("ModelUnknown", "the embedding tables in ConfigMap " + dlrm->tables_from->config_map_name +
                                       " were not read");
   }
   if (!gather_contenders()) {
     return refuse("NoGPUInCluster", answer_.reason);
   }
+  learn_from(request_.failed);
   for (Contender& contender : contenders_) {
     bound(contender);
     if (failure_) {

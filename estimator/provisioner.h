@@ -28,6 +28,15 @@
 
 namespace plimsoll::estimator {
 
+// A size on which the job has run out of memory.
+struct FailedSize {
+  std::string gpu_model;
+  std::int64_t trainers = 0;
+  std::int64_t per_node = 0;
+  Bytes capacity;  // of one GPU
+  Bytes needed;    // by one trainer, at least; 0: not known
+};
+
 struct ProvisionRequest {
   const crds::TrainingJob* job = nullptr;           // tables_from resolved into spec.model.dlrm->tables
   const TraceFile* graph = nullptr;                 // what spec.model.graph refers to, once it has been read
@@ -35,6 +44,11 @@ struct ProvisionRequest {
   const crds::MemoryProfile* profile = nullptr;     // of the job's family; may be null
   Method method = Method::kPlimsoll;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  // Each rules out its own size and every size that has neither more trainers nor larger GPUs; and what the
+  // estimate of it lacks is added to the estimates of all others, as part of the allocator's slack.
+  std::vector<FailedSize> failed = {};
+  // The model's size is left out: whatever the GPU, minTrainers hold the job.
+  bool unestimated = false;
 };
 
 // What one GPU model would take.

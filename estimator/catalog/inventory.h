@@ -41,6 +41,7 @@ struct AvailableGpu {
   std::int64_t free_gpus = 0;
   std::int64_t gpus_per_node = 0;  // of the commonest node shape
   std::vector<crds::GpuNodeShape> shapes;
+  Bytes host_memory{};  // the least that pods may have of a node's; 0: not known
 };
 
 // Errors: kInvalid when the object is no Node.

@@ -30,6 +30,7 @@ const Rule kRules[] = {
     {"LookupFrequency", kLookupFrequency.pattern, kLookupFrequency.matches, "0019.1"},
     {"PeakCorrection", kPeakCorrection.pattern, kPeakCorrection.matches, "0.45013"},
     {"CostPerHour", kCostPerHour.pattern, kCostPerHour.matches, "0129.e"},
+    {"BumpUpRatio", kBumpUpRatio.pattern, kBumpUpRatio.matches, "0129.1"},
     {"Bytes", kPositiveBytes.pattern, kPositiveBytes.matches, "09.kKMGiTPEm"},
 };
 

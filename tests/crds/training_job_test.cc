@@ -65,6 +65,9 @@ TEST(TrainingJob, FillsInTheDefaults) {
   EXPECT_DOUBLE_EQ(spec.provisioning.headroom, 0.05);
   EXPECT_EQ(spec.trainers.per_node, 8);
   EXPECT_EQ(spec.failure_policy.max_restarts, 3);
+  EXPECT_DOUBLE_EQ(spec.failure_policy.oom_bump_up_ratio, 1.2);
+  EXPECT_FALSE(spec.failure_policy.oom_min_bump_up.has_value());
+  EXPECT_EQ(spec.failure_policy.oom_max_growth, 4);
 }
 
 TEST(TrainingJob, WithoutACountTheFewestTrainersAreAskedFor) {
@@ -91,10 +94,13 @@ TEST(TrainingJob, KeepsUnknownFieldsInRaw) {
 TEST(TrainingJob, DecodesFailureRulesInOrder) {
   Json object = small_job();
   object["spec"]["failurePolicy"] = yaml(
-      "{maxRestarts: 7, rules: [{action: FailJob, onExitCodes: [3, 42]},"
+      "{maxRestarts: 7, oomBumpUpRatio: \"1.5\", oomMinBumpUp: 2Gi, oomMaxGrowth: 8, rules: [{action: FailJob, onExitCodes: [3, 42]},"
       " {action: RestartJob, onCauses: [Preempted, CUDAOutOfMemory]}]}");
   const FailurePolicy policy = decoded(object).spec.failure_policy;
   EXPECT_EQ(policy.max_restarts, 7);
+  EXPECT_DOUBLE_EQ(policy.oom_bump_up_ratio, 1.5);
+  EXPECT_EQ(policy.oom_min_bump_up, 2_GiB);
+  EXPECT_EQ(policy.oom_max_growth, 8);
   ASSERT_EQ(policy.rules.size(), 2U);
   EXPECT_EQ(policy.rules[0].on_exit_codes, (std::vector<std::int64_t>{3, 42}));
   EXPECT_EQ(policy.rules[1].action, FailureAction::kRestartJob);

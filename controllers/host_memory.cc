@@ -1,0 +1,72 @@
+#include "controllers/host_memory.h"
+
+#include <algorithm>
+
+#include "base/quantity.h"
+#include "estimator/json_patch.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+// Absent, too, when it is no quantity.
+Bytes memory_of(const Json& container, const char* kind) {
+  const Json& amount = member(container, {"resources", kind, "memory"});
+  if (amount.isInt64()) {
+    return std::max(Bytes{amount.asInt64()}, Bytes{});
+  }
+  const Result<Bytes> bytes = parse_bytes(amount.isString() ? amount.asString() : std::string());
+  return bytes ? *bytes : Bytes{};
+}
+
+Bytes in_mebibytes(double bytes) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  return (Bytes::ceil(bytes) + Bytes{kMiB - 1}).count / kMiB * 1_MiB;
+}
+
+}  // namespace
+
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most) {
+  HostMemory raised;
+  const Json& containers = member(job.raw, {"spec", "template", "spec", "containers"});
+  const int trainer = crds::trainer_container(containers);
+  if (trainer < 0) {
+    return raised;
+  }
+  const auto index = static_cast<Json::ArrayIndex>(trainer);
+  const Json& container = containers[index];
+  const Bytes limit = memory_of(container, "limits");
+  const Bytes request = memory_of(container, "requests");
+  raised.before = limit > Bytes{} ? limit : request;
+  if (raised.before == Bytes{}) {
+    return raised;
+  }
+  const crds::FailurePolicy& policy = job.spec.failure_policy;
+  const auto before = static_cast<double>(raised.before.count);
+  raised.now = in_mebibytes(
+      std::max(before * policy.oom_bump_up_ratio,
+               before + static_cast<double>(policy.oom_min_bump_up.value_or(crds::kOomMinBumpUp).count)));
+  if (most > Bytes{}) {
+    raised.now = std::min(raised.now, most);
+  }
+  if (raised.now <= raised.before) {
+    raised.change = HostMemory::Change::kAtMost;
+    raised.now = raised.before;
+    return raised;
+  }
+  raised.change = HostMemory::Change::kRaised;
+  const double share = static_cast<double>(raised.now.count) / before;
+  estimator::JsonPatchBuilder patch(job.raw, {{"spec", "template"}});
+  const auto set = [&](const char* kind, Bytes was) {
+    if (was > Bytes{}) {
+      const Bytes now = std::min(in_mebibytes(static_cast<double>(was.count) * share), raised.now);
+      patch.set({"spec", "template", "spec", "containers", index, "resources", kind, "memory"},
+                format_bytes(now));
+    }
+  };
+  set("limits", limit);
+  set("requests", request);
+  raised.patch = std::move(patch).take();
+  return raised;
+}
+
+}  // namespace plimsoll::controllers
