@@ -696,7 +696,7 @@ class RandomRun {
 
 TEST(Remediation, RandomHistoriesEndAndNeverRepeatASizeThatFailed) {
   const std::uint32_t seed = std::random_device{}();
-  for (std::uint32_t i = 0; i < 1'500; ++i) {
+  for (std::uint32_t i = 0; i < 1'000; ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + i));
     RandomRun(seed + i).run();
     if (::testing::Test::HasFatalFailure()) {
