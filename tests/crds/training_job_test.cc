@@ -94,7 +94,8 @@ TEST(TrainingJob, KeepsUnknownFieldsInRaw) {
 TEST(TrainingJob, DecodesFailureRulesInOrder) {
   Json object = small_job();
   object["spec"]["failurePolicy"] = yaml(
-      "{maxRestarts: 7, oomBumpUpRatio: \"1.5\", oomMinBumpUp: 2Gi, oomMaxGrowth: 8, rules: [{action: FailJob, onExitCodes: [3, 42]},"
+      "{maxRestarts: 7, oomBumpUpRatio: \"1.5\", oomMinBumpUp: 2Gi, oomMaxGrowth: 8, rules: [{action: "
+      "FailJob, onExitCodes: [3, 42]},"
       " {action: RestartJob, onCauses: [Preempted, CUDAOutOfMemory]}]}");
   const FailurePolicy policy = decoded(object).spec.failure_policy;
   EXPECT_EQ(policy.max_restarts, 7);
