@@ -1,51 +1,94 @@
 #include "operator/operator_command.h"
 
+#include <prometheus/collectable.h>
 #include <prometheus/registry.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <boost/program_options.hpp>
+#include <functional>
 #include <memory>
+#include <mutex>
 
 #include "base/log.h"
 #include "controllers/gpu_inventory.h"
+#include "controllers/training_job_controller.h"
+#include "kube/event_recorder.h"
+#include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
+#include "webhook/cluster_view_keeper.h"
+#include "webhook/table_source.h"
 
 namespace plimsoll::process {
 namespace {
 
 namespace po = boost::program_options;
 
+// Of events that wait to be written when the process ends.
+constexpr std::chrono::seconds kEventPatience{3};
+
 constexpr ServerCommand kCommand{
     "operator",
     "usage: plimsoll operator [options]\n"
     "\n"
-    "Runs the controllers until SIGTERM: keeps the GPUModel resources true to the nodes of the cluster. A\n"
-    "second signal ends it at once.\n",
+    "Runs the controllers until SIGTERM: keeps the GPUModel resources true to the nodes of the cluster, and\n"
+    "runs training jobs through out-of-memory, preemption and lost nodes. Several may run; the one that\n"
+    "holds the lease acts. A second signal ends it at once.\n",
     "\n"
     "Examples:\n"
     "  plimsoll operator\n"
-    "  plimsoll operator --kubeconfig ~/.kube/config --ops-port 0 --ops-port-file port --log-level debug\n"};
+    "  plimsoll operator --kubeconfig ~/.kube/config --leader-elect=false --ops-port 0 --ops-port-file "
+    "port\n"};
 
-// The parts of the process, in the order they are started; stopped the other way round.
+struct OperatorOptions {
+  ServerOptions server;
+  LeadershipOptions leadership;
+  int workers = 4;
+};
+
+// Figures that are of the moment of a scrape, brought up to date when one begins.
+class Refresher final : public prometheus::Collectable {
+ public:
+  explicit Refresher(std::function<void()> refresh) : refresh_(std::move(refresh)) {}
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    refresh_();
+    return {};
+  }
+
+ private:
+  const std::function<void()> refresh_;
+};
+
+// The parts of the process, in the order they are started; stopped the other way round, but for the lease,
+// which is given back when all that it allowed has stopped.
 class OperatorProcess {
  public:
-  OperatorProcess(const ServerOptions& options, std::unique_ptr<kube::Client> client,
-                  estimator::GpuCatalog catalog)
+  OperatorProcess(const OperatorOptions& options, std::optional<kube::LeaseOptions> lease,
+                  std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
       : options_(options),
         client_(std::move(client)),
+        leadership_(*client_, std::move(lease), *registry_),
+        events_(*client_, {.component = "plimsoll-operator", .instance = host_name()}),
+        keeper_(*client_, catalog, view_),
+        models_(*client_, {}),
         inventory_(*client_, std::move(catalog), inventory_options()),
-        ops_({.address = options.ops_address,
-              .port = options.ops_port,
-              .checks = {{"inventory", [this] { return inventory_ready(); }}},
-              .metrics = {registry_}}) {}
+        jobs_(*client_, view_, &models_, &events_, jobs_options()),
+        ops_({.address = options.server.ops_address,
+              .port = options.server.ops_port,
+              .checks = {{"controllers", [this] { return controllers_ready(); }}},
+              .metrics = {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_}}) {}
 
   Result<void> start() {
     // Health first: whoever waits for this process sees why it is not ready yet.
     if (Result<void> started = ops_.start(); !started) {
       return started;
     }
-    inventory_.start();
-    if (Result<void> written = write_port_file(options_.ops_port_file, ops_.port()); !written) {
+    events_.start();
+    keeper_.start();
+    leadership_.start([this] { lead(); }, [this] { lost(); });
+    if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
       return written;
     }
     log_info("Started the operator",
@@ -54,47 +97,121 @@ class OperatorProcess {
   }
 
   void stop() {
+    {
+      const std::lock_guard lock(lead_mutex_);
+      stopping_ = true;
+    }
+    jobs_.stop();
     inventory_.stop();
+    keeper_.stop();
+    leadership_.stop();
+    events_.stop(kEventPatience);
     ops_.stop();
     log_info("Stopped the operator");
   }
 
+  int exit_code() const { return lost_ ? kExitFailed : kExitDone; }
+
  private:
+  static std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
+  }
+
   controllers::GpuInventoryController::Options inventory_options() const {
     controllers::GpuInventoryController::Options options;
     options.registry = registry_.get();
     return options;
   }
 
-  Result<void> inventory_ready() const {
-    if (inventory_.ready()) {
-      return {};
-    }
-    return Error(ErrorCode::kUnavailable, "the cluster's GPUs are not counted yet");
+  controllers::TrainingJobController::Options jobs_options() {
+    controllers::TrainingJobController::Options options;
+    options.workers = options_.workers;
+    options.leads = [this] { return leadership_.leads(); };
+    options.registry = registry_.get();
+    return options;
   }
 
-  const ServerOptions& options_;
+  void lead() {
+    const std::lock_guard lock(lead_mutex_);
+    if (!stopping_) {
+      log_info("Leads: starting the controllers");
+      inventory_.start();
+      jobs_.start();
+      leading_ = true;
+    }
+  }
+
+  // Another may lead already: only the end of this process surely ends all it does.
+  void lost() {
+    log_error("Lost the lease: the process ends");
+    lost_ = true;
+    ::kill(::getpid(), SIGTERM);
+  }
+
+  // A replica that waits for its turn is as ready as it can be.
+  Result<void> controllers_ready() const {
+    if (!keeper_.has_synced()) {
+      return Error(ErrorCode::kUnavailable, "the cluster's GPU models are not known yet");
+    }
+    if (leading_ && !inventory_.ready()) {
+      return Error(ErrorCode::kUnavailable, "the cluster's GPUs are not counted yet");
+    }
+    if (leading_ && !jobs_.ready()) {
+      return Error(ErrorCode::kUnavailable, "the training jobs are not known yet");
+    }
+    if (!leading_ && !options_.leadership.elect) {
+      return Error(ErrorCode::kUnavailable, "the controllers are starting");
+    }
+    return {};
+  }
+
+  const OperatorOptions& options_;
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const std::unique_ptr<kube::Client> client_;
+  Leadership leadership_;
+  kube::EventRecorder events_;
+  estimator::ClusterViewStore view_;
+  webhook::ClusterViewKeeper keeper_;
+  webhook::ConfigMapTableSource models_;
   controllers::GpuInventoryController inventory_;
+  controllers::TrainingJobController jobs_;
   OpsServer ops_;
+  std::mutex lead_mutex_;
+  bool stopping_ = false;  // guarded by lead_mutex_
+  std::atomic<bool> leading_ = false;
+  std::atomic<bool> lost_ = false;
 };
 
 }  // namespace
 
 int run_operator_command(const std::vector<std::string>& arguments) {
-  ServerOptions options;
+  OperatorOptions options;
   po::options_description description("Options");
-  description.add_options()("help,h", "print this");
-  description.add(describe(options));
+  description.add_options()("help,h", "print this")(
+      "workers", po::value(&options.workers)->default_value(options.workers)->value_name("N"),
+      "training jobs that are looked after at the same time, 1 to 64");
+  description.add(describe(options.leadership));
+  description.add(describe(options.server));
   if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {
     return *code;
   }
-  if (const Result<void> prepared = prepare_server(options); !prepared) {
+  if (options.workers < 1 || options.workers > 64) {
+    return wrong_usage(kCommand, "--workers must be from 1 to 64, is " + std::to_string(options.workers));
+  }
+  std::optional<kube::LeaseOptions> lease;
+  if (options.leadership.elect) {
+    Result<kube::LeaseOptions> asked = lease_of(options.leadership);
+    if (!asked) {
+      return wrong_usage(kCommand, asked.error().message);
+    }
+    lease = *std::move(asked);
+  }
+  if (const Result<void> prepared = prepare_server(options.server); !prepared) {
     return wrong_usage(kCommand, prepared.error().message);
   }
-  return serve(options, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<OperatorProcess>(options, std::move(client), std::move(catalog));
+  return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
+    return std::make_unique<OperatorProcess>(options, lease, std::move(client), std::move(catalog));
   });
 }
 

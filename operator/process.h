@@ -78,7 +78,8 @@ int fail(const std::string& what, const Error& error);
 // Returns at SIGTERM or SIGINT. A second one ends the process at once, whatever it is doing.
 void wait_for_stop_signal();
 
-// Runs the server that `make` gives (with `Result<void> start()` and `void stop()`) until it is told to stop.
+// Runs the server that `make` gives (with `Result<void> start()`, `void stop()` and `int exit_code()` for
+// after the stop) until it is told to stop.
 template <class Make>
 int serve(const ServerOptions& options, Make make) {
   int exit_code = kExitDone;
@@ -92,7 +93,7 @@ int serve(const ServerOptions& options, Make make) {
   }
   wait_for_stop_signal();
   server->stop();
-  return kExitDone;
+  return server->exit_code();
 }
 
 }  // namespace plimsoll::process

@@ -106,6 +106,7 @@ class WebhookProcess {
 
   Result<void> start();
   void stop();
+  int exit_code() const { return kExitDone; }
 
  private:
   Result<void> caches_ready() const;

@@ -41,6 +41,7 @@ TEST_F(RenderTest, HoldsTheseObjects) {
                   "CustomResourceDefinition/trainingjobs.plimsoll.dev", "Deployment/sail-plimsoll-operator",
                   "Deployment/sail-plimsoll-webhook", "Issuer/sail-plimsoll-selfsigned",
                   "MutatingWebhookConfiguration/sail-plimsoll", "PodDisruptionBudget/sail-plimsoll-webhook",
+                  "Role/sail-plimsoll-operator", "RoleBinding/sail-plimsoll-operator",
                   "Service/sail-plimsoll-operator", "Service/sail-plimsoll-webhook",
                   "ServiceAccount/sail-plimsoll-operator", "ServiceAccount/sail-plimsoll-webhook",
                   "ValidatingWebhookConfiguration/sail-plimsoll"));
@@ -151,8 +152,16 @@ TEST_F(RenderTest, RolesGrantExactlyThis) {
   EXPECT_EQ(
       rules("operator"),
       R"([{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["get","list","watch"]},)"
-      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels"],"verbs":["get","list","watch","create"]},)"
-      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels/status"],"verbs":["update"]}])");
+      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels","memoryprofiles"],"verbs":["get","list","watch","create"]},)"
+      R"({"apiGroups":["plimsoll.dev"],"resources":["trainingjobs"],"verbs":["get","list","watch","patch","delete"]},)"
+      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels/status","memoryprofiles/status","trainingjobs/status","trainingjobs/finalizers"],"verbs":["update"]},)"
+      R"({"apiGroups":["batch"],"resources":["jobs"],"verbs":["get","list","watch","create","patch","delete"]},)"
+      R"({"apiGroups":[""],"resources":["configmaps","services"],"verbs":["get","create","patch","delete"]},)"
+      R"({"apiGroups":[""],"resources":["events"],"verbs":["create","patch"]}])");
+  EXPECT_EQ(
+      write_json(find_object(objects, "Role/sail-plimsoll-operator")["rules"]),
+      R"([{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["create"]},)"
+      R"({"apiGroups":["coordination.k8s.io"],"resourceNames":["sail-plimsoll-operator"],"resources":["leases"],"verbs":["get","update"]}])");
 }
 
 struct Refusal {
@@ -177,7 +186,7 @@ TEST_F(RenderTest, SchemaRefusesWhatItDoesNotKnow) {
       {"crds.enabled=perhaps", "/crds/enabled"},
       {"certificates.source=wish", "/certificates/source"},
       {"certificates.certManager.duration=soon", "/certificates/certManager/duration"},
-      {"operator.replicas=2", "replicas"},
+      {"operator.replicas=0", "/operator/replicas"},
       {"operator.resources.request.cpu=1", "request"},
   };
   for (const Refusal& refusal : refusals) {

@@ -66,8 +66,8 @@ void MainJobTest::start_plimsoll() {
 }
 
 void MainJobTest::start_operator() {
-  Result<std::unique_ptr<PlimsollProcess>> started =
-      PlimsollProcess::start("operator", {}, server_->kubeconfig(), server_->directory());
+  Result<std::unique_ptr<PlimsollProcess>> started = PlimsollProcess::start(
+      "operator", {"--leader-elect=false"}, server_->kubeconfig(), server_->directory());
   ASSERT_TRUE(started.ok()) << to_string(started.error());
   operator_ = *std::move(started);
 }

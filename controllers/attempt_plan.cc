@@ -1,0 +1,100 @@
+#include "controllers/attempt_plan.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "estimator/provisioner.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+// torchrec names tables by the module that holds them; users give theirs when they load the plan.
+constexpr const char* kModule = "embeddings";
+
+Json integer(std::int64_t value) {
+  return Json(static_cast<::Json::Int64>(value));
+}
+
+const estimator::AvailableGpu* find_gpu(const estimator::ClusterView& cluster, const std::string& name) {
+  const auto found = std::find_if(cluster.gpus.begin(), cluster.gpus.end(), [&](const auto& gpu) {
+    return std::equal(gpu.model.name.begin(), gpu.model.name.end(), name.begin(), name.end(),
+                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+  });
+  return found == cluster.gpus.end() ? nullptr : &*found;
+}
+
+// The job with no choice left: these trainers of this model.
+crds::TrainingJob fixed(const crds::TrainingJob& job, const crds::Attempt& attempt) {
+  crds::TrainingJob same = job;
+  crds::ProvisioningSpec& provisioning = same.spec.provisioning;
+  provisioning.min_trainers = attempt.trainers;
+  provisioning.max_trainers = attempt.trainers;
+  provisioning.gpu_models.clear();
+  if (!attempt.gpu_model.empty()) {
+    provisioning.gpu_models.push_back(attempt.gpu_model);
+  }
+  same.raw["metadata"]["annotations"].removeMember(crds::kProvisioningAnnotation);
+  return same;
+}
+
+Json sharding_of(const crds::TrainingJob& job, const estimator::Decision& decision,
+                 const estimator::AvailableGpu& gpu, Json& torchrec) {
+  estimator::ShardRequest request;
+  request.tables = estimator::expand_tables(job.spec.model.dlrm->tables);
+  request.topology = {.trainers = decision.trainers,
+                      .per_node = decision.per_node,
+                      .intra_node_bandwidth = gpu.model.intra_node_bandwidth,
+                      .inter_node_bandwidth = gpu.model.inter_node_bandwidth,
+                      .hbm_bandwidth = gpu.model.hbm_bandwidth};
+  request.batch_size = job.spec.training.batch_size_per_trainer;
+  request.optimizer = job.spec.training.embedding_optimizer;
+  torchrec = estimator::to_torchrec_json(request, decision.plan, kModule, "cuda");
+  return estimator::to_json(request, decision.plan);
+}
+
+}  // namespace
+
+AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& attempt,
+                         const estimator::TraceFile* graph, const estimator::ClusterView& cluster,
+                         std::chrono::steady_clock::time_point deadline) {
+  const crds::TrainingJob same = fixed(job, attempt);
+  const estimator::Provision provision =
+      estimator::provision({.job = &same,
+                            .graph = graph,
+                            .gpus = &cluster.gpus,
+                            .profile = cluster.profile_of(job.namespace_name, job.spec.model.family),
+                            .method = estimator::Method::kPlimsoll,
+                            .deadline = deadline});
+  AttemptPlan made;
+  Json plan(::Json::objectValue);
+  plan["gpuModel"] = attempt.gpu_model;
+  plan["trainers"] = integer(attempt.trainers);
+  plan["perNode"] = integer(attempt.per_node);
+  plan["batchSizePerTrainer"] = integer(job.spec.training.batch_size_per_trainer);
+  if (provision.decided()) {
+    const estimator::Decision& decision = *provision.decision;
+    const estimator::Estimate& estimate = decision.estimate;
+    made.reason = "EstimateSucceeded";
+    made.upper_bound = estimate.peak.upper_bound;
+    made.estimate = Json(::Json::objectValue);
+    made.estimate["gpuModel"] = decision.gpu_model;
+    made.estimate["trainers"] = integer(decision.trainers);
+    made.estimate["peakPhase"] = estimate.peak_phase;
+    made.estimate["peak"] = estimator::to_json(estimate.peak);
+    made.estimate["breakdown"] = estimator::to_json(estimate.breakdown);
+    plan["peak"] = made.estimate["peak"];
+    const estimator::AvailableGpu* gpu = find_gpu(cluster, decision.gpu_model);
+    if (gpu != nullptr && !decision.plan.placements.empty()) {
+      Json torchrec;
+      plan["sharding"] = sharding_of(job, decision, *gpu, torchrec);
+      plan["torchrec"] = std::move(torchrec);
+    }
+  } else {
+    made.reason = provision.event_reason;
+    made.problem = provision.reason;
+  }
+  made.text = write_json(plan);
+  return made;
+}
+
+}  // namespace plimsoll::controllers

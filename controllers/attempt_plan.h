@@ -1,0 +1,35 @@
+// What an attempt is given to run by: the estimate for just its trainers, for the job's status, and the plan
+// for its containers, /etc/plimsoll/plan.json:
+//
+//   {"gpuModel", "trainers", "perNode", "batchSizePerTrainer", "peak": {...}, "sharding": {...}, "torchrec":
+//   {...}}
+//
+// `sharding` is what `plimsoll shard -o json` prints and `torchrec` what -o torchrec does (docs/cli.md); both
+// are absent when the model has no tables. Equal inputs give equal plans. Pure; any thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "crds/training_job.h"
+#include "crds/training_job_status.h"
+#include "estimator/cluster_view.h"
+#include "estimator/graph/trace.h"
+
+namespace plimsoll::controllers {
+
+struct AttemptPlan {
+  Json estimate;                     // status.estimate; null when none could be made
+  std::optional<Bytes> upper_bound;  // of the fullest trainer
+  std::string text;                  // of plan.json
+  std::string problem;               // why there is no estimate, or why the job does not fit; else empty
+  std::string reason;                // CamelCase, of the condition Estimated
+};
+
+// `job` has its tables; `attempt` its GPU model and trainers.
+AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& attempt,
+                         const estimator::TraceFile* graph, const estimator::ClusterView& cluster,
+                         std::chrono::steady_clock::time_point deadline);
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,113 @@
+#include "controllers/attempt_record.h"
+
+#include "base/utf8.h"
+#include "controllers/attempt_end.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+using crds::Outcome;
+
+Outcome outcome_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kCudaOutOfMemory: return Outcome::kCudaOutOfMemory;
+    case Verdict::kHostOutOfMemory: return Outcome::kHostOutOfMemory;
+    case Verdict::kPreempted: return Outcome::kPreempted;
+    case Verdict::kInfrastructureFailure: return Outcome::kInfrastructureFailure;
+    case Verdict::kShardingFailure: return Outcome::kShardingFailure;
+    case Verdict::kUserError: return Outcome::kUserError;
+    case Verdict::kSucceeded: return Outcome::kSucceeded;
+    case Verdict::kRunning:
+    case Verdict::kUnknown: return Outcome::kUnknown;
+  }
+  return Outcome::kUnknown;
+}
+
+const Json* condition_of(const Json& job, const char* type) {
+  for (const Json& condition : member(job, {"status", "conditions"})) {
+    if (text_member(condition, {"type"}) == type && text_member(condition, {"status"}) == "True") {
+      return &condition;
+    }
+  }
+  return nullptr;
+}
+
+// The pods may have gone with what they had to say; the Job's own words stay.
+void judge_by_job(crds::Attempt& attempt, const Json& failed) {
+  const std::string reason = text_member(failed, {"reason"});
+  const std::string message = text_member(failed, {"message"});
+  attempt.message = "Job: " + reason + (message.empty() ? "" : ": " + message);
+  if (reason == "PodFailurePolicy" && message.find("DisruptionTarget") != std::string::npos) {
+    attempt.outcome = Outcome::kPreempted;
+  }
+}
+
+std::optional<std::int64_t> exit_code_of(const std::vector<Json>& pods, const Evidence& evidence) {
+  for (const Json& pod : pods) {
+    if (text_member(pod, {"metadata", "name"}) != evidence.pod) {
+      continue;
+    }
+    for (const Json& status : member(pod, {"status", "containerStatuses"})) {
+      const Json& code = member(status, {"state", "terminated", "exitCode"});
+      const bool asked = evidence.container.empty() || text_member(status, {"name"}) == evidence.container;
+      if (asked && code.isInt() && code.asInt() != 0) {
+        return code.asInt();
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::string sentence_of(const AttemptEnd& end) {
+  std::string text;
+  if (!end.evidence.pod.empty()) {
+    text = "pod " + end.evidence.pod;
+    if (!end.evidence.container.empty()) {
+      text += ", container " + end.evidence.container;
+    }
+    text += ": ";
+  }
+  return text + end.evidence.text;
+}
+
+}  // namespace
+
+JobEnd end_of(const Json& job) {
+  if (condition_of(job, "Complete") != nullptr) {
+    return JobEnd::kComplete;
+  }
+  return condition_of(job, "Failed") != nullptr ? JobEnd::kFailed : JobEnd::kNone;
+}
+
+void record_end(crds::Attempt& attempt, Outcome outcome, const std::string& message, const std::string& now) {
+  attempt.outcome = outcome;
+  attempt.completion_time = now;
+  attempt.message = utf8_prefix(message, crds::kMaxAttemptMessage);
+}
+
+void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
+                const std::string& now) {
+  const Json* failed = condition_of(job, "Failed");
+  if (end_of(job) == JobEnd::kComplete) {
+    attempt.outcome = Outcome::kSucceeded;
+  } else {
+    const AttemptEnd end = classify(pods);
+    attempt.outcome = outcome_of(end.verdict);
+    attempt.message = sentence_of(end);
+    attempt.needed = end.needed;
+    attempt.capacity = end.capacity;
+    attempt.fragmentation = end.fragmentation;
+    attempt.exit_code = exit_code_of(pods, end.evidence);
+    const bool says_nothing = pods.empty() || attempt.outcome == Outcome::kUnknown ||
+                              attempt.outcome == Outcome::kSucceeded;  // a failed Job did not
+    if (says_nothing && failed != nullptr) {
+      judge_by_job(attempt, *failed);
+      if (attempt.outcome == Outcome::kSucceeded) {
+        attempt.outcome = Outcome::kUnknown;
+      }
+    }
+  }
+  record_end(attempt, attempt.outcome, attempt.message, now);
+}
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,30 @@
+// How an attempt ended, as its record in the job's status tells it: the verdict, the evidence, and what was
+// measured.
+//
+//   record_end(attempt, job, pods, now);        // job: the batch/v1 Job as it ended
+//
+// Pure; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "crds/training_job_status.h"
+
+namespace plimsoll::controllers {
+
+enum class JobEnd { kNone, kComplete, kFailed };
+
+// What a batch/v1 Job's conditions say.
+JobEnd end_of(const Json& job);
+
+// `pods`: all of the attempt's that are known, also those that have gone. `now` as in metav1.Time.
+void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
+                const std::string& now);
+
+// The same for an attempt that ended otherwise than by its Job.
+void record_end(crds::Attempt& attempt, crds::Outcome outcome, const std::string& message,
+                const std::string& now);
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,56 @@
+// What an attempt of a job consists of in the cluster: a ConfigMap with its plan, a headless Service by whose
+// names trainers find each other, and a batch/v1 Indexed Job of one pod a node.
+//
+//   AttemptChildren children = make_children(job, owner, attempt, plan);
+//   client.create(kConfigMaps, ns, children.plan); ...
+//
+// All are owned by the TrainingJob, so that its deletion takes them along whenever it comes. Names follow
+// from the job's name and the attempt's number alone: whoever makes them twice finds them there. The Job
+// never retries by itself (backoffLimit 0), because each attempt may need another size, and a pod that a
+// disruption took fails it at once under a rule of its own, which tells the cause even after the pod has
+// gone. Pure functions; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "crds/training_job.h"
+#include "crds/training_job_status.h"
+#include "kube/resource.h"
+
+namespace plimsoll::controllers {
+
+inline const kube::Resource kConfigMaps{"", "v1", "configmaps", true};
+inline const kube::Resource kServices{"", "v1", "services", true};
+inline const kube::Resource kPods{"", "v1", "pods", true};
+inline const kube::Resource kJobs{"batch", "v1", "jobs", true};
+inline const kube::Resource kTrainingJobs{crds::kGroup, crds::kVersion, "trainingjobs", true};
+
+// On all children and their pods. A label holds 63 bytes and a job's name may be longer: then it is the
+// shortened one that the children's own names begin with.
+inline constexpr const char* kJobNameLabel = "plimsoll.dev/job-name";
+inline constexpr const char* kAttemptLabel = "plimsoll.dev/attempt";         // and annotation
+inline constexpr const char* kTrainersAnnotation = "plimsoll.dev/trainers";  // of the pods: of all of them
+inline constexpr const char* kPlanDirectory = "/etc/plimsoll";
+
+// "JOB-ATTEMPT", with a long JOB cut and told apart by a hash, so that pods' host names stay within 63 bytes.
+std::string child_name(const std::string& job, std::int64_t attempt);
+
+// What selects the pods of an attempt.
+std::string pods_selector(const std::string& job, std::int64_t attempt);
+
+// The controller reference to the job, for metadata.ownerReferences.
+Json owner_reference(const Json& job);
+
+struct AttemptChildren {
+  Json plan;  // ConfigMap
+  Json service;
+  Json job;
+};
+
+// `plan` is the content of plan.json; it is compressed when it would not fit a ConfigMap otherwise.
+// Errors: kTooLarge when it does not fit even so.
+Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::Attempt& attempt,
+                                      const std::string& plan);
+
+}  // namespace plimsoll::controllers

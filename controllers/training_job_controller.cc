@@ -1,0 +1,314 @@
+#include "controllers/training_job_controller.h"
+
+#include <prometheus/counter.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "controllers/job_children.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+constexpr const char* kByJob = "job";  // pods by the key of their Job
+// Pods that have gone, of all attempts that have not ended: a preemption takes few of each.
+constexpr std::size_t kMostDeparted = 4096;
+
+// The key of what controls the object, which is of the same namespace; empty without a controller.
+std::string key_of_controller(const Json& object, const char* kind) {
+  for (const Json& owner : member(object, {"metadata", "ownerReferences"})) {
+    if (member(owner, {"controller"}) == Json(true) && text_member(owner, {"kind"}) == kind) {
+      return text_member(object, {"metadata", "namespace"}) + "/" + text_member(owner, {"name"});
+    }
+  }
+  return {};
+}
+
+void keep(Json& kept, const Json& object, const char* part, std::initializer_list<const char*> fields) {
+  const Json& source = member(object, {part});
+  for (const char* field : fields) {
+    if (const Json& value = member(source, {field}); !value.isNull()) {
+      kept[part][field] = value;
+    }
+  }
+}
+
+Json project_child(const Json& object) {
+  Json kept(::Json::objectValue);
+  keep(kept, object, "metadata",
+       {"name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
+        "deletionTimestamp"});
+  keep(kept, object, "spec", {"parallelism", "suspend"});
+  keep(kept, object, "status", {"active", "ready", "succeeded", "failed", "conditions"});
+  return kept;
+}
+
+Json project_trainer_pod(const Json& object) {
+  Json kept(::Json::objectValue);
+  keep(kept, object, "metadata",
+       {"name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp"});
+  keep(kept, object, "status",
+       {"phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"});
+  return kept;
+}
+
+Json project_training_job(const Json& object) {
+  Json kept = object;
+  kept["metadata"].removeMember("managedFields");
+  if (kept["metadata"].isMember("annotations")) {
+    kept["metadata"]["annotations"].removeMember("kubectl.kubernetes.io/last-applied-configuration");
+  }
+  return kept;
+}
+
+// Whether the pod's end tells something of why: what a pod that was deleted in good health does not.
+bool has_a_story(const Json& pod) {
+  for (const Json& condition : member(pod, {"status", "conditions"})) {
+    const std::string type = text_member(condition, {"type"});
+    if ((type == "DisruptionTarget" || type == "TerminationTarget") &&
+        text_member(condition, {"status"}) == "True") {
+      return true;
+    }
+  }
+  if (text_member(pod, {"status", "phase"}) == "Failed") {
+    return true;
+  }
+  for (const Json& status : member(pod, {"status", "containerStatuses"})) {
+    const Json& code = member(status, {"state", "terminated", "exitCode"});
+    if (code.isInt() && code.asInt() != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Json> copies(const std::vector<kube::SharedObject>& objects) {
+  std::vector<Json> values;
+  values.reserve(objects.size());
+  for (const kube::SharedObject& object : objects) {
+    values.push_back(*object);
+  }
+  return values;
+}
+
+}  // namespace
+
+struct TrainingJobController::Metrics final : public JobObserver {
+  explicit Metrics(prometheus::Registry& registry)
+      : queue(registry, "trainingjob"),
+        reconciles(prometheus::BuildCounter()
+                       .Name("controller_runtime_reconcile_total")
+                       .Help("Looks at an object, by controller and result")
+                       .Register(registry)),
+        created(counter(registry, "plimsoll_jobs_created_total", "Jobs whose first attempt began")),
+        succeeded(counter(registry, "plimsoll_jobs_succeeded_total", "Jobs that trained to their end")),
+        failed(counter(registry, "plimsoll_jobs_failed_total", "Jobs that failed for good")),
+        restarted(counter(registry, "plimsoll_jobs_restarted_total", "Attempts after the first of a job")),
+        attempts(counter(registry, "plimsoll_job_attempts_total", "Attempts that ended, by how")) {}
+
+  static prometheus::Family<prometheus::Counter>& counter(prometheus::Registry& registry, const char* name,
+                                                          const char* help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  }
+
+  void began(const crds::TrainingJob& job, const crds::Attempt& attempt) override {
+    (attempt.number == 0 ? created : restarted).Add({{"namespace", job.namespace_name}}).Increment();
+  }
+  void ended(const crds::TrainingJob& job, const crds::Attempt& attempt) override {
+    attempts.Add({{"namespace", job.namespace_name}, {"outcome", name_of(attempt.outcome)}}).Increment();
+  }
+  void finished(const crds::TrainingJob& job, bool well) override {
+    (well ? succeeded : failed).Add({{"namespace", job.namespace_name}}).Increment();
+  }
+  void looked(const char* result) {
+    reconciles.Add({{"controller", "trainingjob"}, {"result", result}}).Increment();
+  }
+
+  QueueMetrics queue;
+  prometheus::Family<prometheus::Counter>& reconciles;
+  prometheus::Family<prometheus::Counter>& created;
+  prometheus::Family<prometheus::Counter>& succeeded;
+  prometheus::Family<prometheus::Counter>& failed;
+  prometheus::Family<prometheus::Counter>& restarted;
+  prometheus::Family<prometheus::Counter>& attempts;
+};
+
+TrainingJobController::TrainingJobController(kube::Client& client, const estimator::ClusterViewStore& cluster,
+                                             estimator::ModelSource* models, kube::EventRecorder* events,
+                                             Options options)
+    : client_(client),
+      options_(std::move(options)),
+      metrics_(options_.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options_.registry)),
+      queue_({.retries = {},
+              .clock = options_.clock,
+              .observer = metrics_ == nullptr ? nullptr : &metrics_->queue}),
+      jobs_(client, reflect_jobs()),
+      children_(client, reflect_children()),
+      pods_(client, reflect_pods()) {
+  surroundings_.client = &client_;
+  surroundings_.cluster = &cluster;
+  surroundings_.models = models;
+  surroundings_.events = events;
+  surroundings_.observer = metrics_.get();
+  surroundings_.clock = options_.clock;
+  surroundings_.find_job = [this](const std::string& key) { return children_.find(key); };
+  surroundings_.find_pods = [this](const std::string& key) { return copies(pods_.by_index(kByJob, key)); };
+  surroundings_.departed_pods = [this](const std::string& key) { return departed(key); };
+  if (metrics_) {
+    metrics_->queue.watch(&queue_);
+  }
+}
+
+TrainingJobController::~TrainingJobController() {
+  stop();
+  if (metrics_) {
+    metrics_->queue.watch(nullptr);
+  }
+}
+
+kube::Reflector::Options TrainingJobController::reflect_jobs() {
+  kube::Reflector::Options options;
+  options.resource = kTrainingJobs;
+  options.project = project_training_job;
+  options.on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); };
+  return options;
+}
+
+kube::Reflector::Options TrainingJobController::reflect_children() {
+  kube::Reflector::Options options;
+  options.resource = kJobs;
+  options.label_selector = kJobNameLabel;
+  options.project = project_child;
+  options.on_change = [this](const kube::Reflector::Change& change) {
+    if (const std::string key = key_of_controller(*change.object, "TrainingJob"); !key.empty()) {
+      queue_.add(key);
+    }
+    if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
+      forget_departed(change.key);
+    }
+  };
+  return options;
+}
+
+kube::Reflector::Options TrainingJobController::reflect_pods() {
+  kube::Reflector::Options options;
+  options.resource = kPods;
+  options.label_selector = kJobNameLabel;
+  options.project = project_trainer_pod;
+  options.indexers = {
+      {kByJob, [](const Json& pod) { return std::vector<std::string>{key_of_controller(pod, "Job")}; }}};
+  options.on_change = [this](const kube::Reflector::Change& change) { pod_changed(change); };
+  return options;
+}
+
+void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
+  if (change.kind == kube::Reflector::Change::Kind::kRemoved && has_a_story(*change.object)) {
+    remember(*change.object);
+  }
+  const kube::SharedObject child = children_.find(key_of_controller(*change.object, "Job"));
+  if (child != nullptr) {  // else its Job's own change wakes us
+    if (const std::string key = key_of_controller(*child, "TrainingJob"); !key.empty()) {
+      queue_.add(key);
+    }
+  }
+}
+
+void TrainingJobController::remember(const Json& pod) {
+  const std::lock_guard lock(departed_mutex_);
+  departed_.emplace_back(key_of_controller(pod, "Job"), pod);
+  if (departed_.size() > kMostDeparted) {
+    departed_.pop_front();
+  }
+}
+
+std::vector<Json> TrainingJobController::departed(const std::string& child_key) {
+  const std::lock_guard lock(departed_mutex_);
+  std::vector<Json> pods;
+  for (const auto& [key, pod] : departed_) {
+    if (key == child_key) {
+      pods.push_back(pod);
+    }
+  }
+  return pods;
+}
+
+void TrainingJobController::forget_departed(const std::string& child_key) {
+  const std::lock_guard lock(departed_mutex_);
+  std::erase_if(departed_, [&](const auto& entry) { return entry.first == child_key; });
+}
+
+void TrainingJobController::start() {
+  jobs_.start();
+  children_.start();
+  pods_.start();
+  for (int i = 0; i < options_.workers; ++i) {
+    workers_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  }
+}
+
+void TrainingJobController::stop() {
+  queue_.shut_down();
+  for (std::jthread& worker : workers_) {
+    worker.request_stop();
+  }
+  workers_.clear();
+  jobs_.stop();
+  children_.stop();
+  pods_.stop();
+}
+
+bool TrainingJobController::ready() const {
+  return jobs_.has_synced() && children_.has_synced() && pods_.has_synced();
+}
+
+void TrainingJobController::refresh_metrics() {
+  if (metrics_) {
+    metrics_->queue.refresh();
+  }
+}
+
+void TrainingJobController::run(const std::stop_token& stop) {
+  if (!jobs_.wait_for_sync(stop) || !children_.wait_for_sync(stop) || !pods_.wait_for_sync(stop)) {
+    return;
+  }
+  while (const std::optional<std::string> key = queue_.get(stop)) {
+    handle(*key, stop);
+    queue_.done(*key);
+  }
+}
+
+void TrainingJobController::handle(const std::string& key, const std::stop_token& stop) {
+  const kube::SharedObject object = jobs_.find(key);
+  if (object == nullptr || (options_.leads && !options_.leads())) {
+    queue_.forget(key);
+    return;
+  }
+  Surroundings surroundings = surroundings_;
+  surroundings.stop = stop;
+  const Result<Next> next = look_after(surroundings, *object);
+  if (metrics_) {
+    metrics_->looked(!next ? "error" : *next ? "requeue_after" : "success");
+  }
+  if (next) {
+    queue_.forget(key);
+    if (*next) {
+      queue_.add_after(key, **next);
+    }
+    return;
+  }
+  const Error& error = next.error();
+  if (error.code == ErrorCode::kCancelled) {
+    return;
+  }
+  // A conflict is routine: the watch brings the newer object within moments.
+  log(error.code == ErrorCode::kConflict ? LogLevel::kDebug : LogLevel::kWarning,
+      "Could not look after a job", {{"job", key}, {"reason", to_string(error)}});
+  if (error.retry_after.count() > 0) {
+    queue_.add_after(key, error.retry_after);
+  } else {
+    queue_.add_rate_limited(key);
+  }
+}
+
+}  // namespace plimsoll::controllers

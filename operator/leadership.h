@@ -1,0 +1,63 @@
+// Leadership: what a server does only while it leads, for as long as it does.
+//
+//   Leadership leadership(client, options, registry);
+//   leadership.start([&] { controllers.start(); }, [&] { end_the_process(); });
+//   ...
+//   leadership.stop();                        // after what it started has stopped: gives the lease back
+//
+// Without election it leads at once. When the lease is lost, `on_lost` is called once, from the election's
+// thread; whoever led must then end, as controller-runtime's managers do, for another may lead already.
+// `leads` from any thread; `start` and `stop` from one.
+#pragma once
+
+#include <prometheus/registry.h>
+
+#include <boost/program_options/options_description.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/result.h"
+#include "controllers/runtime_metrics.h"
+#include "kube/client.h"
+#include "kube/leader_elector.h"
+
+namespace plimsoll::process {
+
+struct LeadershipOptions {
+  bool elect = true;
+  std::string lease_name = "plimsoll-operator";
+  std::string lease_namespace;  // empty: the pod's own, outside of a cluster "default"
+  std::string lease_duration = "15s";
+  std::string renew_deadline = "10s";
+  std::string retry_period = "2s";
+};
+
+// client-go's names.
+boost::program_options::options_description describe(LeadershipOptions& options);
+
+// The lease that the options ask for. Errors: kInvalid, naming the option.
+Result<kube::LeaseOptions> lease_of(const LeadershipOptions& options);
+
+class Leadership {
+ public:
+  // Nothing to elect without a lease.
+  Leadership(kube::Client& client, std::optional<kube::LeaseOptions> lease, prometheus::Registry& registry);
+  ~Leadership();
+  Leadership(const Leadership&) = delete;
+  Leadership& operator=(const Leadership&) = delete;
+
+  void start(std::function<void()> on_started, std::function<void()> on_lost);
+  void stop();
+
+  bool leads() const { return elector_ == nullptr || elector_->leading(); }
+
+ private:
+  std::unique_ptr<controllers::ElectionMetrics> metrics_;
+  std::unique_ptr<kube::LeaderElector> elector_;
+  std::jthread thread_;
+};
+
+}  // namespace plimsoll::process

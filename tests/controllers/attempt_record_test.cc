@@ -1,0 +1,94 @@
+#include "controllers/attempt_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/yaml.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+using crds::Attempt;
+using crds::Outcome;
+using ::testing::HasSubstr;
+
+constexpr const char* kNow = "2026-11-21T08:30:00Z";
+
+Json yaml(const std::string& text) {
+  return parse_yaml_documents(text)->front();
+}
+
+Json failed_job(const std::string& reason, const std::string& message) {
+  return yaml(
+      "{status: {conditions: [{type: FailureTarget, status: 'True'}, {type: Failed, status: 'True', "
+      "reason: " +
+      reason + ", message: '" + message + "'}]}}");
+}
+
+Json failed_pod(const std::string& name, int exit_code, const std::string& message) {
+  return yaml(
+      "{metadata: {name: " + name + ", uid: u-" + name +
+      "}, status: {phase: Failed, containerStatuses: [{name: trainer, state: {terminated: {exitCode: " +
+      std::to_string(exit_code) + ", reason: Error, message: '" + message + "'}}}]}}");
+}
+
+Attempt recorded(const Json& job, const std::vector<Json>& pods) {
+  Attempt attempt;
+  record_end(attempt, job, pods, kNow);
+  EXPECT_EQ(attempt.completion_time, kNow);
+  return attempt;
+}
+
+TEST(JobEnd, IsWhatItsConditionsSay) {
+  EXPECT_EQ(end_of(yaml("{status: {active: 1}}")), JobEnd::kNone);
+  EXPECT_EQ(end_of(yaml("{status: {conditions: [{type: Suspended, status: 'True'}]}}")), JobEnd::kNone);
+  EXPECT_EQ(end_of(yaml("{status: {conditions: [{type: Failed, status: 'False'}]}}")), JobEnd::kNone);
+  EXPECT_EQ(end_of(yaml("{status: {conditions: [{type: Complete, status: 'True'}]}}")), JobEnd::kComplete);
+  EXPECT_EQ(end_of(failed_job("BackoffLimitExceeded", "")), JobEnd::kFailed);
+  EXPECT_EQ(end_of(Json()), JobEnd::kNone);
+}
+
+TEST(AttemptRecord, TheRankThatFailedFirstIsTheEvidence) {
+  const Attempt attempt = recorded(failed_job("BackoffLimitExceeded", "x"),
+                                   {failed_pod("p-1", 1, "RuntimeError: NCCL error: remote process exited"),
+                                    failed_pod("p-0", 42, "ValueError: no such column")});
+  EXPECT_EQ(attempt.outcome, Outcome::kUserError);
+  EXPECT_EQ(attempt.exit_code, 42);
+  EXPECT_THAT(attempt.message, HasSubstr("pod p-0, container trainer"));
+  EXPECT_THAT(attempt.message, HasSubstr("no such column"));
+}
+
+TEST(AttemptRecord, WithoutPodsTheJobsWordsTell) {
+  const Attempt preempted =
+      recorded(failed_job("PodFailurePolicy",
+                          "Pod ns/p has condition DisruptionTarget matching FailJob rule at index 0"),
+               {});
+  EXPECT_EQ(preempted.outcome, Outcome::kPreempted);
+  EXPECT_THAT(preempted.message, HasSubstr("DisruptionTarget"));
+  const Attempt lost = recorded(failed_job("BackoffLimitExceeded", "Job has reached the limit"), {});
+  EXPECT_EQ(lost.outcome, Outcome::kInfrastructureFailure);
+  EXPECT_THAT(lost.message, HasSubstr("BackoffLimitExceeded"));
+}
+
+TEST(AttemptRecord, AFailedJobHasNotSucceededWhateverItsPodsSay) {
+  const Attempt attempt =
+      recorded(failed_job("DeadlineExceeded", "Job was active longer than specified deadline"),
+               {yaml("{metadata: {name: p}, status: {phase: Succeeded}}")});
+  EXPECT_EQ(attempt.outcome, Outcome::kUnknown);
+  EXPECT_THAT(attempt.message, HasSubstr("DeadlineExceeded"));
+}
+
+TEST(AttemptRecord, ALongMessageIsCutAtAWholeCharacter) {
+  std::string message = "ValueError: ";
+  while (message.size() < 5000) {
+    message += "\u00e9";
+  }
+  Attempt attempt;
+  record_end(attempt, Outcome::kUserError, message, kNow);
+  EXPECT_LE(attempt.message.size(), crds::kMaxAttemptMessage);
+  EXPECT_GE(attempt.message.size(), crds::kMaxAttemptMessage - 1);
+  EXPECT_EQ(static_cast<unsigned char>(attempt.message.back()), 0xA9);
+}
+
+}  // namespace
+}  // namespace plimsoll::controllers

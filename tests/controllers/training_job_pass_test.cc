@@ -1,0 +1,358 @@
+// A job's way through its attempts, one look at a time, on the embedded API server.
+#include "controllers/training_job_pass.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controllers/job_children.h"
+#include "controllers/remediation_note.h"
+#include "tests/controllers/job_world.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+using crds::Attempt;
+using crds::JobStatus;
+using crds::Outcome;
+using plimsoll::testing::DyingClient;
+using plimsoll::testing::job_yaml;
+using plimsoll::testing::JobWorld;
+using plimsoll::testing::kOutOfMemory;
+using ::testing::HasSubstr;
+
+std::string reason_of(const JobStatus& status, const char* type) {
+  const crds::Condition* condition = status.find(type);
+  return condition == nullptr ? "" : condition->reason;
+}
+
+class TrainingJobPass : public ::testing::Test {
+ protected:
+  JobWorld world_;
+};
+
+TEST_F(TrainingJobPass, BeginsWithAnAttemptOfWhatTheJobNeeds) {
+  world_.create(job_yaml("ads", 16));
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 1U);
+  const Attempt& attempt = status.attempts[0];
+  EXPECT_EQ(attempt.number, 0);
+  EXPECT_EQ(attempt.gpu_model, "A100-80GB");
+  EXPECT_EQ(attempt.outcome, Outcome::kRunning);
+  EXPECT_FALSE(attempt.start_time.empty());
+  EXPECT_TRUE(status.is_true("Estimated"));
+  EXPECT_TRUE(status.is_true("Provisioned"));
+  // No webhook has seen the job: the controller has sized it.
+  EXPECT_LT(attempt.trainers, 16);
+  EXPECT_EQ(status.requested_trainers, 16);
+  EXPECT_EQ(status.gpus_saved, 16 - attempt.trainers);
+  ASSERT_TRUE(attempt.estimated.has_value());
+  EXPECT_GT(attempt.estimated->count, 0);
+
+  const Json child = world_.child("ads-0");
+  EXPECT_EQ(child["metadata"]["ownerReferences"][0]["uid"], world_.job("ads")["metadata"]["uid"]);
+  EXPECT_EQ(text_member(child, {"metadata", "labels", "kueue.x-k8s.io/queue-name"}), "research");
+  EXPECT_EQ(status.plan_name, "ads-0-plan");
+  const Result<Json> plan = world_.client().get(kConfigMaps, "default", "ads-0-plan");
+  ASSERT_TRUE(plan.ok());
+  const Result<Json> content = parse_json(text_member(*plan, {"data", "plan.json"}));
+  ASSERT_TRUE(content.ok());
+  EXPECT_EQ((*content)["trainers"].asInt64(), attempt.trainers);
+  EXPECT_TRUE((*content)["sharding"]["feasible"].asBool());
+  EXPECT_TRUE((*content)["torchrec"].isObject());
+  EXPECT_TRUE(world_.client().get(kServices, "default", "ads-0").ok());
+}
+
+TEST_F(TrainingJobPass, RunsToSuccess) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.run_pods("ads-0");
+  world_.settle("ads");
+  EXPECT_TRUE(world_.status("ads").is_true("Running"));
+  world_.complete("ads-0");
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_TRUE(status.is_true("Succeeded"));
+  EXPECT_FALSE(status.is_true("Running"));
+  EXPECT_EQ(status.attempts.back().outcome, Outcome::kSucceeded);
+  EXPECT_FALSE(status.completion_time.empty());
+  EXPECT_EQ(status.restarts, 0);
+}
+
+TEST_F(TrainingJobPass, AfterOutOfMemoryItIsNeverTheSameSizeAgain) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  const Attempt first = world_.status("ads").attempts[0];
+  world_.fail_pods("ads-0", kOutOfMemory);
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 2U);
+  const Attempt& ended = status.attempts[0];
+  EXPECT_EQ(ended.outcome, Outcome::kCudaOutOfMemory);
+  EXPECT_EQ(ended.exit_code, 1);
+  ASSERT_TRUE(ended.needed.has_value());
+  EXPECT_NEAR(static_cast<double>(ended.needed->count), 90.15 * (1LL << 30), 1e8);
+  EXPECT_GT(status.attempts[1].trainers, first.trainers);
+  EXPECT_TRUE(status.is_true("OOMDetected"));
+  EXPECT_EQ(status.restarts, 1);
+  EXPECT_EQ(status.restarts_counted, 1);
+  EXPECT_EQ(world_.job("ads")["spec"]["trainers"]["replicas"].asInt64(), status.attempts[1].trainers);
+  EXPECT_FALSE(world_.child("ads-1").isNull());
+  world_.complete("ads-1");
+  world_.settle("ads");
+  EXPECT_TRUE(world_.status("ads").is_true("Succeeded"));
+}
+
+TEST_F(TrainingJobPass, OutOfMemoryAtMaxTrainersFailsWithWordsToActOn) {
+  world_.create(job_yaml("ads", 4, "  provisioning: {maxTrainers: 4, minTrainers: 4}\n"));
+  world_.settle("ads");
+  world_.fail_pods("ads-0", kOutOfMemory);
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_TRUE(status.is_true("Failed"));
+  EXPECT_EQ(status.attempts.size(), 1U);
+  EXPECT_THAT(status.find("Failed")->message, HasSubstr("maxTrainers"));
+}
+
+TEST_F(TrainingJobPass, APreemptionIsNotCharged) {
+  for (const bool pod_is_gone : {false, true}) {
+    const std::string name = pod_is_gone ? "gone" : "seen";
+    world_.create(job_yaml(name));
+    world_.settle(name);
+    const Attempt first = world_.status(name).attempts[0];
+    world_.preempt(name + "-0", pod_is_gone);
+    world_.settle(name);
+    const JobStatus status = world_.status(name);
+    ASSERT_EQ(status.attempts.size(), 2U);
+    EXPECT_EQ(status.attempts[0].outcome, Outcome::kPreempted) << status.attempts[0].message;
+    EXPECT_EQ(status.attempts[1].trainers, first.trainers);
+    EXPECT_EQ(status.restarts, 1);
+    EXPECT_EQ(status.restarts_counted, 0);
+    EXPECT_TRUE(status.is_true("Preempted"));
+  }
+}
+
+TEST_F(TrainingJobPass, WaitsBeforeItStartsAPreemptedJobAgain) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.preempt("ads-0", false);
+  const Result<Next> next = world_.look("ads");
+  ASSERT_TRUE(next.ok());
+  ASSERT_TRUE(next->has_value());
+  EXPECT_GT(**next, std::chrono::milliseconds(0));
+  JobStatus status = world_.status("ads");
+  EXPECT_EQ(status.attempts.size(), 1U);
+  EXPECT_FALSE(status.next_attempt_time.empty());
+  EXPECT_TRUE(status.is_true("Restarting"));
+  world_.pass(std::chrono::hours(1));
+  ASSERT_TRUE(world_.look("ads").ok());
+  status = world_.status("ads");
+  EXPECT_EQ(status.attempts.size(), 2U);
+  EXPECT_TRUE(status.next_attempt_time.empty());
+  EXPECT_FALSE(status.is_true("Restarting"));
+}
+
+TEST_F(TrainingJobPass, AUserErrorIsNotRetried) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.fail_pods("ads-0",
+                   "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n"
+                   "ModuleNotFoundError: No module named 'ads'");
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_TRUE(status.is_true("Failed"));
+  EXPECT_EQ(status.attempts.size(), 1U);
+  EXPECT_THAT(status.attempts[0].message, HasSubstr("ModuleNotFoundError"));
+}
+
+TEST_F(TrainingJobPass, SuspensionEndsTheAttemptAndResumptionBeginsAnother) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.patch("ads", R"({"spec":{"suspend":true}})");
+  world_.settle("ads");
+  JobStatus status = world_.status("ads");
+  EXPECT_TRUE(status.is_true("Suspended"));
+  EXPECT_EQ(status.attempts[0].outcome, Outcome::kSuspended);
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+  world_.patch("ads", R"({"spec":{"suspend":false}})");
+  world_.settle("ads");
+  status = world_.status("ads");
+  EXPECT_FALSE(status.is_true("Suspended"));
+  ASSERT_EQ(status.attempts.size(), 2U);
+  EXPECT_EQ(status.restarts_counted, 0);
+  EXPECT_FALSE(world_.child("ads-1").isNull());
+}
+
+TEST_F(TrainingJobPass, AJobThatIsSuspendedFromTheStartHasNoPods) {
+  world_.create(job_yaml("ads", 4, "  suspend: true\n"));
+  world_.settle("ads");
+  EXPECT_TRUE(world_.status("ads").is_true("Suspended"));
+  EXPECT_TRUE(world_.status("ads").attempts.empty());
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+}
+
+TEST_F(TrainingJobPass, ADeletedChildIsAFailureOfTheInfrastructure) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.erase_child("ads-0");
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 2U);
+  EXPECT_EQ(status.attempts[0].outcome, Outcome::kInfrastructureFailure);
+  EXPECT_FALSE(world_.child("ads-1").isNull());
+}
+
+TEST_F(TrainingJobPass, EndsAtItsDeadline) {
+  world_.create(job_yaml("ads", 4, "  activeDeadlineSeconds: 600\n"));
+  world_.settle("ads");
+  world_.pass(std::chrono::hours(24 * 365 * 10));  // the embedded server's clock is another
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_EQ(reason_of(status, "Failed"), "DeadlineExceeded");
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+}
+
+TEST_F(TrainingJobPass, IsDeletedAfterItsTimeToLive) {
+  world_.create(job_yaml("ads", 4, "  ttlSecondsAfterFinished: 60\n"));
+  world_.settle("ads");
+  world_.complete("ads-0");
+  const Result<Next> next = world_.look("ads");
+  ASSERT_TRUE(next.ok());
+  ASSERT_TRUE(next->has_value());
+  EXPECT_LE(**next, std::chrono::seconds(61));
+  EXPECT_FALSE(world_.job("ads").isNull());
+  world_.pass(std::chrono::seconds(61));
+  ASSERT_TRUE(world_.look("ads").ok());
+  EXPECT_TRUE(world_.job("ads").isNull());
+}
+
+TEST_F(TrainingJobPass, AJobThatIsBeingDeletedIsLeftAlone) {
+  world_.create(job_yaml("ads"));
+  Json job = world_.job("ads");
+  job["metadata"]["deletionTimestamp"] = "2026-11-21T08:30:00Z";
+  Surroundings with;
+  with.client = &world_.client();
+  with.cluster = &world_.cluster();
+  ASSERT_TRUE(look_after(with, job).ok());
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+}
+
+// Upon a stale copy, which a cache may hold, nothing may be made again.
+TEST_F(TrainingJobPass, AStaleCopyStartsNothing) {
+  world_.create(job_yaml("ads"));
+  ASSERT_TRUE(world_.look("ads").ok());
+  Json stale = world_.job("ads");
+  stale["status"]["attempts"][0].removeMember("startTime");
+  stale["metadata"]["resourceVersion"] = "1";
+  world_.erase_child("ads-0");
+  Surroundings with;
+  with.client = &world_.client();
+  with.cluster = &world_.cluster();
+  with.find_job = [](const std::string&) { return kube::SharedObject(); };
+  with.find_pods = with.departed_pods = [](const std::string&) { return std::vector<Json>(); };
+  const Result<Next> next = look_after(with, stale);
+  ASSERT_FALSE(next.ok());
+  EXPECT_EQ(next.error().code, ErrorCode::kConflict);
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+}
+
+TEST_F(TrainingJobPass, AnOrphanOfTheSameShapeIsAdopted) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  Json orphan = world_.child("ads-0");
+  ASSERT_TRUE(world_.client().remove(kTrainingJobs, "default", "ads").ok());
+  // What kubectl delete --cascade=orphan leaves behind.
+  orphan["metadata"] = Json(::Json::objectValue);
+  orphan["metadata"]["name"] = "ads-0";
+  orphan["metadata"]["labels"][kJobNameLabel] = "ads";
+  orphan["metadata"]["labels"][kAttemptLabel] = "0";
+  while (!world_.child("ads-0").isNull()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_TRUE(world_.client().create(kJobs, "default", orphan).ok());
+  const Json uid = world_.child("ads-0")["metadata"]["uid"];
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  const Json child = world_.child("ads-0");
+  EXPECT_EQ(child["metadata"]["uid"], uid);
+  EXPECT_EQ(child["metadata"]["ownerReferences"][0]["uid"], world_.job("ads")["metadata"]["uid"]);
+  EXPECT_EQ(world_.status("ads").attempts.size(), 1U);
+}
+
+TEST_F(TrainingJobPass, ANameThatIsTakenIsPassedOver) {
+  Json other(::Json::objectValue);
+  other["apiVersion"] = "batch/v1";
+  other["kind"] = "Job";
+  other["metadata"]["name"] = "ads-0";
+  other["spec"]["template"]["spec"]["restartPolicy"] = "Never";
+  other["spec"]["template"]["spec"]["containers"][0]["name"] = "c";
+  other["spec"]["template"]["spec"]["containers"][0]["image"] = "i";
+  ASSERT_TRUE(world_.client().create(kJobs, "default", other).ok());
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 2U);
+  EXPECT_THAT(status.attempts[0].message, HasSubstr("ads-0 is taken"));
+  EXPECT_FALSE(world_.child("ads-1").isNull());
+}
+
+TEST_F(TrainingJobPass, OldAttemptsAreClearedAway) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  for (int i = 0; i < 4; ++i) {
+    world_.preempt("ads-" + std::to_string(i), false);
+    world_.settle("ads");
+  }
+  EXPECT_EQ(world_.status("ads").attempts.size(), 5U);
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+  EXPECT_TRUE(world_.child("ads-1").isNull());
+  EXPECT_FALSE(world_.child("ads-2").isNull());
+  EXPECT_FALSE(world_.child("ads-4").isNull());
+}
+
+// A process that dies at any write, its answer lost or not, leaves a job that the next process brings to the
+// same end; and no attempt's Job is made twice.
+TEST_F(TrainingJobPass, ADeathAtAnyWriteLosesAndDoublesNothing) {
+  int number = 0;
+  for (const bool loses_answer : {false, true}) {
+    for (int write = 0;; ++write) {
+      const std::string name = "job" + std::to_string(number++);
+      SCOPED_TRACE("write " + std::to_string(write) + (loses_answer ? ", answer lost" : ""));
+      DyingClient dying(world_.client(), write, loses_answer);
+      bool died_here = false;
+      const auto settle = [&] {
+        for (int i = 0; i < 20 && !dying.died(); ++i) {
+          (void)world_.look(name, &dying);
+          world_.pass(std::chrono::seconds(600));
+        }
+        died_here = dying.died();
+        world_.settle(name);
+      };
+      world_.create(job_yaml(name));
+      settle();
+      world_.fail_pods(name + "-0", kOutOfMemory);
+      settle();
+      world_.preempt(name + "-1", true);
+      settle();
+      world_.complete(name + "-2");
+      settle();
+      const JobStatus status = world_.status(name);
+      ASSERT_TRUE(status.is_true("Succeeded")) << write_json(world_.job(name)["status"]);
+      ASSERT_EQ(status.attempts.size(), 3U);
+      EXPECT_EQ(status.attempts[0].outcome, Outcome::kCudaOutOfMemory);
+      EXPECT_EQ(status.attempts[1].outcome, Outcome::kPreempted);
+      EXPECT_EQ(status.restarts, 2);
+      EXPECT_EQ(status.restarts_counted, 1);
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(world_.children_made().at(name + "-" + std::to_string(i)), 1) << i;
+      }
+      if (!died_here) {
+        EXPECT_GT(write, 10);  // so many writes does a job take
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::controllers
