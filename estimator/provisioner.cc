@@ -150,7 +150,7 @@ class ModelSearch {
   std::int64_t most_that_beats(const Found& best, const Contender& contender) const;
   Candidate consider(const Contender& contender, std::optional<Found>& best);
   std::optional<Found> race();
-  void describe(const Found& found);
+  void describe(Found found);
   Provision refuse(const char* event_reason, const std::string& reason);
   std::string sentence(const Found& found) const;
   void warn(std::string text) { answer_.warnings.push_back(shortened(std::move(text))); }
@@ -562,7 +562,7 @@ std::string ModelSearch::sentence(const Found& found) const {
          to_string(contender.gpu->model.memory) + " a GPU";
 }
 
-void ModelSearch::describe(const Found& found) {
+void ModelSearch::describe(Found found) {
   const Contender& contender = *found.contender;
   const crds::Trainers& now = spec_.trainers;
   const bool already = now.replicas == found.trainers && now.per_node == contender.per_node &&
@@ -575,8 +575,8 @@ void ModelSearch::describe(const Found& found) {
                               .trainers = found.trainers,
                               .per_node = contender.per_node,
                               .reason = answer_.reason,
-                              .estimate = found.estimate,
-                              .plan = found.plan,
+                              .estimate = std::move(found.estimate),
+                              .plan = std::move(found.plan),
                               .capacity = contender.gpu->model.memory};
   if (out_of_time_) {
     warn("the deadline passed before all GPU models were compared: " + contender.name() +
@@ -686,8 +686,8 @@ Provision ModelSearch::run() {
                     failure_->message);
     }
   }
-  if (const std::optional<Found> best = race()) {
-    describe(*best);
+  if (std::optional<Found> best = race()) {
+    describe(*std::move(best));
     return std::move(answer_);
   }
   if (out_of_time_) {

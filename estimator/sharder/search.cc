@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -49,6 +48,15 @@ struct Search::Work {
   std::vector<Piece> node_pieces = {};
   std::vector<Piece> rank_pieces = {};
 };
+
+Places::Places(const Selection& selection) {
+  first_.reserve(selection.options.size() + 1);
+  first_.push_back(0);
+  for (const Option* option : selection.options) {
+    first_.push_back(first_.back() + (option->everywhere() ? 0 : static_cast<std::size_t>(option->cuts)));
+  }
+  all_.resize(first_.back());
+}
 
 Search::Search(const ShardRequest& request, const Options& options)
     : request_(request),
@@ -124,8 +132,8 @@ Search::Work Search::empty_work(const Amount& unit) const {
 Candidate Search::place(Selection selection) {
   Work work = empty_work(unit_of(selection));
   gather(selection, &work);
-  Candidate candidate{.selection = std::move(selection),
-                      .places = std::vector<std::vector<std::int64_t>>(request_.tables.size())};
+  Candidate candidate{.selection = std::move(selection), .places = {}};
+  candidate.places = Places(candidate.selection);
   place_on_nodes(&candidate, &work);
   place_on_ranks(&candidate, &work);
   measure(work.ranks, &candidate);
@@ -134,19 +142,21 @@ Candidate Search::place(Selection selection) {
 }
 
 // A placement that is given, not searched for.
-Candidate Search::fixed(Selection selection, std::vector<std::vector<std::int64_t>> places) const {
+Candidate Search::fixed(Selection selection, const std::vector<std::vector<std::int64_t>>& places) const {
   Work work = empty_work(unit_of(selection));
+  Candidate candidate{.selection = std::move(selection), .places = {}};
+  candidate.places = Places(candidate.selection);
   for (std::size_t table = 0; table < places.size(); ++table) {
-    const Option& option = *selection.options[table];
+    const Option& option = *candidate.selection.options[table];
     if (option.everywhere()) {
       add_rows(&work.ranks, table, option, 0, model_.trainers);
     }
+    std::copy(places[table].begin(), places[table].end(), candidate.places.of(table).begin());
     for (const std::int64_t place : places[table]) {
       const std::int64_t width = option.on_nodes() ? model_.local : 1;
       add_rows(&work.ranks, table, option, place * width, width);
     }
   }
-  Candidate candidate{.selection = std::move(selection), .places = std::move(places)};
   measure(work.ranks, &candidate);
   return candidate;
 }
@@ -227,8 +237,7 @@ void Search::place_on_nodes(Candidate* candidate, Work* work) {
         }
         continue;
       }
-      candidate->places[table].resize(static_cast<std::size_t>(option.cuts));
-      candidate->places[table][static_cast<std::size_t>(placed.part)] = static_cast<std::int64_t>(node);
+      candidate->places.of(table)[static_cast<std::size_t>(placed.part)] = static_cast<std::int64_t>(node);
       add_rows(&work->ranks, table, option, first, model_.local);
     }
   }
@@ -239,9 +248,8 @@ void Search::place_on_ranks(Candidate* candidate, Work* work) {
   level(&work->ranks, work->unit);
   for (std::size_t rank = 0; rank < work->ranks.pieces().size(); ++rank) {
     for (const Piece& piece : work->ranks.pieces()[rank]) {
-      const std::size_t table = static_cast<std::size_t>(piece.table);
-      candidate->places[table].resize(static_cast<std::size_t>(candidate->selection.options[table]->cuts));
-      candidate->places[table][static_cast<std::size_t>(piece.part)] = static_cast<std::int64_t>(rank);
+      candidate->places.of(static_cast<std::size_t>(piece.table))[static_cast<std::size_t>(piece.part)] =
+          static_cast<std::int64_t>(rank);
     }
   }
 }
@@ -420,11 +428,11 @@ void Search::sweep() {
 // Tables with a shard on this rank, the one with the most of the measure first.
 std::vector<std::size_t> Search::heaviest(std::int64_t rank, bool by_time) const {
   std::vector<std::size_t> tables;
-  for (std::size_t table = 0; table < best_.places.size(); ++table) {
+  for (std::size_t table = 0; table < best_.places.tables(); ++table) {
     const Option& option = *best_.selection.options[table];
     const std::int64_t place = option.on_nodes() ? rank / model_.local : rank;
-    if (option.everywhere() || std::find(best_.places[table].begin(), best_.places[table].end(), place) !=
-                                   best_.places[table].end()) {
+    const std::span<const std::int64_t> places = std::as_const(best_.places).of(table);
+    if (option.everywhere() || std::find(places.begin(), places.end(), place) != places.end()) {
       tables.push_back(table);
     }
   }
@@ -485,32 +493,40 @@ bool Search::improve(std::size_t table, std::int64_t most_effort) {
 // Another option for several tables that are alike: all of them, or one for every trainer. Where one table
 // turned alone makes its trainer the slowest, one turned on every trainer may leave all of them faster.
 bool Search::improve_alike(std::int64_t most_effort) {
-  using Kind = std::tuple<std::int64_t, std::int64_t, double, std::int64_t, bool, bool, std::ptrdiff_t>;
-  std::map<Kind, std::vector<std::size_t>> kinds;
-  for (std::size_t table = 0; table < options_.tables(); ++table) {
+  const auto choice = [&](std::size_t table) {
+    return best_.selection.options[table] - options_.of(table).data();
+  };
+  const auto kind = [&](std::size_t table) {
     const Table& of = request_.tables[table];
+    return std::tuple(of.rows, of.dim, of.lookups_per_sample, of.element_bytes, of.weighted, of.pooled,
+                      choice(table));
+  };
+  std::vector<std::size_t> tables;  // those of a kind one after the other
+  for (std::size_t table = 0; table < options_.tables(); ++table) {
     if (constraints_.empty() || constraints_[table] == nullptr) {
-      const std::ptrdiff_t option = best_.selection.options[table] - options_.of(table).data();
-      kinds[{of.rows, of.dim, of.lookups_per_sample, of.element_bytes, of.weighted, of.pooled, option}]
-          .push_back(table);
+      tables.push_back(table);
     }
   }
+  std::sort(tables.begin(), tables.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(kind(a), a) < std::pair(kind(b), b); });
   const auto ranks = static_cast<std::size_t>(model_.trainers);
-  for (const auto& [kind, tables] : kinds) {
-    const std::size_t whole = tables.size() / ranks * ranks;
-    for (const std::size_t count : std::set<std::size_t>{whole, tables.size()}) {
-      for (std::size_t option = 0; count > 1 && option < options_.of(tables.front()).size(); ++option) {
+  for (auto first = tables.begin(), last = first; first != tables.end(); first = last) {
+    last = std::find_if(first, tables.end(), [&](std::size_t table) { return kind(table) != kind(*first); });
+    const auto all = static_cast<std::size_t>(last - first);
+    const std::size_t whole = all / ranks * ranks;
+    for (const std::size_t count : {whole == all ? 0 : whole, all}) {
+      for (std::size_t option = 0; count > 1 && option < options_.of(*first).size(); ++option) {
         if (effort_ >= most_effort) {
           return false;
         }
-        if (static_cast<std::ptrdiff_t>(option) == std::get<5>(kind)) {
+        if (static_cast<std::ptrdiff_t>(option) == choice(*first)) {
           continue;
         }
         Selection selection = best_.selection;
-        for (std::size_t i = 0; i < count; ++i) {
-          const Option*& chosen = selection.options[tables[i]];
+        for (auto table = first; table < first + static_cast<std::ptrdiff_t>(count); ++table) {
+          const Option*& chosen = selection.options[*table];
           selection.add(*chosen, -1);
-          chosen = &options_.of(tables[i])[option];
+          chosen = &options_.of(*table)[option];
           selection.add(*chosen);
         }
         if (offer(std::move(selection))) {
@@ -538,7 +554,7 @@ void Search::try_all() {
     selection.options.push_back(option);
     selection.add(*option);
   }
-  best_ = fixed(std::move(selection), std::move(found->places));
+  best_ = fixed(std::move(selection), found->places);
 }
 
 Candidate Search::run() {

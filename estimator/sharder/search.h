@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "estimator/sharder/bound.h"
@@ -20,10 +21,29 @@
 
 namespace plimsoll::estimator {
 
+// By table: the ranks of its column blocks, or their nodes; none for work that is everywhere.
+class Places {
+ public:
+  Places() = default;
+  explicit Places(const Selection& selection);
+
+  std::size_t tables() const { return first_.size() - 1; }
+  std::span<std::int64_t> of(std::size_t table) {
+    return {all_.data() + first_[table], all_.data() + first_[table + 1]};
+  }
+  std::span<const std::int64_t> of(std::size_t table) const {
+    return {all_.data() + first_[table], all_.data() + first_[table + 1]};
+  }
+
+ private:
+  std::vector<std::int64_t> all_;
+  std::vector<std::size_t> first_;
+};
+
 // A selection with a place for every shard.
 struct Candidate {
   Selection selection;
-  std::vector<std::vector<std::int64_t>> places;  // by table: ranks of its column blocks, or their nodes
+  Places places;
   double highest_ms = 0;
   double highest_bytes = 0;                                // what a smaller budget lacks included
   double highest_host = 0;                                 //
@@ -61,7 +81,7 @@ class Search {
   bool offer(Selection selection);
   Affordable afford(Caps caps) const;
   Candidate place(Selection selection);
-  Candidate fixed(Selection selection, std::vector<std::vector<std::int64_t>> places) const;
+  Candidate fixed(Selection selection, const std::vector<std::vector<std::int64_t>>& places) const;
   Work empty_work(const Amount& unit) const;
   void measure(const Placement& ranks, Candidate* candidate) const;
   double slowest(const Placement& ranks) const;

@@ -1,5 +1,6 @@
 // shard(): bounds, search, and the plan written out.
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "estimator/sharder/bound.h"
@@ -35,7 +36,7 @@ Plan make_plan(const ShardRequest& request, const Candidate& candidate, double b
   for (std::size_t i = 0; i < request.tables.size(); ++i) {
     const Table& table = request.tables[i];
     const Option& option = *candidate.selection.options[i];
-    const std::vector<std::int64_t>& places = candidate.places[i];
+    const std::span<const std::int64_t> places = candidate.places.of(i);
     const TableCost cost(model, table);
     const std::int64_t columns_of_part = table.dim / option.cuts;
     const StageTimes times = cost.times(option.type, option.kernel, columns_of_part);
