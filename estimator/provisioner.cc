@@ -142,7 +142,7 @@ class ModelSearch {
   bool more_trainers_take_less() const;
   std::string why_none(const Contender& contender, Bytes left);
   std::optional<Found> search(const Contender& contender, std::int64_t most, std::string& why_not);
-  Result<Estimate> estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings) const;
+  Result<Estimate> estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings);
   Result<Bytes> budget(const Contender& contender, std::int64_t trainers);
   Result<Bytes> exact_budget(const Contender& contender, std::int64_t trainers);
   Bytes usable(const Contender& contender) const;
@@ -162,6 +162,7 @@ class ModelSearch {
   RuntimeSettings runtime_;
   ShardRequest sharding_;            // tables are kept; topology and budget change from search to search
   std::optional<StateBound> state_;  // of the tables
+  Estimator estimator_;
   std::vector<Contender> contenders_;
   std::map<std::pair<std::string, std::int64_t>, Bytes> budgets_;
   Bytes shortfall_;               // what the estimates lack, as attempts that ran out of memory have shown
@@ -176,8 +177,7 @@ Bytes ModelSearch::usable(const Contender& contender) const {
   return memory - Bytes::ceil(static_cast<double>(memory.count) * spec_.provisioning.headroom) - shortfall_;
 }
 
-Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t trainers,
-                                       Bytes embeddings) const {
+Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings) {
   if (request_.unestimated) {
     return Estimate();
   }
@@ -195,7 +195,7 @@ Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t 
   request.method = request_.method;
   request.runtime = runtime_;
   request.capacity = usable(contender);
-  return estimate_memory(request);
+  return estimator_.estimate(request);
 }
 
 // What is left for embeddings on each of `trainers` trainers; negative when the dense part alone is too big.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "estimator/memory/allocator_replay.h"
 #include "estimator/memory/fixed_costs.h"
 
 namespace plimsoll::estimator {
@@ -43,14 +42,15 @@ void correct(Breakdown& parts, const crds::LearnedBounds& learned) {
 // What the allocator holds for a ledger, on cards with more or less room.
 class Reserved {
  public:
-  Reserved(const Ledger& ledger, const EstimateRequest& request, const FixedCosts& fixed) : ledger_(ledger) {
+  Reserved(const Ledger& ledger, const EstimateRequest& request, const FixedCosts& fixed, KnownReplays& known)
+      : ledger_(ledger) {
     options_.settings = request.runtime.allocator;
     options_.forward_workspace = fixed.forward_workspace;
     options_.backward_workspace = fixed.backward_workspace;
     if (request.gpu != nullptr) {
       options_.device.total = request.gpu->memory;
     }
-    unlimited_ = replay(ledger_, options_);
+    unlimited_ = known.replay(ledger_, options_);
   }
 
   const ReplayResult& unlimited() const { return unlimited_; }
@@ -90,7 +90,21 @@ Estimate account_of(const Breakdown& parts, const EstimateRequest& request, cons
   return estimate;
 }
 
+const ReplayResult& KnownReplays::replay(const Ledger& ledger, const ReplayOptions& options) {
+  const Key key(options.device.total, options.forward_workspace, options.backward_workspace);
+  const auto found =
+      std::find_if(known_.begin(), known_.end(), [&](const auto& entry) { return entry.first == key; });
+  return found != known_.end() ? found->second
+                               : known_.emplace_back(key, estimator::replay(ledger, options)).second;
+}
+
 Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters) {
+  KnownReplays none;
+  return account_of(ledger, request, dense_parameters, none);
+}
+
+Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
+                    KnownReplays& known) {
   Estimate estimate =
       account_of(breakdown_of(ledger), request, name_of(ledger.peak_phase()), dense_parameters);
   if (request.device == Device::kCpu) {
@@ -98,7 +112,7 @@ Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes 
   }
   Breakdown& parts = estimate.breakdown;
   const FixedCosts fixed = fixed_costs(request);
-  const Reserved reserved(ledger, request, fixed);
+  const Reserved reserved(ledger, request, fixed, known);
   parts.workspace = fixed.forward_workspace + fixed.backward_workspace;
   const Bytes margin = safety_margin(transient(parts));
 

@@ -5,15 +5,33 @@
 //   Estimate estimate = account_of(ledger, request, dense_parameters);
 #pragma once
 
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "base/bytes.h"
+#include "estimator/memory/allocator_replay.h"
 #include "estimator/memory/estimate.h"
 #include "estimator/memory/ledger.h"
 
 namespace plimsoll::estimator {
 
+// Replays of one ledger under the same allocator settings, for cards whose room plays no role: each kind of
+// card is asked about once. Not thread-safe.
+class KnownReplays {
+ public:
+  const ReplayResult& replay(const Ledger& ledger, const ReplayOptions& options);
+
+ private:
+  using Key = std::tuple<Bytes, Bytes, Bytes>;  // the card, and the workspaces on it
+  std::vector<std::pair<Key, ReplayResult>> known_;
+};
+
 // On CUDA the reserved memory is an allocator replay's. Where the card is too small for all that the
 // allocator would like to keep, the replay runs again on what the card has: cached blocks are then given
-// back, and only when that is not enough does the trainer not fit.
+// back, and only when that is not enough does the trainer not fit. `known`: of this ledger.
+Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
+                    KnownReplays& known);
 Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters);
 
 // The same for parts that were told, not simulated (AMP's formula): no replay and no margin.

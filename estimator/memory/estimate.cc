@@ -48,18 +48,14 @@ Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_paramete
   return account_of(parts, request, name_of(Phase::kForward), dense_parameters);
 }
 
-Result<Estimate> by_simulation(const EstimateRequest& request) {
-  const Result<SpecRun> run = run_spec(request);
-  if (!run) {
-    return run.error();
+Estimate by_simulation(const SpecRun& run, KnownReplays& replays, const EstimateRequest& request) {
+  if (run.beyond_any_machine) {
+    return beyond_any_machine(request, run.dense_parameters);
   }
-  if (run->beyond_any_machine) {
-    return beyond_any_machine(request, run->dense_parameters);
-  }
-  Estimate estimate = account_of(run->heaviest, request, run->dense_parameters);
-  estimate.largest_live = run->largest_live;
-  if (run->allocated.size() > 1) {
-    estimate.allocated_by_rank = run->allocated;
+  Estimate estimate = account_of(run.heaviest, request, run.dense_parameters, replays);
+  estimate.largest_live = run.largest_live;
+  if (run.allocated.size() > 1) {
+    estimate.allocated_by_rank = run.allocated;
   }
   return estimate;
 }
@@ -84,7 +80,19 @@ Bytes Breakdown::total() const {
          embeddings + allocator_slack + workspace + communication + cuda_context;
 }
 
+struct Estimator::Run {
+  SpecRun spec;
+  KnownReplays replays;  // of its ledger
+};
+
+Estimator::Estimator() = default;
+Estimator::~Estimator() = default;
+
 Result<Estimate> estimate_memory(const EstimateRequest& request) {
+  return Estimator().estimate(request);
+}
+
+Result<Estimate> Estimator::estimate(const EstimateRequest& request) {
   Result<void> checked = check(request);
   if (!checked) {
     return checked.error();
@@ -93,7 +101,15 @@ Result<Estimate> estimate_memory(const EstimateRequest& request) {
     return estimate_trace(request);
   }
   if (request.method == Method::kPlimsoll) {
-    return by_simulation(request);
+    std::unique_ptr<Run>& run = runs_[trainers_that_matter(request)];
+    if (run == nullptr) {
+      Result<SpecRun> made = run_spec(request);
+      if (!made) {
+        return made.error();
+      }
+      run = std::make_unique<Run>(Run{.spec = *std::move(made), .replays = {}});
+    }
+    return by_simulation(run->spec, run->replays, request);
   }
   const Result<OperatorGraph> graph = lower_whole(request);
   if (!graph) {

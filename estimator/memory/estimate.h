@@ -11,6 +11,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -96,6 +98,20 @@ struct Estimate {
 // Errors: kInvalid (a dimension that cannot be), kUnsupported (a graph that lacks a trace or has an operator
 // without a rule: says so).
 Result<Estimate> estimate_memory(const EstimateRequest& request);
+
+// The same, many times over for one model: what neither the card nor the embeddings nor, mostly, the number
+// of trainers change is simulated once. All else in the requests must stay as it was in the first. One
+// thread.
+class Estimator {
+ public:
+  Estimator();
+  ~Estimator();
+  Result<Estimate> estimate(const EstimateRequest& request);
+
+ private:
+  struct Run;
+  std::map<std::int64_t, std::unique_ptr<Run>> runs_;  // by the trainers that matter
+};
 
 // The largest batch whose upper bound is at most `capacity`; 0 when not even one sample fits. Grows with the
 // capacity. Errors: as estimate_memory.

@@ -172,6 +172,16 @@ Result<OperatorGraph> lower_whole(const EstimateRequest& request) {
   return spec ? lower_transformer(*spec, *request.training, {}) : spec.error();
 }
 
+// Replicas of the whole model share nothing; they differ from a single one by their buckets.
+std::int64_t trainers_that_matter(const EstimateRequest& request) {
+  const crds::Parallelism& parallelism = request.training->parallelism;
+  const bool whole =
+      parallelism.strategy == ParallelStrategy::kAuto || parallelism.strategy == ParallelStrategy::kDDP;
+  const bool split = parallelism.tensor != 1 || parallelism.pipeline != 1 || parallelism.context != 1 ||
+                     parallelism.expert != 1;
+  return whole && !split ? std::min<std::int64_t>(request.trainers, 2) : request.trainers;
+}
+
 Result<SpecRun> run_spec(const EstimateRequest& request) {
   Result<void> checked = check_split(request);
   if (!checked) {

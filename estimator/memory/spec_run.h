@@ -34,4 +34,8 @@ Result<OperatorGraph> lower_whole(const EstimateRequest& request);
 // kUnsupported for an optimizer implementation that PyTorch lacks.
 Result<SpecRun> run_spec(const EstimateRequest& request);
 
+// Requests that differ in the card, the embeddings or the number of trainers have equal runs where this
+// number is equal.
+std::int64_t trainers_that_matter(const EstimateRequest& request);
+
 }  // namespace plimsoll::estimator

@@ -77,9 +77,13 @@ Option Builder::option(const TableCost& cost, const Table& table, ShardingType t
     option.total_bytes = option.bytes * trainers;
     return option;
   }
-  const std::int64_t ranks = type == ShardingType::kRowWise ? model_.trainers
-                             : option.on_nodes()            ? model_.local
-                                                            : 1;
+  if (type != ShardingType::kRowWise && !option.on_nodes()) {  // all rows in each shard
+    option.total_ms = option.ms * parts;
+    option.total_bytes = option.bytes * parts;
+    option.total_host = option.host_bytes * parts;
+    return option;
+  }
+  const std::int64_t ranks = type == ShardingType::kRowWise ? model_.trainers : model_.local;
   const Held last = cost.held(type, kernel, table.rows % block, columns);
   const double blocks = static_cast<double>(table.rows / block);
   option.total_ms = option.ms * static_cast<double>(ranks) * parts;

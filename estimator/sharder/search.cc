@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -389,6 +390,7 @@ void Search::sweep() {
   const double longest_compute = lockstep_ ? unit_of(fastest)[static_cast<std::size_t>(Measure::kCompute)]
                                            : std::numeric_limits<double>::infinity();
   std::map<std::array<double, 4>, Affordable> affordable;  // by what can make a difference
+  std::set<std::pair<const Choices*, double>> asked;
   std::vector<std::vector<const Option*>> tried;
   int fruitless = 0;
   std::int64_t first_effort = 0;
@@ -409,10 +411,14 @@ void Search::sweep() {
       known = affordable.emplace(key, afford(caps)).first;
     }
     auto& [choices, whole] = known->second;
-    Selection selection = choices.select(choices.smallest_cap(
+    const double cap = choices.smallest_cap(
         mean_bytes_ * kFinest, room_.largest,
         {.ms = std::max(bound_.milliseconds * ranks_, whole.total_ms) * (1 + a_try.slack),
-         .bytes = std::max(room_.total, whole.total_bytes)}));
+         .bytes = std::max(room_.total, whole.total_bytes)});
+    if (!asked.emplace(&choices, cap).second) {
+      continue;
+    }
+    Selection selection = choices.select(cap);
     if (std::find(tried.begin(), tried.end(), selection.options) != tried.end()) {
       continue;
     }

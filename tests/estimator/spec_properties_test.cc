@@ -97,6 +97,36 @@ TEST(SpecProperties, MoreSamplesTakeMoreAndAllSumsUp) {
   }
 }
 
+// Cards, numbers of trainers and embeddings in any order, as the search for a GPU model asks for them.
+TEST(SpecProperties, AnEstimatorThatRemembersAnswersAsOneThatDoesNot) {
+  const std::uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Dice dice(seed);
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  const char* cards[] = {"A100-80GB", "A100-40GB", "V100-32GB", "H100-80GB"};
+  for (int i = 0; i < 60; ++i) {
+    crds::ModelSpec model;
+    model.dlrm = random_model(dice);
+    const crds::TrainingSpec training = random_training(dice);
+    Estimator estimator;
+    for (int question = 0; question < 8; ++question) {
+      EstimateRequest request{
+          .model = &model, .training = &training, .gpu = catalog.find(cards[dice.below(4)])};
+      request.trainers = 1 + dice.below(20);
+      request.embedding_bytes = Bytes{dice.below(1'000'000'000)};
+      request.capacity = dice.coin() ? std::optional(Bytes{dice.below(10'000'000'000)}) : std::nullopt;
+      const Result<Estimate> fresh = estimate_memory(request);
+      const Result<Estimate> known = estimator.estimate(request);
+      ASSERT_TRUE(fresh.ok() && known.ok());
+      ASSERT_EQ(write_json(to_json(fresh->peak)), write_json(to_json(known->peak)));
+      ASSERT_EQ(write_json(to_json(fresh->breakdown)), write_json(to_json(known->breakdown)));
+      ASSERT_EQ(write_json(to_json(fresh->largest_live)), write_json(to_json(known->largest_live)));
+      ASSERT_EQ(fresh->allocated_by_rank, known->allocated_by_rank);
+      ASSERT_EQ(fresh->peak_phase, known->peak_phase);
+    }
+  }
+}
+
 // Bytes of a ledger's parts that live on once it has ended, or when its backward begins.
 template <class Counts>
 std::int64_t live_at(const Ledger& ledger, std::size_t from, std::size_t until, Counts counts) {
