@@ -10,9 +10,6 @@ namespace {
 
 // A watch that ends sooner without an event is a fault of the server, not a routine end.
 constexpr std::chrono::seconds kShortestWatch{1};
-// Watches end by themselves after 5 to 10 minutes, spread so that not all of them come back at once.
-constexpr int kLeastWatchSeconds = 300;
-constexpr int kMostWatchSeconds = 600;
 // Of a list or watch: whatever the server has in memory.
 constexpr const char* kAnyVersion = "0";
 // A server that has failed for so long may have forgotten our version: etcd is compacted about as often
@@ -226,8 +223,10 @@ Result<void> Reflector::watch(const std::stop_token& stop) {
     const bool is_known = !version_is_unavailable_ && resource_version_ != kAnyVersion;
     options.resource_version = is_known ? resource_version_ : "";
   }
-  options.server_timeout = std::chrono::seconds(
-      std::uniform_int_distribution<int>(kLeastWatchSeconds, kMostWatchSeconds)(random_));
+  // Spread, so that not all watches come back at once.
+  std::uniform_int_distribution<std::int64_t> duration(options_.min_watch_time.count(),
+                                                       2 * options_.min_watch_time.count());
+  options.server_timeout = std::chrono::seconds(duration(random_));
   options.idle_timeout = options_.idle_timeout;
   events_ = 0;
   watch_end_ = std::stop_source();

@@ -94,6 +94,7 @@ class Reflector {
     bool stream_lists = true;
     std::int64_t page_size = 500;  // of a LIST that bypasses the server's watch cache
     std::chrono::milliseconds list_timeout{60'000};
+    std::chrono::seconds min_watch_time{300};         // the server ends a watch after this to twice this
     std::chrono::milliseconds idle_timeout{120'000};  // bookmarks come about once a minute
     // Same figures as client-go: 0.8 s doubling to 30 s, jitter 1, forgotten after two good minutes.
     Backoff::Options backoff{std::chrono::milliseconds(800), std::chrono::milliseconds(30'000), 1.0};

@@ -9,6 +9,7 @@
 // (PR_SET_PDEATHSIG and a process group of their own). Owned by the test; methods from one thread.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ class ApiServer {
   virtual std::string kubeconfig() const = 0;  // path of a file with admin rights
   virtual std::string directory() const = 0;   // scratch folder of this server, removed with it
   virtual std::unique_ptr<kube::Client> make_client() const = 0;
+  // Kills the kube-apiserver with SIGKILL and starts it again after the outage, on the same port and store;
+  // returns when it is ready. Call it from the thread that started the server. Errors: kUnsupported of the
+  // fake.
+  virtual Result<void> restart(std::chrono::milliseconds outage) = 0;
 };
 
 struct ApiServerOptions {

@@ -1,6 +1,9 @@
 #include "tests/controlplane/real_api_server.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <cassert>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -48,6 +51,17 @@ class RealApiServer final : public ApiServer {
     Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
     assert(client.ok());
     return *std::move(client);
+  }
+
+  Result<void> restart(std::chrono::milliseconds outage) override {
+    const auto killed = std::find_if(processes_.begin(), processes_.end(),
+                                     [](const Named& each) { return each.name == "kube-apiserver"; });
+    assert(killed != processes_.end());
+    killed->process->send_signal(SIGKILL);
+    processes_.erase(killed);  // waits for its end
+    std::this_thread::sleep_for(outage);
+    Result<void> started = start_apiserver();
+    return started ? wait_for_apiserver() : started;
   }
 
   Result<void> start() {

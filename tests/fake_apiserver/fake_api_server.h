@@ -28,6 +28,9 @@ class FakeApiServer : public ApiServer {
   static Result<std::unique_ptr<FakeApiServer>> start(const FakeApiServerOptions& options = {});
 
   ApiServerKind kind() const override { return ApiServerKind::kFake; }
+  Result<void> restart(std::chrono::milliseconds) override {
+    return Error(ErrorCode::kUnsupported, "the fake API server is no process");
+  }
 
   virtual std::string address() const = 0;  // "https://127.0.0.1:PORT"
   virtual std::string token() const = 0;
