@@ -2,7 +2,9 @@
 // and the pods pass the restricted Pod Security Standard.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "tests/chart/helm.h"
 #include "tests/controlplane/binaries.h"
@@ -137,7 +139,12 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
       {"operator", "list", "pods"},
       {"operator", "create", "gpumodels.plimsoll.dev"},
       {"operator", "list", "gpumodels.plimsoll.dev"},
-      {"operator", "update", "gpumodels.plimsoll.dev/status"}};
+      {"operator", "update", "gpumodels.plimsoll.dev/status"},
+      {"operator", "update", "memoryprofiles.plimsoll.dev/status"},
+      {"operator", "update", "trainingjobs.plimsoll.dev/status"},
+      {"operator", "patch", "trainingjobs.plimsoll.dev"},
+      {"operator", "create", "jobs.batch"},
+      {"operator", "create", "configmaps"}};
   const std::vector<std::vector<std::string>> refused = {
       {"webhook", "list", "configmaps"},
       {"webhook", "get", "secrets"},
@@ -146,6 +153,8 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
       {"operator", "get", "secrets"},
       {"operator", "create", "pods"},
       {"operator", "delete", "gpumodels.plimsoll.dev"},
+      {"operator", "list", "configmaps"},
+      {"operator", "create", "trainingjobs.plimsoll.dev"},
       {"webhook", "update", "gpumodels.plimsoll.dev/status"},
       {"operator", "update", "gpumodels.plimsoll.dev"},
       {"operator", "patch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"}};
@@ -157,7 +166,8 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
   }
 }
 
-// The roles are enough, too: both servers become ready with nothing but their service accounts' tokens.
+// The roles are enough, too: both servers become ready with nothing but their service accounts' tokens, and
+// the operator runs a job.
 TEST_F(InstallTest, TheServersWorkWithTheRightsOfTheirServiceAccounts) {
   expect_done(release("install"));
   expect_done(kubectl({"create", "-f", "-"}, kNode));
@@ -171,13 +181,28 @@ TEST_F(InstallTest, TheServersWorkWithTheRightsOfTheirServiceAccounts) {
   ASSERT_TRUE(write_private_file(folder + "/tls.key", pair->key_pem).ok());
 
   const auto operator_process =
-      PlimsollProcess::start("operator", {}, kubeconfig_of("operator"), server_->directory());
+      PlimsollProcess::start("operator",
+                             {"--leader-elect-resource-namespace", kNamespace, "--leader-elect-resource-name",
+                              "sail-plimsoll-operator"},
+                             kubeconfig_of("operator"), server_->directory());
   ASSERT_TRUE(operator_process.ok()) << to_string(operator_process.error());
   const auto webhook_process = PlimsollProcess::start("webhook", {"--certificate-directory=" + folder},
                                                       kubeconfig_of("webhook"), server_->directory());
   ASSERT_TRUE(webhook_process.ok()) << to_string(webhook_process.error());
-  EXPECT_EQ(kubectl({"get", "gpumodel", "v100-32gb", "-o", "jsonpath={.status.totalGPUs}"}).output, "8")
-      << (*operator_process)->log();
+  const auto comes = [&](const std::vector<std::string>& question, const std::string& answer) {
+    CommandResult result;
+    for (int i = 0; i < 300 && result.output != answer; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      result = kubectl(question);
+    }
+    EXPECT_EQ(result.output, answer) << result.errors << (*operator_process)->log();
+  };
+  comes({"get", "gpumodel", "v100-32gb", "-o", "jsonpath={.status.totalGPUs}"}, "8");
+  expect_done(kubectl({"create", "-f", PLIMSOLL_SOURCE_DIR "/examples/single-gpu.yaml"}));
+  comes({"get", "job", "single-gpu-0", "-o", "jsonpath={.spec.completions}"}, "1");
+  comes({"get", "tj", "single-gpu", "-o", "jsonpath={.status.planRef.name}"}, "single-gpu-0-plan");
+  comes({"get", "events", "--field-selector", "reason=AttemptStarted", "-o", "jsonpath={.items[*].type}"},
+        "Normal");
 }
 
 // A Deployment only warns of its pods' security; the pods themselves are refused.
