@@ -10,6 +10,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,7 @@ struct GpuModel {
   Bytes hbm_bandwidth;                      // bytes a second
   Bytes intra_node_bandwidth;               // bytes a second and GPU
   Bytes inter_node_bandwidth;               // bytes a second and GPU
-  Bytes cuda_context;                       // upper bound, outside the caching allocator
+  std::optional<Bytes> cuda_context;        // a GPUModel's; absent: estimator/memory/fixed_cost_table.h
   double relative_cost = 1;                 // per GPU hour, A100-80GB = 1
 };
 

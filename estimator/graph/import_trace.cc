@@ -9,6 +9,7 @@
 
 #include "base/gzip.h"
 #include "base/json_view.h"
+#include "base/utf8.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -19,6 +20,8 @@ constexpr std::size_t kMaxRows = 1U << 26;       // indices stay far inside 32 b
 constexpr double kMaxCoefficient = 4.611686e18;  // 2^62
 constexpr std::int64_t kMaxRecordedBatch = std::int64_t{1} << 32;
 constexpr std::size_t kMaxNameShown = 80;
+constexpr std::size_t kMostNotes = 8;
+constexpr std::size_t kLongestNote = 256;
 
 const char* const kRoleNames[] = {"parameter", "buffer",     "input",    "output",
                                   "loss",      "activation", "gradient", "backward"};
@@ -62,9 +65,9 @@ class TraceReader {
     if (view.kind() != JsonView::Kind::kObject) {
       return fail(place_, "must be an object");
     }
-    return index_members(view) && read_heading() && read_names() && read_attributes() && read_layouts() &&
-           read_operators() && read_storages() && read_tensors() && check_operands() && read_saved() &&
-           read_temporaries() && read_parameters() && read_buffers();
+    return index_members(view) && read_heading() && read_notes() && read_names() && read_attributes() &&
+           read_layouts() && read_operators() && read_storages() && read_tensors() && check_operands() &&
+           read_saved() && read_temporaries() && read_parameters() && read_buffers();
   }
   Trace take() { return std::move(trace_); }
   const Error& error() const { return error_; }
@@ -247,6 +250,27 @@ class TraceReader {
       return true;
     });
     return read && (!trace_.batch_sizes.empty() || fail(Place(place_, "batchSizes"), "must not be empty"));
+  }
+
+  // For a person, in a terminal and in the warnings of an API server: a few, short, without line breaks.
+  bool read_notes() {
+    const auto notes = std::find_if(members_.begin(), members_.end(),
+                                    [](const Member& each) { return each.first == "notes"; });
+    if (notes == members_.end()) {
+      return true;
+    }
+    return table("notes", [this](const Place& place, JsonView each) {
+      const std::optional<std::string_view> note = each.text();
+      if (!note) {
+        return fail(place, "must be a string");
+      }
+      if (trace_.notes.size() < kMostNotes) {
+        std::string& kept = trace_.notes.emplace_back(utf8_prefix(*note, kLongestNote));
+        std::replace_if(
+            kept.begin(), kept.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+      }
+      return true;
+    });
   }
 
   bool read_names() {

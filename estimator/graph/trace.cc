@@ -58,7 +58,8 @@ Bytes memory_of(const TraceFile& graph) {
     rows(trace.unmeasured);
     rows(trace.parameters);
     rows(trace.buffers);
-    for (const std::vector<std::string>* names : {&trace.modules, &trace.operator_names, &trace.dtypes}) {
+    for (const std::vector<std::string>* names :
+         {&trace.modules, &trace.operator_names, &trace.dtypes, &trace.notes}) {
       rows(*names);
       for (const std::string& name : *names) {
         size += name.capacity();

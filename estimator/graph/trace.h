@@ -114,6 +114,7 @@ struct Trace {
   TraceDevice device = TraceDevice::kCpu;
   std::string precision;  // "FP32", "BF16Mixed", ...
   std::string method;
+  std::vector<std::string> notes;         // what a person should know of the recording
   std::vector<std::int64_t> batch_sizes;  // recorded; one alone: it holds for no other
   std::vector<std::string> dtypes;
   std::vector<std::string> modules;

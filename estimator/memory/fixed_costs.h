@@ -1,5 +1,5 @@
-// What a trainer's card holds besides tensors of the model: one table, its sources beside the figures in
-// fixed_costs.cc, and the overrides learned from earlier jobs of the family. Pure; any thread.
+// What a trainer's card holds besides tensors of the model: figures of the one table (fixed_cost_table.h),
+// and the overrides learned from earlier jobs of the family. Pure; any thread.
 #pragma once
 
 #include "base/bytes.h"

@@ -99,6 +99,15 @@ RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::s
       warnings.push_back(parsed.error().message + "; the estimate takes cuBLAS's default");
     }
   }
+  if (const Json* loading = variable(training_job, "CUDA_MODULE_LOADING", warnings)) {
+    const std::string value = loading->asString();
+    if (value == "EAGER" || value == "LAZY") {
+      settings.lazy_modules = value == "LAZY";
+    } else if (value != "DEFAULT" && !value.empty()) {
+      warnings.push_back(
+          "CUDA_MODULE_LOADING must be DEFAULT, LAZY or EAGER; the estimate takes CUDA's default");
+    }
+  }
   return settings;
 }
 

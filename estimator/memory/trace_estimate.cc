@@ -64,6 +64,12 @@ std::vector<LiveTensor> largest_live(const TraceRun& run) {
   return largest;
 }
 
+void warn_of(const Trace& trace, Estimate& estimate) {
+  for (const std::string& note : trace.notes) {
+    estimate.warnings.push_back("the graph's recording: " + note);
+  }
+}
+
 Result<Estimate> by_amp(const EstimateRequest& request, const Trace& trace, const TraceShapes& shapes) {
   Breakdown parts;
   parts.parameters = parameter_bytes(trace, shapes);
@@ -162,14 +168,19 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
     return shapes.error();
   }
   if (request.method == Method::kAmp) {
-    return by_amp(request, trace, *shapes);
+    Result<Estimate> estimate = by_amp(request, trace, *shapes);
+    if (estimate) {
+      warn_of(trace, *estimate);
+    }
+    return estimate;
   }
   Estimate estimate = account_of(runs->heaviest->ledger, request, parameter_bytes(trace, *shapes));
   estimate.largest_live = largest_live(*runs->heaviest);
   if (runs->peaks.size() > 1) {
     estimate.allocated_by_rank = runs->peaks;
   }
-  estimate.warnings = runs->warnings;
+  warn_of(trace, estimate);
+  estimate.warnings.insert(estimate.warnings.end(), runs->warnings.begin(), runs->warnings.end());
   const std::vector<std::string>& more = runs->heaviest->warnings;
   estimate.warnings.insert(estimate.warnings.end(), more.begin(), more.end());
   return estimate;

@@ -109,7 +109,6 @@ TEST(GpuCatalog, NoLabelMeansTwoModelsAndNoFigureIsMissing) {
     EXPECT_GT(model.memory, 7_GiB) << model.name;
     EXPECT_GT(model.hbm_bandwidth.count, 150'000'000'000) << model.name;
     EXPECT_GT(model.intra_node_bandwidth, model.inter_node_bandwidth) << model.name;
-    EXPECT_GT(model.cuda_context, 256_MiB) << model.name;
     EXPECT_GT(model.relative_cost, 0) << model.name;
     EXPECT_FALSE(model.family.empty()) << model.name;
     EXPECT_FALSE(model.product_labels.empty()) << model.name;
@@ -136,6 +135,12 @@ TEST(GpuCatalog, AResourceOverridesWhatItSetsAndNothingElse) {
   EXPECT_EQ(after.inter_node_bandwidth, 25_GiB);
   EXPECT_EQ(after.hbm_bandwidth, before.hbm_bandwidth);
   EXPECT_EQ(after.cuda_context, before.cuda_context);
+  gpu.spec.cuda_context = 700_MiB;
+  ASSERT_TRUE(catalog.apply(gpu).ok());
+  EXPECT_EQ(after.cuda_context, 700_MiB);
+  gpu.spec.cuda_context.reset();
+  ASSERT_TRUE(catalog.apply(gpu).ok());
+  EXPECT_EQ(after.cuda_context, 700_MiB) << "what a resource does not set stays";
   EXPECT_EQ(catalog.find("NVIDIA-A100-SXM4-80GB"), &after);
   EXPECT_EQ(catalog.models().size(), GpuCatalog::built_in().models().size());
 }
@@ -163,7 +168,6 @@ TEST(GpuCatalog, ANewModelNeedsItsMemory) {
   const GpuModel* model = catalog.find("X100");
   ASSERT_NE(model, nullptr);
   EXPECT_GT(model->hbm_bandwidth.count, 0);
-  EXPECT_GT(model->cuda_context.count, 0);
   EXPECT_DOUBLE_EQ(model->relative_cost, 2.0);
 }
 

@@ -97,6 +97,31 @@ TEST(ImportTrace, ErrorsNameThePlace) {
   }
 }
 
+TEST(ImportTrace, KeepsAFewShortNotes) {
+  const auto with = [](const std::string& notes) {
+    return import_traces(replaced(linear_graph(), "\"notes\": []", "\"notes\": " + notes));
+  };
+  const Result<TraceFile> graph = with(R"(["recorded\nas the CPU runs it", ""])");
+  ASSERT_TRUE(graph.ok()) << graph.error().message;
+  EXPECT_EQ(graph->traces[0].notes, (std::vector<std::string>{"recorded as the CPU runs it", ""}));
+  const Result<TraceFile> without = import_traces(replaced(linear_graph(), "\"notes\": [],", ""));
+  ASSERT_TRUE(without.ok()) << without.error().message;
+  EXPECT_TRUE(without->traces[0].notes.empty());
+  std::string many = "[\"" + std::string(255, 'x') + "\u00e9\"";
+  for (int i = 0; i < 1000; ++i) {
+    many += ",\"n\"";
+  }
+  const Result<TraceFile> few = with(many + "]");
+  ASSERT_TRUE(few.ok());
+  EXPECT_EQ(few->traces[0].notes.size(), 8U);
+  EXPECT_EQ(few->traces[0].notes[0], std::string(255, 'x')) << "no half characters";
+  for (const char* wrong : {"3", "\"text\"", "{}", "[3]", "[null]", "[[\"a\"]]"}) {
+    const Result<TraceFile> refused = with(wrong);
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_NE(refused.error().message.find("traces[0].notes"), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST(ImportTrace, RefusesASecondTraceOfTheSameKind) {
   const std::string text = linear_graph();
   const std::size_t begin = text.find('{', text.find("\"traces\""));

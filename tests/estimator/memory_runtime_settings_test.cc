@@ -27,10 +27,12 @@ TEST(RuntimeSettings, ComeFromThePodTemplate) {
   std::vector<std::string> warnings;
   const RuntimeSettings settings = runtime_settings_of(
       job_with(R"({"name": "PYTORCH_CUDA_ALLOC_CONF", "value": "expandable_segments:True"},
-                  {"name": "CUBLAS_WORKSPACE_CONFIG", "value": ":16:8"})"),
+                  {"name": "CUBLAS_WORKSPACE_CONFIG", "value": ":16:8"},
+                  {"name": "CUDA_MODULE_LOADING", "value": "EAGER"})"),
       warnings);
   EXPECT_TRUE(settings.allocator.expandable_segments);
   EXPECT_EQ(settings.cublas_workspace, 128_KiB);
+  EXPECT_EQ(settings.lazy_modules, false);
   EXPECT_TRUE(warnings.empty());
 }
 
@@ -47,12 +49,14 @@ TEST(RuntimeSettings, TheNewerNameOfTheVariableWins) {
 TEST(RuntimeSettings, WhatCannotBeReadWarnsAndLeavesTheDefault) {
   for (const char* env : {R"({"name": "PYTORCH_CUDA_ALLOC_CONF", "value": "max_split_size_mb:1"})",
                           R"({"name": "PYTORCH_CUDA_ALLOC_CONF", "valueFrom": {"secretKeyRef": {}}})",
-                          R"({"name": "CUBLAS_WORKSPACE_CONFIG", "value": "large"})"}) {
+                          R"({"name": "CUBLAS_WORKSPACE_CONFIG", "value": "large"})",
+                          R"({"name": "CUDA_MODULE_LOADING", "value": "lazy"})"}) {
     std::vector<std::string> warnings;
     const RuntimeSettings settings = runtime_settings_of(job_with(env), warnings);
     EXPECT_EQ(warnings.size(), 1U) << env;
     EXPECT_EQ(settings.allocator.max_split_size, Bytes::max()) << env;
     EXPECT_FALSE(settings.cublas_workspace.has_value()) << env;
+    EXPECT_FALSE(settings.lazy_modules.has_value()) << env;
   }
 }
 
