@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "controllers/inventory_plan.h"
+#include "controllers/runtime_metrics.h"
 #include "crds/training_job.h"
 
 namespace plimsoll::controllers {
@@ -41,7 +42,10 @@ struct GpuInventoryController::Metrics {
         passes(prometheus::BuildCounter()
                    .Name("plimsoll_inventory_passes_total")
                    .Help("Comparisons of the GPUModel resources with the cluster, by result")
-                   .Register(registry)) {}
+                   .Register(registry)),
+        nodes(registry, "nodes"),
+        pods(registry, "bound-pods"),
+        models(registry, "gpumodels") {}
 
   void set(const std::vector<estimator::AvailableGpu>& present) {
     std::set<std::string> seen;
@@ -62,6 +66,9 @@ struct GpuInventoryController::Metrics {
 
   prometheus::Family<prometheus::Gauge>& gpus;
   prometheus::Family<prometheus::Counter>& passes;
+  ReflectorMetrics nodes;
+  ReflectorMetrics pods;
+  ReflectorMetrics models;
   std::set<std::string> known;
 };
 
@@ -73,25 +80,27 @@ GpuInventoryController::GpuInventoryController(kube::Client& client, estimator::
       metrics_(options.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options.registry)),
       nodes_(client,
              [this] {
-               kube::Reflector::Options nodes = reflect(kNodes);
+               kube::Reflector::Options nodes = reflect(kNodes, &Metrics::nodes);
                nodes.project = project_node;
                return nodes;
              }()),
       pods_(client,
             [this] {
-              kube::Reflector::Options pods = reflect(kPods);
+              kube::Reflector::Options pods = reflect(kPods, &Metrics::pods);
               pods.field_selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
               pods.project = project_pod;
               return pods;
             }()),
-      models_(client, reflect(kGpuModels)) {}
+      models_(client, reflect(kGpuModels, &Metrics::models)) {}
 
 GpuInventoryController::~GpuInventoryController() {
   stop();
 }
 
-kube::Reflector::Options GpuInventoryController::reflect(kube::Resource resource) {
+kube::Reflector::Options GpuInventoryController::reflect(kube::Resource resource,
+                                                         ReflectorMetrics Metrics::*observer) {
   kube::Reflector::Options options;
+  options.observer = metrics_ == nullptr ? nullptr : &(metrics_.get()->*observer);
   options.resource = std::move(resource);
   options.on_change = [this](const kube::Reflector::Change&) {
     const std::lock_guard lock(mutex_);

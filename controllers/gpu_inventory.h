@@ -32,6 +32,8 @@
 
 namespace plimsoll::controllers {
 
+class ReflectorMetrics;
+
 class GpuInventoryController {
  public:
   struct Options {
@@ -55,7 +57,7 @@ class GpuInventoryController {
  private:
   struct Metrics;
 
-  kube::Reflector::Options reflect(kube::Resource resource);
+  kube::Reflector::Options reflect(kube::Resource resource, ReflectorMetrics Metrics::*observer);
   void run(const std::stop_token& stop);
   bool synced() const;
   Result<void> pass(const std::stop_token& stop);

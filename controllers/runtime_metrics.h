@@ -5,12 +5,18 @@
 //   workqueue_work_duration_seconds, workqueue_unfinished_work_seconds,
 //   workqueue_longest_running_processor_seconds, all {name}
 //   leader_election_master_status, leader_election_slowpath_total, both {name}
+//   reflector_lists_total, reflector_list_duration_seconds, reflector_items_per_list,
+//   reflector_watches_total, reflector_watch_duration_seconds, reflector_items_per_watch,
+//   reflector_short_watches_total, reflector_last_resource_version, all {name}
+//
+// and, for what client-go does not tell, plimsoll_events_lost_total {reason}.
 //
 //   QueueMetrics metrics(registry, "trainingjob");
 //   WorkQueue queue({.observer = &metrics});
 //   metrics.watch(&queue);                     // for the figures of work that is under way
 //
-// The registry must outlive both; the queue must outlive the last scrape, or be unwatched first. Thread-safe.
+// The registry must outlive them all; the queue must outlive the last scrape, or be unwatched first.
+// Thread-safe.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -23,6 +29,8 @@
 #include <mutex>
 #include <string>
 
+#include "kube/event_recorder.h"
+#include "kube/reflector.h"
 #include "kube/work_queue.h"
 
 namespace plimsoll::controllers {
@@ -64,6 +72,42 @@ class ElectionMetrics {
  private:
   prometheus::Gauge& master_;
   prometheus::Counter& slow_paths_;
+};
+
+// For Reflector's option `observer`; the name is the resource's.
+class ReflectorMetrics final : public kube::ReflectorObserver {
+ public:
+  ReflectorMetrics(prometheus::Registry& registry, const std::string& name);
+
+  void list_began() override { lists_.Increment(); }
+  void listed(std::chrono::nanoseconds time, std::size_t items) override;
+  void watch_began() override { watches_.Increment(); }
+  void watched(std::chrono::nanoseconds time, std::size_t events) override;
+  void watch_was_short() override { short_watches_.Increment(); }
+  void version(const std::string& version) override;
+
+ private:
+  prometheus::Counter& lists_;
+  prometheus::Histogram& list_duration_;
+  prometheus::Histogram& items_per_list_;
+  prometheus::Counter& watches_;
+  prometheus::Histogram& watch_duration_;
+  prometheus::Histogram& items_per_watch_;
+  prometheus::Counter& short_watches_;
+  prometheus::Gauge& last_version_;
+};
+
+class EventMetrics {
+ public:
+  explicit EventMetrics(prometheus::Registry& registry);
+
+  // For EventRecorder's option `on_loss`.
+  void lost(kube::EventRecorder::Loss why);
+
+ private:
+  prometheus::Counter& queue_full_;
+  prometheus::Counter& too_many_;
+  prometheus::Counter& not_written_;
 };
 
 }  // namespace plimsoll::controllers

@@ -97,6 +97,9 @@ std::vector<Json> copies(const std::vector<kube::SharedObject>& objects) {
 struct TrainingJobController::Metrics final : public JobObserver {
   explicit Metrics(prometheus::Registry& registry)
       : queue(registry, "trainingjob"),
+        training_jobs(registry, "trainingjobs"),
+        children(registry, "jobs"),
+        pods(registry, "trainer-pods"),
         reconciles(prometheus::BuildCounter()
                        .Name("controller_runtime_reconcile_total")
                        .Help("Looks at an object, by controller and result")
@@ -126,6 +129,9 @@ struct TrainingJobController::Metrics final : public JobObserver {
   }
 
   QueueMetrics queue;
+  ReflectorMetrics training_jobs;
+  ReflectorMetrics children;
+  ReflectorMetrics pods;
   prometheus::Family<prometheus::Counter>& reconciles;
   prometheus::Family<prometheus::Counter>& created;
   prometheus::Family<prometheus::Counter>& succeeded;
@@ -170,6 +176,7 @@ TrainingJobController::~TrainingJobController() {
 kube::Reflector::Options TrainingJobController::reflect_jobs() {
   kube::Reflector::Options options;
   options.resource = kTrainingJobs;
+  options.observer = metrics_ == nullptr ? nullptr : &metrics_->training_jobs;
   options.project = project_training_job;
   options.on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); };
   return options;
@@ -178,6 +185,7 @@ kube::Reflector::Options TrainingJobController::reflect_jobs() {
 kube::Reflector::Options TrainingJobController::reflect_children() {
   kube::Reflector::Options options;
   options.resource = kJobs;
+  options.observer = metrics_ == nullptr ? nullptr : &metrics_->children;
   options.label_selector = kJobNameLabel;
   options.project = project_child;
   options.on_change = [this](const kube::Reflector::Change& change) {
@@ -194,6 +202,7 @@ kube::Reflector::Options TrainingJobController::reflect_children() {
 kube::Reflector::Options TrainingJobController::reflect_pods() {
   kube::Reflector::Options options;
   options.resource = kPods;
+  options.observer = metrics_ == nullptr ? nullptr : &metrics_->pods;
   options.label_selector = kJobNameLabel;
   options.project = project_trainer_pod;
   options.indexers = {

@@ -32,6 +32,7 @@ void EventRecorder::record(const ObjectReference& about, EventType type, std::st
   const std::lock_guard lock(mutex_);
   if (ending_ || queue_.size() >= options_.queue_limit) {
     ++dropped_;
+    lose(Loss::kQueueFull);
     return;
   }
   queue_.push_back({.about = about,
@@ -63,6 +64,10 @@ void EventRecorder::stop(std::chrono::milliseconds patience) {
   }
   thread_.request_stop();
   thread_.join();
+  const std::lock_guard lock(mutex_);
+  for (; !queue_.empty(); queue_.pop_front()) {
+    lose(Loss::kNotWritten);
+  }
 }
 
 void EventRecorder::run(const std::stop_token& stop) {
@@ -79,13 +84,16 @@ void EventRecorder::run(const std::stop_token& stop) {
       queue_.pop_front();
       busy_ = true;
     }
-    if (const std::optional<CorrelatedEvent> event = correlator_.correlate(occurrence)) {
-      write(*event, stop);
+    const std::optional<CorrelatedEvent> event = correlator_.correlate(occurrence);
+    if (!event) {
+      lose(Loss::kTooMany);
+    } else if (!write(*event, stop)) {
+      lose(Loss::kNotWritten);
     }
   }
 }
 
-void EventRecorder::write(const CorrelatedEvent& event, const std::stop_token& stop) {
+bool EventRecorder::write(const CorrelatedEvent& event, const std::stop_token& stop) {
   for (int i = 0; i < options_.tries; ++i) {
     if (i > 0) {
       // The first pause is of any length, so that many recorders do not come back at once.
@@ -95,21 +103,31 @@ void EventRecorder::write(const CorrelatedEvent& event, const std::stop_token& s
             std::uniform_int_distribution<std::int64_t>(0, options_.between_tries.count())(random_));
       }
       if (!options_.sleeper->sleep_for(pause, stop)) {
-        return;
+        return false;
       }
     }
     const Result<Json> stored = send(event, stop);
     if (stored) {
       correlator_.written(event.key, *stored);
-      return;
+      return true;
+    }
+    if (i > 0 && stored.error().code == ErrorCode::kAlreadyExists) {
+      return true;  // an earlier try got there, and only its answer was lost
     }
     if (!is_worth_another_try(stored.error())) {
       log_debug("An event was refused", {{"event", event.event["metadata"]["name"].asString()},
                                          {"reason", to_string(stored.error())}});
-      return;
+      return false;
     }
   }
   log_warning("Could not write an event", {{"event", event.event["metadata"]["name"].asString()}});
+  return false;
+}
+
+void EventRecorder::lose(Loss why) {
+  if (options_.on_loss) {
+    options_.on_loss(why);
+  }
 }
 
 // Counts up the one that is there; the server forgets events after an hour, and then it is made anew.

@@ -7,15 +7,16 @@
 //   events.stop(5s);                          // writes what is left, for so long at most
 //
 // Events wait in a bounded queue for a thread that correlates them (kube/event_correlator.h) and writes them;
-// when the queue is full, new ones are dropped and counted. A server that cannot be reached is tried again up
-// to twelve times, 10 s apart, as client-go does; what it refuses is dropped. Thread-safe; `start` and `stop`
-// once, from one thread. The client must outlive the recorder.
+// when the queue is full, new ones are dropped. Whatever is not written is counted (`on_loss`). A server that
+// cannot be reached is tried again up to twelve times, 10 s apart, as client-go does; what it refuses is
+// dropped. Thread-safe; `start` and `stop` once, from one thread. The client must outlive the recorder.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <random>
 #include <string>
@@ -30,12 +31,19 @@ namespace plimsoll::kube {
 
 class EventRecorder {
  public:
+  enum class Loss {
+    kQueueFull,
+    kTooMany,     // of one object; the spam filter's
+    kNotWritten,  // refused, given up, or left when it was stopped
+  };
+
   struct Options {
     std::string component;
     std::string instance;
     std::size_t queue_limit = 1000;  // client-go's
     int tries = 12;
     std::chrono::milliseconds between_tries{10'000};
+    std::function<void(Loss)> on_loss = {};  // from any thread; quick, and no call of the recorder
     std::uint64_t seed = std::random_device{}();
     const Clock* clock = &system_clock();
     Sleeper* sleeper = &system_sleeper();
@@ -55,8 +63,10 @@ class EventRecorder {
 
  private:
   void run(const std::stop_token& stop);
-  void write(const CorrelatedEvent& event, const std::stop_token& stop);
+  bool write(const CorrelatedEvent& event, const std::stop_token& stop);
   Result<Json> send(const CorrelatedEvent& event, const std::stop_token& stop);
+
+  void lose(Loss why);
 
   Client& client_;
   const Options options_;

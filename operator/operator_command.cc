@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "controllers/gpu_inventory.h"
+#include "controllers/runtime_metrics.h"
 #include "controllers/training_job_controller.h"
 #include "kube/event_recorder.h"
 #include "operator/leadership.h"
@@ -70,7 +71,10 @@ class OperatorProcess {
       : options_(options),
         client_(std::move(client)),
         leadership_(*client_, std::move(lease), *registry_),
-        events_(*client_, {.component = "plimsoll-operator", .instance = host_name()}),
+        event_metrics_(*registry_),
+        events_(*client_, {.component = "plimsoll-operator",
+                           .instance = host_name(),
+                           .on_loss = [this](auto why) { event_metrics_.lost(why); }}),
         keeper_(*client_, catalog, view_),
         models_(*client_, {}),
         inventory_(*client_, std::move(catalog), inventory_options()),
@@ -170,6 +174,7 @@ class OperatorProcess {
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const std::unique_ptr<kube::Client> client_;
   Leadership leadership_;
+  controllers::EventMetrics event_metrics_;
   kube::EventRecorder events_;
   estimator::ClusterViewStore view_;
   webhook::ClusterViewKeeper keeper_;

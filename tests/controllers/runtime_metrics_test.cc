@@ -75,5 +75,45 @@ TEST(ElectionMetrics, HaveClientGosNames) {
   EXPECT_EQ(scrape(registry)["leader_election_master_status"], 0);
 }
 
+TEST(ReflectorMetrics, HaveClientGosNames) {
+  prometheus::Registry registry;
+  ReflectorMetrics metrics(registry, "pods");
+  metrics.list_began();
+  metrics.listed(seconds(2), 50);
+  metrics.watch_began();
+  metrics.watch_began();
+  metrics.watched(seconds(300), 7);
+  metrics.watch_was_short();
+  metrics.version("123");
+  metrics.version("no number");
+  metrics.version("99999999999999999999999999");
+  const std::map<std::string, double> expected = {
+      {"reflector_items_per_list_count", 1},         {"reflector_items_per_list_sum", 50},
+      {"reflector_items_per_watch_count", 1},        {"reflector_items_per_watch_sum", 7},
+      {"reflector_last_resource_version", 123},      {"reflector_list_duration_seconds_count", 1},
+      {"reflector_list_duration_seconds_sum", 2},    {"reflector_lists_total", 1},
+      {"reflector_short_watches_total", 1},          {"reflector_watch_duration_seconds_count", 1},
+      {"reflector_watch_duration_seconds_sum", 300}, {"reflector_watches_total", 2},
+  };
+  EXPECT_EQ(scrape(registry), expected);
+}
+
+TEST(EventMetrics, CountLossesByTheirReason) {
+  prometheus::Registry registry;
+  EventMetrics metrics(registry);
+  metrics.lost(kube::EventRecorder::Loss::kTooMany);
+  metrics.lost(kube::EventRecorder::Loss::kTooMany);
+  metrics.lost(kube::EventRecorder::Loss::kQueueFull);
+  std::map<std::string, double> counts;
+  for (const prometheus::MetricFamily& family : registry.Collect()) {
+    EXPECT_EQ(family.name, "plimsoll_events_lost_total");
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      counts[metric.label.front().value] = metric.counter.value;
+    }
+  }
+  const std::map<std::string, double> expected = {{"NotWritten", 0}, {"QueueFull", 1}, {"TooMany", 2}};
+  EXPECT_EQ(counts, expected);
+}
+
 }  // namespace
 }  // namespace plimsoll::controllers

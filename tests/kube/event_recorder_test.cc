@@ -192,6 +192,14 @@ class RecorderTest : public ::testing::Test {
     recorder.record(job(), EventType::kNormal, "Resized", message);
     clock_.pass(seconds(1));
   }
+  void be_refused() {
+    client_.failures = 1;
+    client_.error = Error(ErrorCode::kForbidden, "the namespace is being terminated");
+    EventRecorder recorder(client_, options_);
+    say(recorder, "refused");
+    recorder.start();
+    recorder.stop(seconds(30));
+  }
 
   VirtualClock clock_;
   EventClient client_;
@@ -233,12 +241,7 @@ TEST_F(RecorderTest, GivesUpAfterTwelveTriesAndAtOnceWhenRefused) {
   EXPECT_THAT(client_.told(), ElementsAre("lucky x1"));
   EXPECT_EQ(client_.sleeps.size(), 11U);
 
-  client_.failures = 1;
-  client_.error = Error(ErrorCode::kForbidden, "the namespace is being terminated");
-  EventRecorder refused(client_, options_);
-  say(refused, "refused");
-  refused.start();
-  refused.stop(seconds(30));
+  be_refused();
   EXPECT_THAT(client_.told(), ElementsAre("lucky x1"));
   EXPECT_EQ(client_.sleeps.size(), 11U);
 }
@@ -254,6 +257,25 @@ TEST_F(RecorderTest, MakesAnewWhatTheServerForgot) {
   say(recorder, "to 64");
   recorder.stop(seconds(30));
   EXPECT_THAT(client_.told(), ElementsAre("to 64 x2"));
+}
+
+TEST_F(RecorderTest, TellsOfWhatIsLostAndWhy) {
+  std::vector<EventRecorder::Loss> lost;
+  options_.queue_limit = 30;
+  options_.on_loss = [&](EventRecorder::Loss why) { lost.push_back(why); };
+  EventRecorder recorder(client_, options_);
+  for (int i = 0; i < 31; ++i) {
+    say(recorder, "again");
+  }
+  recorder.start();
+  recorder.stop(seconds(30));
+  std::vector<EventRecorder::Loss> expected(6, EventRecorder::Loss::kTooMany);
+  expected[0] = EventRecorder::Loss::kQueueFull;
+  EXPECT_EQ(lost, expected);
+
+  lost.clear();
+  be_refused();
+  EXPECT_THAT(lost, ElementsAre(EventRecorder::Loss::kNotWritten));
 }
 
 TEST_F(RecorderTest, DropsWhatTheQueueCannotHold) {

@@ -20,12 +20,14 @@
 #include "tests/fake_apiserver/fake_api_server.h"
 #include "tests/kube/client_conformance.h"
 #include "tests/kube/fault_proxy.h"
+#include "tests/kube/simulation.h"
 
 namespace plimsoll::kube {
 namespace {
 
 using plimsoll::testing::ApiServer;
 using plimsoll::testing::ApiServerKind;
+using plimsoll::testing::Dice;
 using plimsoll::testing::FakeApiServer;
 using plimsoll::testing::Fault;
 using plimsoll::testing::FaultProxy;
@@ -39,15 +41,6 @@ constexpr const char* kNamespace = "storm";
 const Resource kMaps{"", "v1", "configmaps", true};
 const Resource kSecrets{"", "v1", "secrets", true};
 const Resource kNamespaces{"", "v1", "namespaces", false};
-
-class Dice {
- public:
-  explicit Dice(unsigned seed) : random_(seed) {}
-  int roll(int sides) { return static_cast<int>(random_() % static_cast<unsigned>(sides)); }
-
- private:
-  std::mt19937 random_;
-};
 
 // The client under test, answering lists and watches with errors of its own now and then: what an API server
 // under TLS cannot be made to answer.

@@ -7,11 +7,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <random>
 
-#include "base/log.h"
 #include "kube/reflector.h"
 #include "tests/kube/partial_client.h"
+#include "tests/kube/simulation.h"
 #include "tests/kube/virtual_clock.h"
 
 namespace plimsoll::kube {
@@ -31,7 +30,7 @@ enum class Streams { kAsAsked, kRefused, kIgnored };
 class SimulatedServer final : public testing::PartialClient, public Sleeper {
  public:
   explicit SimulatedServer(unsigned seed)
-      : random_(seed), streams_(static_cast<Streams>(roll(3))), uids_(roll(2) == 0 ? 2 : 1'000'000) {}
+      : dice_(seed), streams_(static_cast<Streams>(roll(3))), uids_(roll(2) == 0 ? 2 : 1'000'000) {}
 
   Result<Json> list(const Resource&, const std::string&, const ListOptions& what,
                     const CallOptions&) override {
@@ -116,7 +115,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
     SharedObject object;
   };
 
-  int roll(int sides) { return static_cast<int>(random_() % static_cast<unsigned>(sides)); }
+  int roll(int sides) { return dice_.roll(sides); }
   bool is_faulty() const { return calls_ <= kFaultyCalls; }
   bool fault(int one_in) { return is_faulty() && roll(one_in) == 0; }
   void pass_at_most(milliseconds time) { clock_.pass(milliseconds(roll(static_cast<int>(time.count())))); }
@@ -239,7 +238,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
     for (const auto& [name, object] : state_at(cursor_)) {
       initial.push_back(object);
     }
-    std::shuffle(initial.begin(), initial.end(), random_);
+    std::shuffle(initial.begin(), initial.end(), dice_.generator());
     for (const SharedObject& object : initial) {
       if (fault(20)) {
         return cut();
@@ -314,7 +313,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
     return stopped();
   }
 
-  std::mt19937 random_;
+  testing::Dice dice_;
   const Streams streams_;
   const int uids_;  // few: the same uid comes back, as with a restored backup
   testing::VirtualClock clock_;
@@ -461,12 +460,7 @@ void run(unsigned seed) {
 }
 
 TEST(ReflectorSimulation, ConvergesToTheTruthWhateverHappens) {
-  configure_log(LogLevel::kError, LogFormat::kText);
-  for (unsigned seed = 0; seed < kSeeds && !::testing::Test::HasFailure(); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    run(seed);
-  }
-  configure_log(LogLevel::kInfo, LogFormat::kText);
+  testing::for_each_seed(kSeeds, run);
 }
 
 }  // namespace
