@@ -230,6 +230,9 @@ class HttpClient final : public Client {
           watches_->forget_connections();
           continue;
         }
+        if (failure->stage == HttpFailure::Stage::kDeadline) {
+          watches_->forget_connections();
+        }
         return error_of(*failure);
       }
       if (exchange.status() == 200) {
@@ -326,6 +329,9 @@ class HttpClient final : public Client {
         case HttpFailure::Stage::kReceiving:
           return call.repeatable && ++tries.cut < kMostCut ? std::optional(tries.backoff.next())
                                                            : std::nullopt;
+        case HttpFailure::Stage::kDeadline:
+          calls_->forget_connections();  // the other end may be gone without a word
+          return std::nullopt;
         default: return std::nullopt;
       }
     }

@@ -8,8 +8,9 @@
 // - answered 429, or 5xx with Retry-After: any call, after that delay;
 // - answered 5xx, or cut off before the answer was complete: calls that may be done twice (all but create and
 //   JSON patches), with back-off and jitter; a delete that then finds nothing counts as done.
-// A 401 refreshes token files and credential plugins once. Failures to connect are not repeated: the caller
-// decides how long to wait for a server that is down.
+// After a call that nobody answered in time, the next ones dial anew: connections that are kept alive may
+// lead nowhere (half-open TCP), and say so to nobody. A 401 refreshes token files and credential plugins
+// once. Failures to connect are not repeated: the caller decides how long to wait for a server that is down.
 //
 // Server-side apply always forces conflicts: our field manager owns what it applies. `create` refuses
 // metadata.generateName without a name, because cpprestsdk may send a request again on a fresh connection

@@ -104,8 +104,11 @@ LeaseCandidate::Action LeaseCandidate::begin(Clock::SteadyTime now, Clock::WallT
 LeaseCandidate::Action LeaseCandidate::call(Action::Kind kind, Clock::SteadyTime now, Json lease) const {
   const Clock::SteadyTime end =
       leading_ ? deadline() : try_began_ + Clock::SteadyTime::duration(options_.renew_deadline);
+  // Half of it at most, as controller-runtime has it: a call that a dead connection swallows leaves time for
+  // another.
+  const std::chrono::nanoseconds half = options_.renew_deadline / 2;
   return {.kind = kind,
-          .time = std::max<std::chrono::nanoseconds>(end - now, std::chrono::milliseconds(1)),
+          .time = std::clamp<std::chrono::nanoseconds>(end - now, std::chrono::milliseconds(1), half),
           .lease = std::move(lease)};
 }
 

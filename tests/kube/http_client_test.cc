@@ -343,6 +343,32 @@ TEST(HttpClient, ManyStaleConnectionsAtOnceCostNoCallEither) {
   EXPECT_TRUE(made) << to_string(made.error());
 }
 
+// The server's machine is gone, and its connections do not know: only those that are dialled anew get
+// through.
+TEST(HttpClient, HalfOpenConnectionsCostOneCall) {
+  std::atomic<bool> gone = false;
+  ScriptedServer server([&](Peer& peer) {
+    if (gone && peer.exchange() > 0) {
+      peer.wait_for_close(milliseconds(60'000));
+      return;
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+    peer.respond(200, kMap);
+  });
+  const auto client = client_of(server);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] { EXPECT_TRUE(client->get(kMaps, "ns", "a")); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  gone = true;
+  EXPECT_EQ(client->get(kMaps, "ns", "a", within(milliseconds(500))).error().code, ErrorCode::kTimeout);
+  const Result<Json> got = client->get(kMaps, "ns", "a");
+  EXPECT_TRUE(got) << to_string(got.error());
+}
+
 TEST(HttpClient, KeepsConnectionsBetweenCalls) {
   ScriptedServer server([](Peer& peer) { peer.respond(200, kMap); });
   const auto client = client_of(server);

@@ -231,14 +231,19 @@ class LeaseClient final : public testing::PartialClient, public Sleeper {
                    const CallOptions& options) override {
     EXPECT_EQ(path_of(resource, "plimsoll", name),
               "/apis/coordination.k8s.io/v1/namespaces/plimsoll/leases/operator");
-    EXPECT_LE(options.timeout, seconds(10));
+    EXPECT_LE(options.timeout, seconds(5)) << "half the renew deadline";
     return is_down ? down() : server.get();
   }
   Result<Json> create(const Resource&, const std::string&, const Json& object, const CallOptions&) override {
     return is_down ? down() : server.create(object);
   }
   Result<Json> update(const Resource&, const std::string&, const Json& object, const std::string&,
-                      const CallOptions&) override {
+                      const CallOptions& options) override {
+    if (swallowed > 0) {  // by a connection that leads nowhere: nothing comes until the time is up
+      --swallowed;
+      clock_.pass(options.timeout);
+      return Error(ErrorCode::kTimeout, "no answer in time");
+    }
     if (std::exchange(conflicts, std::max(0, conflicts - 1)) > 0) {
       return Error(ErrorCode::kConflict, "on purpose");
     }
@@ -247,6 +252,7 @@ class LeaseClient final : public testing::PartialClient, public Sleeper {
   LeaseServer server;
   bool is_down = false;
   int conflicts = 0;  // of the next updates
+  int swallowed = 0;  // of the next updates
   std::function<void()> on_sleep;
 
  private:
@@ -302,6 +308,19 @@ TEST_F(ElectorTest, EndsWhenTheLeaseIsLost) {
   EXPECT_FALSE(elector.leading());
   EXPECT_THAT(statuses_, ElementsAre(true, false));
   EXPECT_GT(slow_paths_, 0U);
+}
+
+TEST_F(ElectorTest, ADeadConnectionDoesNotCostTheLease) {
+  LeaderElector elector(client_, options("a"));
+  int sleeps = 0;
+  client_.on_sleep = [&] {
+    client_.swallowed = ++sleeps == 3 ? 1 : 0;
+    if (sleeps == 6) {
+      stop_.request_stop();
+    }
+  };
+  EXPECT_EQ(elector.run(stop_.get_token(), [] {}), LeaderElector::End::kStopped);
+  EXPECT_EQ(slow_paths_, 1U);
 }
 
 TEST_F(ElectorTest, IsNoLeaderOnceItsTimeIsUpEvenWhileItHangs) {
