@@ -40,7 +40,7 @@ bool eventually(Condition condition) {
 
 void MainJobTest::SetUp() {
   std::string why;
-  server_ = start_api_server(kind_under_test(), {}, &why);
+  server_ = start_api_server(kind_under_test(), server_options(), &why);
   if (server_ == nullptr) {
     ASSERT_EQ(kind_under_test(), ApiServerKind::kReal) << why;
     GTEST_SKIP() << why;

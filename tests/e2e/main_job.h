@@ -19,6 +19,7 @@ ApiServerKind kind_under_test();
 class MainJobTest : public ::testing::Test {
  protected:
   void SetUp() override;  // the server and the CRDs
+  virtual ApiServerOptions server_options() const { return {}; }
 
   // Nodes, operator and webhook; returns when jobs can be sized.
   void start_plimsoll();

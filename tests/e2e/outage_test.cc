@@ -1,6 +1,9 @@
 // Plimsoll down, or gone: what happens to the jobs.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/e2e/main_job.h"
 
 namespace plimsoll::testing {
@@ -10,17 +13,26 @@ using ::testing::HasSubstr;
 
 using OutageTest = MainJobTest;
 
-TEST_F(OutageTest, WithoutAWebhookJobsAreAdmittedUnsized) {
+TEST_F(OutageTest, WithoutAWebhookJobsAreAdmittedUnsizedAndTheOperatorSizesThem) {
   start_plimsoll();
   EXPECT_EQ(webhook_->stop(), 0) << webhook_->log();
+  EXPECT_EQ(operator_->stop(), 0) << operator_->log();
   must({"apply", "-f", "-"}, small_job("ads"));
   EXPECT_EQ(replicas_of(job("ads")), 16);
   EXPECT_TRUE(decision_of(job("ads")).isNull());
+  start_operator();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (replicas_of(job("ads")) == 16 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(replicas_of(job("ads")), 1) << operator_->log();
+  EXPECT_EQ(decision_of(job("ads"))["trainers"].asInt(), 1);
 }
 
 TEST_F(OutageTest, AnotherWebhookSizesTheJobWhenItsInputsChange) {
   start_plimsoll();
   webhook_->stop();
+  operator_->stop();
   must({"apply", "-f", "-"}, small_job("ads"));
   start_webhook();
   // The user's edit of what a decision rests on; an edit of anything else decides nothing.

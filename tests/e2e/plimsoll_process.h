@@ -16,21 +16,36 @@ namespace plimsoll::testing {
 
 class PlimsollProcess {
  public:
-  // Waits until /readyz of the process says that it is ready. Its log and port files go into `directory`.
-  // Errors: with what it said last.
+  // Waits until /readyz of the process says that it is ready. Its log and port files go into `directory`,
+  // under `name` (empty: the subcommand's), by which processes of one subcommand are told apart. Errors: with
+  // what it said last.
   static Result<std::unique_ptr<PlimsollProcess>> start(const std::string& subcommand,
                                                         const std::vector<std::string>& options,
                                                         const std::string& kubeconfig,
-                                                        const std::string& directory);
+                                                        const std::string& directory,
+                                                        const std::string& name = {});
+  // The same, without waiting: what is started may be killed before it is ready.
+  static Result<std::unique_ptr<PlimsollProcess>> launch(const std::string& subcommand,
+                                                         const std::vector<std::string>& options,
+                                                         const std::string& kubeconfig,
+                                                         const std::string& directory,
+                                                         const std::string& name = {});
 
   int port() const { return port_; }          // of the webhook's TLS server; 0 for the operator
   int ops_port() const { return ops_port_; }  // of health and metrics
   std::string log() const { return tail_of_file(log_file_, 16U << 10); }
+  bool running() { return process_->running(); }
   int stop() { return process_->stop(); }
+  void kill();  // SIGKILL
 
  private:
+  Result<void> wait_until_ready();
+
   std::unique_ptr<Subprocess> process_;
+  std::string subcommand_;
   std::string log_file_;
+  std::string port_file_;
+  std::string ops_port_file_;
   int port_ = 0;
   int ops_port_ = 0;
 };

@@ -165,11 +165,13 @@ class Composer {
       }
       variables_[variable["name"].asString()] = replaced(*value, replacements_);
     }
-    const auto address = variables_.find("MASTER_ADDR");
-    const auto port = variables_.find("MASTER_PORT");
-    if (address != variables_.end() && port != variables_.end()) {
-      port->second = place_.port_for(address->second, port->second);
-      address->second = kLoopback;
+    for (const std::string prefix : {"", "PET_"}) {  // the second are torchrun's own options
+      const auto address = variables_.find(prefix + "MASTER_ADDR");
+      const auto port = variables_.find(prefix + "MASTER_PORT");
+      if (address != variables_.end() && port != variables_.end()) {
+        port->second = place_.port_for(address->second, port->second);
+        address->second = kLoopback;
+      }
     }
     return {};
   }

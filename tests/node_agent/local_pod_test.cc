@@ -52,6 +52,8 @@ env:
 - {name: MODE, valueFrom: {configMapKeyRef: {name: plan, key: mode}}}
 - {name: MASTER_ADDR, value: ads-0-0.ads-0}
 - {name: MASTER_PORT, value: "29500"}
+- {name: PET_MASTER_ADDR, value: ads-0-0.ads-0}
+- {name: PET_MASTER_PORT, value: "29500"}
 )yaml"),
                                                   place());
   ASSERT_TRUE(command.ok()) << to_string(command.error());
@@ -65,7 +67,9 @@ env:
                                                               {"MODE", "fast"},
                                                               {"HOSTNAME", "ads-0-1-x7"},
                                                               {"MASTER_ADDR", "127.0.0.1"},
-                                                              {"MASTER_PORT", "4711"}}));
+                                                              {"MASTER_PORT", "4711"},
+                                                              {"PET_MASTER_ADDR", "127.0.0.1"},
+                                                              {"PET_MASTER_PORT", "4711"}}));
 }
 
 TEST(LocalPodTest, MountsAreFoldersOfItsOwn) {

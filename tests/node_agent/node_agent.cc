@@ -34,6 +34,9 @@ constexpr std::size_t kMessageBytes = 4096;
 constexpr std::size_t kLogLines = 80;
 constexpr std::size_t kLogBytes = 2048;
 
+// Of the range for documentation (RFC 5737): an endpoint may not be on the loopback, where they all are.
+constexpr const char* kPodAddress = "192.0.2.1";
+
 Json object_of(const std::string& text) {
   Result<Json> object = parse_json(text);
   assert(object.ok());
@@ -187,7 +190,7 @@ class NodeAgent::Pod {
     Json& status = patch["status"];
     status["phase"] = phase_;
     status["startTime"] = started_at_;
-    status["podIP"] = "127.0.0.1";
+    status["podIP"] = kPodAddress;
     status["conditions"].append(condition("Initialized", true, now));
     status["conditions"].append(condition("Ready", running, now));
     status["conditions"].append(condition("ContainersReady", running, now));

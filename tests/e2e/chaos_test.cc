@@ -1,0 +1,196 @@
+// The operator is killed (SIGKILL) at random moments while jobs run, grow, are taken away and deleted. At the
+// end each job stands where it would without, and no attempt was started twice.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/e2e/training_stage.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using ::testing::IsEmpty;
+using namespace std::chrono_literals;
+using Steady = std::chrono::steady_clock;
+
+constexpr std::size_t kJobsAtATime = 5;
+constexpr int kLeastLifeMilliseconds = 50;
+constexpr int kMostLifeMilliseconds = 2500;  // it is ready after about 300
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// What a job does, and so what must become of it.
+enum class Fate { kSucceeds, kGrows, kFails, kEvicted, kDeleted };
+
+struct RunningJob {
+  Fate fate;
+  bool disturbed = false;  // evicted, or deleted
+  Steady::time_point since = Steady::now();
+};
+
+class ChaosTest : public TrainingTest {
+ protected:
+  static const std::vector<std::string> options() { return {"--leader-elect=false"}; }
+
+  void create_job() {
+    const std::string name = "job-" + std::to_string(next_++);
+    const Fate fate = static_cast<Fate>(random_() % 5);
+    TrainingJobManifest manifest{.name = name};
+    manifest.annotations["run-for"] = std::to_string(200 + random_() % 2000) + "ms";
+    if (fate == Fate::kGrows) {
+      manifest.annotations["outcome-of-attempt-0"] = "fail";
+      manifest.annotations["failure-message"] = kOutOfMemoryText;
+    } else if (fate == Fate::kFails) {
+      manifest.annotations["outcome"] = "fail";
+      manifest.annotations["message"] = "Traceback (most recent call last):\nKeyError: 'label'";
+    } else if (fate == Fate::kEvicted || fate == Fate::kDeleted) {
+      manifest.annotations["outcome-of-attempt-0"] = "run";  // until it is disturbed
+    }
+    const CommandResult created = kubectl({"create", "-f", "-"}, manifest.text());
+    ASSERT_EQ(created.exit_code, 0) << created.errors;
+    running_.emplace(name, RunningJob{.fate = fate});
+  }
+
+  // Takes a pod of a job whose fate that is, or the job.
+  void disturb(const std::string& name, RunningJob& job) {
+    if (job.disturbed) {
+      return;
+    }
+    if (job.fate == Fate::kDeleted && random_() % 4 == 0) {
+      must({"delete", "tj", name, "--wait=false"});
+      job.disturbed = true;
+    } else if (job.fate == Fate::kEvicted) {
+      const Json child = live_pod(name + "-0");
+      const std::string pod = text_member(child, {"metadata", "name"});
+      if (text_member(child, {"status", "phase"}) == "Running") {
+        const std::string body = R"({"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":")" + pod +
+                                 R"(","namespace":"default"}})";
+        job.disturbed =
+            kubectl({"create", "--raw", "/api/v1/namespaces/default/pods/" + pod + "/eviction", "-f", "-"},
+                    body)
+                .exit_code == 0;
+      }
+    }
+  }
+
+  Json live_pod(const std::string& child) {
+    kube::ListOptions what;
+    what.label_selector = "batch.kubernetes.io/job-name=" + child;
+    const Result<Json> pods =
+        client_->list({.group = "", .version = "v1", .plural = "pods"}, "default", what);
+    return pods && !(*pods)["items"].empty() ? (*pods)["items"][0] : Json();
+  }
+
+  // True when it stands where it must in the end.
+  bool has_ended(const std::string& name, const RunningJob& fate) {
+    const Json job = live(name);
+    if (fate.fate == Fate::kDeleted) {
+      return fate.disturbed && job.isNull();
+    }
+    if (!is_true(job, "Succeeded") && !is_true(job, "Failed")) {
+      return false;
+    }
+    std::vector<std::string> expected;
+    switch (fate.fate) {
+      case Fate::kSucceeds: expected = {"Succeeded"}; break;
+      case Fate::kGrows: expected = {"CUDAOutOfMemory", "Succeeded"}; break;
+      case Fate::kFails: expected = {"UserError"}; break;
+      default: expected = {"Preempted", "Succeeded"}; break;
+    }
+    EXPECT_EQ(outcomes_of(job), expected) << name << write_json_pretty(job["status"]);
+    EXPECT_EQ(is_true(job, "Failed"), fate.fate == Fate::kFails) << name;
+    EXPECT_EQ(member(job, {"status", "restarts"}).asUInt64(), expected.size() - 1) << name;
+    for (Json::ArrayIndex i = 0; i < attempts_of(job).size(); ++i) {
+      EXPECT_EQ(attempts_of(job)[i]["number"].asUInt(), i) << name;
+    }
+    if (fate.fate == Fate::kGrows && expected.size() == attempts_of(job).size()) {
+      EXPECT_GT(attempts_of(job)[1]["trainers"].asInt(), attempts_of(job)[0]["trainers"].asInt()) << name;
+    }
+    must({"delete", "tj", name, "--wait=false"});
+    return true;
+  }
+
+  // Looks after the jobs once: what has ended goes; `more` makes new ones in its place.
+  void tend(bool more) {
+    for (auto job = running_.begin(); job != running_.end();) {
+      disturb(job->first, job->second);
+      if (has_ended(job->first, job->second)) {
+        ++ended_;
+        job = running_.erase(job);
+      } else {
+        ++job;
+      }
+    }
+    while (more && running_.size() < kJobsAtATime) {
+      ASSERT_NO_FATAL_FAILURE(create_job());
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::map<std::string, RunningJob> running_;
+  int next_ = 0;
+  int ended_ = 0;
+};
+
+TEST_F(ChaosTest, NoJobIsLostDuplicatedOrStuckWhenTheOperatorIsKilled) {
+  const std::uint64_t seed = from_environment("PLIMSOLL_CHAOS_SEED", std::random_device{}());
+  const std::uint64_t kills = from_environment("PLIMSOLL_CHAOS_KILLS", 200);
+  std::cout << "PLIMSOLL_CHAOS_SEED=" << seed << " PLIMSOLL_CHAOS_KILLS=" << kills << std::endl;
+  random_.seed(seed);
+  for (int i = 0; i < 8; ++i) {
+    add_node("a100-" + std::to_string(i));
+  }
+  ASSERT_NO_FATAL_FAILURE(start_operator());
+  ASSERT_NO_FATAL_FAILURE(wait_for_gpus(64));
+  ASSERT_NO_FATAL_FAILURE(start_webhook());
+  JobWatch watch(server_->make_client());
+
+  operator_->kill();
+  for (std::uint64_t i = 0; i < kills && !HasFailure(); ++i) {
+    Result<std::unique_ptr<PlimsollProcess>> started =
+        PlimsollProcess::launch("operator", options(), server_->kubeconfig(), server_->directory());
+    ASSERT_TRUE(started.ok()) << to_string(started.error());
+    operator_ = *std::move(started);
+    const auto life = std::chrono::milliseconds(
+        std::uniform_int_distribution<int>(kLeastLifeMilliseconds, kMostLifeMilliseconds)(random_));
+    const auto death = Steady::now() + life;
+    while (Steady::now() < death) {
+      ASSERT_NO_FATAL_FAILURE(tend(true));
+      std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(
+          50ms, std::max<std::chrono::nanoseconds>(0ns, death - Steady::now())));
+    }
+    EXPECT_TRUE(operator_->running()) << operator_->log();  // it is killed, and never ends by itself
+    operator_->kill();
+    if (i % 20 == 19) {
+      std::cout << i + 1 << " kills, " << next_ << " jobs, " << ended_ << " ended" << std::endl;
+    }
+  }
+  ASSERT_NO_FATAL_FAILURE(start_operator());
+  const auto deadline = Steady::now() + 180s;
+  while (!running_.empty() && Steady::now() < deadline) {
+    ASSERT_NO_FATAL_FAILURE(tend(false));
+    std::this_thread::sleep_for(100ms);
+  }
+  std::cout << next_ << " jobs, " << watch.made().size() << " attempts" << std::endl;
+  for (const auto& [name, job] : running_) {
+    ADD_FAILURE() << name << " is stuck: " << story(name);
+  }
+  EXPECT_THAT(watch.made_twice(), IsEmpty());
+  // What was deleted left nothing behind.
+  std::string left = "?";
+  while (!left.empty() && Steady::now() < deadline) {
+    left = must({"get", "jobs,services,pods", "-l", "plimsoll.dev/job-name", "-o", "name"}).output;
+    std::this_thread::sleep_for(200ms);
+  }
+  EXPECT_EQ(left, "");
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
