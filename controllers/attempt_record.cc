@@ -32,12 +32,17 @@ const Json* condition_of(const Json& job, const char* type) {
   return nullptr;
 }
 
+// Under the rule of job_children.h for disruptions.
+bool failed_by_disruption(const Json& failed) {
+  return text_member(failed, {"reason"}) == "PodFailurePolicy" &&
+         text_member(failed, {"message"}).find("DisruptionTarget") != std::string::npos;
+}
+
 // The pods may have gone with what they had to say; the Job's own words stay.
 void judge_by_job(crds::Attempt& attempt, const Json& failed) {
-  const std::string reason = text_member(failed, {"reason"});
   const std::string message = text_member(failed, {"message"});
-  attempt.message = "Job: " + reason + (message.empty() ? "" : ": " + message);
-  if (reason == "PodFailurePolicy" && message.find("DisruptionTarget") != std::string::npos) {
+  attempt.message = "Job: " + text_member(failed, {"reason"}) + (message.empty() ? "" : ": " + message);
+  if (failed_by_disruption(failed)) {
     attempt.outcome = Outcome::kPreempted;
   }
 }
@@ -100,7 +105,11 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
     attempt.exit_code = exit_code_of(pods, end.evidence);
     const bool says_nothing = pods.empty() || attempt.outcome == Outcome::kUnknown ||
                               attempt.outcome == Outcome::kSucceeded;  // a failed Job did not
-    if (says_nothing && failed != nullptr) {
+    // The pod that was taken may be the one that is gone; how the others' containers ended follows from it.
+    const bool follows = attempt.outcome == Outcome::kInfrastructureFailure &&
+                         !end.evidence.container.empty() && failed != nullptr &&
+                         failed_by_disruption(*failed);
+    if ((says_nothing || follows) && failed != nullptr) {
       judge_by_job(attempt, *failed);
       if (attempt.outcome == Outcome::kSucceeded) {
         attempt.outcome = Outcome::kUnknown;

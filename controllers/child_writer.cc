@@ -1,6 +1,7 @@
 #include "controllers/child_writer.h"
 
 #include "controllers/job_children.h"
+#include "crds/training_job.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -43,7 +44,34 @@ Result<Json> ChildWriter::create(const kube::Resource& resource, const Json& chi
   if (!there || is_controlled_by(*there, text_member(job_, {"metadata", "uid"}))) {
     return there;
   }
+  if (const Json* owner = controller_of(*there); owner != nullptr && is_predecessor(*owner)) {
+    return replace(resource, *there, child);
+  }
   return adopt(resource, *there, child);
+}
+
+// Whether that is a TrainingJob which had this one's name, and so is gone.
+bool ChildWriter::is_predecessor(const Json& owner) const {
+  return text_member(owner, {"kind"}) == "TrainingJob" &&
+         text_member(owner, {"apiVersion"}) == crds::kApiVersion &&
+         text_member(owner, {"name"}) == text_member(job_, {"metadata", "name"});
+}
+
+// What a predecessor left is not waited for: the garbage collector may take its time.
+Result<Json> ChildWriter::replace(const kube::Resource& resource, const Json& left, const Json& child) {
+  const std::string name = text_member(child, {"metadata", "name"});
+  kube::CallOptions call = call_;
+  call.uid = text_member(left, {"metadata", "uid"});
+  const Result<void> removed = client_.remove(resource, namespace_name(), name, call);
+  if (!removed && removed.error().code != ErrorCode::kNotFound) {
+    return removed.error();
+  }
+  Result<Json> made = client_.create(resource, namespace_name(), child, call_);
+  if (!made && made.error().code == ErrorCode::kAlreadyExists) {
+    return Error(ErrorCode::kConflict, name + " in " + resource.plural +
+                                           ", of an earlier job of this name, is still being deleted");
+  }
+  return made;
 }
 
 Result<Json> ChildWriter::adopt(const kube::Resource& resource, const Json& child, const Json& wanted) {

@@ -1,6 +1,6 @@
 // Makes and clears away the children of a job by Kubernetes' rules of ownership: what has another owner is
-// left alone, and what lost its owner (kubectl delete --cascade=orphan) is taken again by a job of that name,
-// if it is what the job would make.
+// left alone, what lost its owner (kubectl delete --cascade=orphan) is taken again by a job of that name, if
+// it is what the job would make, and what a deleted job of that name has left behind makes way.
 //
 //   ChildWriter children(client, job, call);
 //   Result<Json> made = children.create(kJobs, wanted);
@@ -26,12 +26,14 @@ class ChildWriter {
       : client_(client), job_(job), call_(call) {}
 
   // The child as it is in the API server, made now or earlier. Errors: kAlreadyExists when the name is taken
-  // by what is not the job's; else the API server's.
+  // by what is not the job's; kConflict when it is about to be free; else the API server's.
   Result<Json> create(const kube::Resource& resource, const Json& child);
   // Nothing to remove is as good.
   Result<void> remove(const kube::Resource& resource, const std::string& name);
 
  private:
+  bool is_predecessor(const Json& owner) const;
+  Result<Json> replace(const kube::Resource& resource, const Json& left, const Json& child);
   Result<Json> adopt(const kube::Resource& resource, const Json& child, const Json& wanted);
   std::string namespace_name() const;
 

@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kByJob = "job";  // pods by the key of their Job
 // Pods that have gone, of all attempts that have not ended: a preemption takes few of each.
 constexpr std::size_t kMostDeparted = 4096;
+constexpr std::chrono::milliseconds kUntilClusterIsKnown{100};
 
 // The key of what controls the object, which is of the same namespace; empty without a controller.
 std::string key_of_controller(const Json& object, const char* kind) {
@@ -291,6 +292,10 @@ void TrainingJobController::handle(const std::string& key, const std::stop_token
   const kube::SharedObject object = jobs_.find(key);
   if (object == nullptr || (options_.leads && !options_.leads())) {
     queue_.forget(key);
+    return;
+  }
+  if (options_.knows_cluster && !options_.knows_cluster()) {
+    queue_.add_after(key, kUntilClusterIsKnown);
     return;
   }
   Surroundings surroundings = surroundings_;

@@ -37,6 +37,9 @@ class TrainingJobController {
     int workers = 4;
     // Asked before each look at a job: whether this process leads. Null: it is alone.
     std::function<bool()> leads;
+    // Likewise, whether the view of the cluster is complete: a job that is sized before would find no GPU,
+    // and keep what it asked for. Null: it is.
+    std::function<bool()> knows_cluster;
     const Clock* clock = &system_clock();
     prometheus::Registry* registry = nullptr;  // null: no metrics
   };

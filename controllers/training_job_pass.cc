@@ -95,7 +95,7 @@ class Pass {
   Result<void> patch_spec(Json patch);
   AttemptPlan make_plan(const Attempt& attempt);
   void record_what_was_asked();
-  Result<std::vector<Json>> all_pods(const Attempt& attempt);
+  Result<std::vector<Json>> all_pods(const Attempt& attempt, const Json& child);
   Result<void> is_current();
   void remove_children(std::int64_t number);
   Result<void> write();
@@ -513,7 +513,7 @@ Result<Step> Pass::started(Attempt& attempt, const Json& child) {
 Result<Step> Pass::look_at(Attempt& attempt, const Json& child) {
   const JobEnd end = end_of(child);
   if (end != JobEnd::kNone) {
-    Result<std::vector<Json>> pods = all_pods(attempt);
+    Result<std::vector<Json>> pods = all_pods(attempt, child);
     if (!pods) {
       return pods.error();
     }
@@ -546,8 +546,9 @@ Result<Step> Pass::look_at(Attempt& attempt, const Json& child) {
   return Step();
 }
 
-// Those that the API server has now, those that the cache still has, and those that have gone.
-Result<std::vector<Json>> Pass::all_pods(const Attempt& attempt) {
+// Those that the API server has now, those that the cache still has, and those that have gone. Of this very
+// Job: a deleted TrainingJob of the same name had pods of the same labels.
+Result<std::vector<Json>> Pass::all_pods(const Attempt& attempt, const Json& child) {
   kube::ListOptions what;
   what.label_selector = pods_selector(job_.name, attempt.number);
   const Result<Json> list = with_.client->list(kPods, job_.namespace_name, what, call_);
@@ -556,8 +557,9 @@ Result<std::vector<Json>> Pass::all_pods(const Attempt& attempt) {
   }
   std::vector<Json> pods;
   std::set<std::string> known;
+  const std::string owner = text_member(child, {"metadata", "uid"});
   const auto add = [&](const Json& pod) {
-    if (known.insert(text_member(pod, {"metadata", "uid"})).second) {
+    if (is_controlled_by(pod, owner) && known.insert(text_member(pod, {"metadata", "uid"})).second) {
       pods.push_back(pod);
     }
   };

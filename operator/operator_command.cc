@@ -132,6 +132,7 @@ class OperatorProcess {
     controllers::TrainingJobController::Options options;
     options.workers = options_.workers;
     options.leads = [this] { return leadership_.leads(); };
+    options.knows_cluster = [this] { return keeper_.has_synced() && inventory_.ready(); };
     options.registry = registry_.get();
     return options;
   }

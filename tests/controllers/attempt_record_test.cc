@@ -70,6 +70,20 @@ TEST(AttemptRecord, WithoutPodsTheJobsWordsTell) {
   EXPECT_THAT(lost.message, HasSubstr("BackoffLimitExceeded"));
 }
 
+// The pod that was taken has gone, unseen; the others were stopped for it.
+TEST(AttemptRecord, TheEndsOfTheOtherPodsDoNotHideADisruption) {
+  const Json job = failed_job("PodFailurePolicy",
+                              "Pod ns/p-0 has condition DisruptionTarget matching FailJob rule at index 0");
+  Json stopped = failed_pod("p-1", 143, "");
+  stopped["metadata"]["deletionTimestamp"] = "2026-11-21T08:30:00Z";
+  EXPECT_EQ(recorded(job, {stopped}).outcome, Outcome::kPreempted);
+  EXPECT_EQ(recorded(job, {failed_pod("p-1", 1, "RuntimeError: NCCL error: remote process exited")}).outcome,
+            Outcome::kPreempted);
+  // What is a cause by itself, and was there first, stays one.
+  EXPECT_EQ(recorded(job, {failed_pod("p-1", 1, "torch.OutOfMemoryError: CUDA out of memory.")}).outcome,
+            Outcome::kCudaOutOfMemory);
+}
+
 TEST(AttemptRecord, AFailedJobHasNotSucceededWhateverItsPodsSay) {
   const Attempt attempt =
       recorded(failed_job("DeadlineExceeded", "Job was active longer than specified deadline"),

@@ -296,6 +296,31 @@ TEST_F(TrainingJobPass, ANameThatIsTakenIsPassedOver) {
   EXPECT_FALSE(world_.child("ads-1").isNull());
 }
 
+// kubectl delete and create, faster than the garbage collector: the children and pods of the first are there.
+TEST_F(TrainingJobPass, WhatADeletedJobOfTheSameNameLeftIsNoneOfItsBusiness) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.fail_pods("ads-0", kOutOfMemory);
+  // The embedded server collects garbage at once; so the first job's children are made again as they were.
+  const Json child = world_.child("ads-0");
+  ASSERT_TRUE(world_.client().remove(kTrainingJobs, "default", "ads").ok());
+  Json left = child;
+  left["metadata"].removeMember("uid");
+  left["metadata"].removeMember("resourceVersion");
+  ASSERT_TRUE(world_.client().create(kJobs, "default", left).ok());
+  const std::string garbage = text_member(world_.child("ads-0"), {"metadata", "uid"});
+
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 1U);
+  EXPECT_EQ(status.attempts[0].outcome, Outcome::kRunning);
+  EXPECT_NE(text_member(world_.child("ads-0"), {"metadata", "uid"}), garbage);
+  world_.complete("ads-0");
+  world_.settle("ads");
+  EXPECT_EQ(world_.status("ads").attempts[0].outcome, Outcome::kSucceeded);
+}
+
 TEST_F(TrainingJobPass, OldAttemptsAreClearedAway) {
   world_.create(job_yaml("ads"));
   world_.settle("ads");
