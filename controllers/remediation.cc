@@ -4,9 +4,8 @@
 #include <cassert>
 #include <cstdint>
 #include <random>
-#include <string_view>
 
-#include "base/quantity.h"
+#include "base/stable_hash.h"
 #include "controllers/host_memory.h"
 #include "controllers/next_size.h"
 
@@ -32,15 +31,6 @@ constexpr std::int64_t kMostExempted = 100;
 
 // Below this share of the card, what lies unallocated is the allocator's ordinary rounding.
 constexpr double kLargeFragmentation = 0.01;
-
-// FNV-1a, 64 bits: the same on every machine.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return hash;
-}
 
 crds::FailureCause cause_of(Outcome outcome) {
   switch (outcome) {
@@ -176,7 +166,7 @@ std::chrono::seconds Policy::back_off() const {
   delay = std::min(delay, kLongestDelay);
   const std::string key =
       text_member(inputs_.job->raw, {"metadata", "uid"}) + "/" + std::to_string(last_.number);
-  const double share = static_cast<double>(std::mt19937_64(hash_of(key))() >> 11U) * 0x1p-53;  // 0 to 1
+  const double share = static_cast<double>(std::mt19937_64(stable_hash(key))() >> 11U) * 0x1p-53;  // 0 to 1
   return delay + std::chrono::seconds(
                      static_cast<std::int64_t>(static_cast<double>(delay.count()) * kSpread * share));
 }

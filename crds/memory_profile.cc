@@ -39,6 +39,7 @@ void override_with(LearnedBounds& entry, const LearnedBounds& set) {
   entry.workspace = set.workspace ? set.workspace : entry.workspace;
   entry.convolution_workspace =
       set.convolution_workspace ? set.convolution_workspace : entry.convolution_workspace;
+  entry.shortfall = set.shortfall ? set.shortfall : entry.shortfall;
   entry.peak_correction = set.peak_correction ? set.peak_correction : entry.peak_correction;
 }
 

@@ -20,6 +20,7 @@ struct LearnedBounds {
   std::optional<Bytes> communication;
   std::optional<Bytes> workspace;              // cuBLAS's and cuBLASLt's, all handles together
   std::optional<Bytes> convolution_workspace;  // cuDNN's, of one convolution
+  std::optional<Bytes> shortfall;              // added to the estimate, for what nothing else explains
   std::optional<double> peak_correction;       // factor on the estimated training-time peak, 0.5 .. 4
 };
 

@@ -45,6 +45,7 @@ void describe(Visitor& visit, Of<LearnedBounds> auto& bounds) {
   visit.optional_bytes("communication", bounds.communication, kAnyBytes);
   visit.optional_bytes("workspace", bounds.workspace, kAnyBytes);
   visit.optional_bytes("convolutionWorkspace", bounds.convolution_workspace, kAnyBytes);
+  visit.optional_bytes("shortfall", bounds.shortfall, kAnyBytes);
   visit.optional_decimal("peakCorrection", bounds.peak_correction, kPeakCorrection);
 }
 

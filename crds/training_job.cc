@@ -52,6 +52,18 @@ Result<TrainingJob> decode_training_job(const JsonView& object) {
   return job;
 }
 
+FailurePolicy decode_failure_policy(const JsonView& object) {
+  FailurePolicy policy;
+  FieldErrors errors;
+  const JsonView found = member(object, {"spec", "failurePolicy"});
+  const FieldPath path("spec");
+  if (found.is_object()) {
+    Decoder decoder(found, path, errors);
+    describe(decoder, policy);
+  }
+  return policy;
+}
+
 int trainer_container(const Json& containers) {
   if (!containers.isArray() || containers.empty()) {
     return -1;

@@ -286,6 +286,9 @@ Result<TrainingJob> decode_training_job(const JsonView& object);
 // called again once tablesFrom is resolved into the tables.
 std::vector<FieldError> validate(const TrainingJob& job);
 
+// spec.failurePolicy alone, the defaults for what it lacks or says wrongly.
+FailurePolicy decode_failure_policy(const JsonView& object);
+
 // The index of the template's container that trains: the one called "trainer", else the first; -1 without
 // any.
 int trainer_container(const Json& containers);

@@ -65,10 +65,12 @@ Attempt decode_attempt(const Json& json) {
   attempt.trainers = integer_of(json, "trainers").value_or(0);
   attempt.per_node = integer_of(json, "perNode").value_or(0);
   attempt.estimated = bytes_of(json, "estimatedBytes");
+  attempt.learned = Bytes{integer_of(json, "learnedBytes").value_or(0)};
   attempt.observed_peak = bytes_of(json, "observedPeakBytes");
   attempt.observed_allocated = bytes_of(json, "observedAllocatedBytes");
   attempt.observed_reserved = bytes_of(json, "observedReservedBytes");
   attempt.observed_context = bytes_of(json, "observedContextBytes");
+  attempt.observed_communication = bytes_of(json, "observedCommunicationBytes");
   attempt.needed = bytes_of(json, "neededBytes");
   attempt.capacity = bytes_of(json, "capacityBytes");
   attempt.fragmentation = bytes_of(json, "fragmentationBytes");
@@ -88,10 +90,14 @@ Json encode(const Attempt& attempt) {
   put(json, "trainers", attempt.trainers);
   put(json, "perNode", attempt.per_node);
   put(json, "estimatedBytes", attempt.estimated);
+  if (attempt.learned != Bytes{}) {
+    put(json, "learnedBytes", attempt.learned.count);
+  }
   put(json, "observedPeakBytes", attempt.observed_peak);
   put(json, "observedAllocatedBytes", attempt.observed_allocated);
   put(json, "observedReservedBytes", attempt.observed_reserved);
   put(json, "observedContextBytes", attempt.observed_context);
+  put(json, "observedCommunicationBytes", attempt.observed_communication);
   put(json, "neededBytes", attempt.needed);
   put(json, "capacityBytes", attempt.capacity);
   put(json, "fragmentationBytes", attempt.fragmentation);

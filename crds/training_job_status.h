@@ -39,11 +39,13 @@ struct Attempt {
   std::string gpu_model{};
   std::int64_t trainers = 0;
   std::int64_t per_node = 0;
-  std::optional<Bytes> estimated{};      // upper bound of one trainer, as estimated when the attempt began
+  std::optional<Bytes> estimated{};  // upper bound of one trainer, as estimated when the attempt began
+  Bytes learned{};  // of it, what earlier attempts and jobs have taught; less than 0 where they needed less
   std::optional<Bytes> observed_peak{};  // of everything on the card, the highest that a trainer reported
   std::optional<Bytes> observed_allocated{};
   std::optional<Bytes> observed_reserved{};
   std::optional<Bytes> observed_context{};
+  std::optional<Bytes> observed_communication{};
   // Of the out-of-memory text, where the attempt ended with one.
   std::optional<Bytes> needed{};
   std::optional<Bytes> capacity{};

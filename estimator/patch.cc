@@ -46,6 +46,9 @@ std::string decision_record(const Asked& asked, const Decision& decision,
   if (decision.estimate.peak.upper_bound > Bytes{}) {
     record["upperBoundBytes"] = integer(decision.estimate.peak.upper_bound.count);
   }
+  if (decision.estimate.learned != Bytes{}) {
+    record["learnedBytes"] = integer(decision.estimate.learned.count);
+  }
   record["capacityBytes"] = integer(decision.capacity.count);
   record["gpusSaved"] = gpus_saved(asked, decision);
   if (decision.plan.mean_memory.count > 0) {

@@ -509,6 +509,7 @@ std::optional<Found> ModelSearch::search(const Contender& contender, std::int64_
       found.estimate = *std::move(peak);
       found.estimate.breakdown.allocator_slack += shortfall_;
       found.estimate.peak.upper_bound += shortfall_;
+      found.estimate.learned += shortfall_;
       return found;
     }
     if (sharding_.tables.empty()) {

@@ -39,6 +39,15 @@ void correct(Breakdown& parts, const crds::LearnedBounds& learned) {
   }
 }
 
+// What the profile makes of the fixed costs.
+Bytes learned_fixed_costs(const EstimateRequest& request, const FixedCosts& fixed) {
+  EstimateRequest plain = request;
+  plain.learned = {};
+  const FixedCosts usual = fixed_costs(plain);
+  return fixed.communication + fixed.cuda_context + fixed.forward_workspace + fixed.backward_workspace -
+         (usual.communication + usual.cuda_context + usual.forward_workspace + usual.backward_workspace);
+}
+
 // What the allocator holds for a ledger, on cards with more or less room.
 class Reserved {
  public:
@@ -82,6 +91,10 @@ Estimate account_of(const Breakdown& parts, const EstimateRequest& request, cons
   estimate.breakdown.embeddings = request.embedding_bytes;
   estimate.breakdown.communication = fixed.communication;
   estimate.breakdown.cuda_context = fixed.cuda_context;
+  const Bytes shortfall = request.learned.shortfall.value_or(Bytes{});
+  estimate.breakdown.allocator_slack = shortfall;
+  estimate.learned =
+      tensors(estimate.breakdown) - tensors(parts) + shortfall + learned_fixed_costs(request, fixed);
   estimate.peak_phase = phase;
   estimate.dense_parameters = dense_parameters;
   estimate.peak.allocated = tensors(estimate.breakdown) + request.embedding_bytes;
@@ -119,7 +132,8 @@ Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes 
   // Beside what the replay sees.
   const Bytes corrected = tensors(parts) - tensors(breakdown_of(ledger));
   const Bytes beside = corrected + request.embedding_bytes;
-  const Bytes outside = fixed.communication + fixed.cuda_context + margin;
+  const Bytes shortfall = request.learned.shortfall.value_or(Bytes{});
+  const Bytes outside = fixed.communication + fixed.cuda_context + margin + shortfall;
   Bytes held = reserved.unlimited().reserved_peak;
   Bytes held_when_safe = held;
   if (request.gpu != nullptr) {
@@ -127,7 +141,8 @@ Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes 
     held_when_safe = reserved.within(request.capacity.value_or(request.gpu->memory) - outside - beside);
   }
   estimate.peak.allocated = tensors(parts) + parts.workspace + request.embedding_bytes;
-  parts.allocator_slack = std::max(Bytes{}, held_when_safe + beside - estimate.peak.allocated) + margin;
+  parts.allocator_slack =
+      std::max(Bytes{}, held_when_safe + beside - estimate.peak.allocated) + margin + shortfall;
   estimate.peak.upper_bound = parts.total();
   estimate.peak.reserved = std::max(estimate.peak.allocated,
                                     std::min(held + beside, estimate.peak.upper_bound - fixed.communication));

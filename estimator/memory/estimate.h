@@ -87,7 +87,9 @@ struct LiveTensor {
 struct Estimate {
   Peak peak;
   Breakdown breakdown;
-  std::string peak_phase;                  // "Forward" | "Backward" | "OptimizerStep"
+  std::string peak_phase;  // "Forward" | "Backward" | "OptimizerStep"
+  Bytes learned;  // of the upper bound, what `learned` of the request made of it; less than 0 where it took
+                  // away
   Bytes dense_parameters;                  // parameter bytes of the dense part of the model
   std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; not AMP's
   std::vector<std::string> warnings{};

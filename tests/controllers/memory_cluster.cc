@@ -172,9 +172,11 @@ Result<Json> MemoryCluster::update(const kube::Resource& resource, const std::st
   return updated;
 }
 
-Result<Json> MemoryCluster::get(const kube::Resource&, const std::string&, const std::string&,
-                                const kube::CallOptions&) {
-  return unsupported();
+Result<Json> MemoryCluster::get(const kube::Resource& resource, const std::string& namespace_name,
+                                const std::string& name, const kube::CallOptions&) {
+  const std::string key = namespace_name.empty() ? name : namespace_name + "/" + name;
+  std::optional<Json> found = find(resource.plural, key);
+  return found ? Result<Json>(*std::move(found)) : Error(ErrorCode::kNotFound, key + " is not there");
 }
 
 Result<Json> MemoryCluster::patch(const kube::Resource&, const std::string&, const std::string&,

@@ -24,6 +24,8 @@ Attempt full_attempt() {
   attempt.observed_allocated = 60_GiB;
   attempt.observed_reserved = 66_GiB;
   attempt.observed_context = 1_GiB;
+  attempt.observed_communication = 2_GiB;
+  attempt.learned = Bytes{-5};
   attempt.needed = 81_GiB;
   attempt.capacity = 80_GiB;
   attempt.fragmentation = 3_GiB;

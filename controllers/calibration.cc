@@ -1,0 +1,320 @@
+#include "controllers/calibration.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "controllers/dcgm.h"
+#include "crds/gpu_model.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+const kube::Resource kProfiles{crds::kGroup, crds::kVersion, "memoryprofiles", true};
+constexpr const char* kFieldManager = "plimsoll-calibration";
+
+// Uids whose attempts the metrics have; past it they are forgotten, and seen as of before the start.
+constexpr std::size_t kMostTold = 100'000;
+
+kube::Reflector::Options reflect(const char* plural, bool namespaced) {
+  kube::Reflector::Options options;
+  options.resource = {crds::kGroup, crds::kVersion, plural, namespaced};
+  return options;
+}
+
+// What is learned from.
+Json project_job(const Json& job) {
+  Json kept;
+  kept["metadata"]["name"] = member(job, {"metadata", "name"});
+  kept["metadata"]["namespace"] = member(job, {"metadata", "namespace"});
+  kept["metadata"]["uid"] = member(job, {"metadata", "uid"});
+  kept["metadata"]["resourceVersion"] = member(job, {"metadata", "resourceVersion"});
+  kept["spec"]["model"]["family"] = member(job, {"spec", "model", "family"});
+  kept["spec"]["failurePolicy"] = member(job, {"spec", "failurePolicy"});
+  kept["status"]["attempts"] = member(job, {"status", "attempts"});
+  kept["status"]["estimate"] = member(job, {"status", "estimate"});
+  return kept;
+}
+
+bool has_ended(const crds::Attempt& attempt) {
+  return attempt.outcome != crds::Outcome::kRunning;
+}
+
+}  // namespace
+
+struct CalibrationController::Metrics {
+  explicit Metrics(prometheus::Registry& registry)
+      : errors(prometheus::BuildHistogram()
+                   .Name("plimsoll_estimate_relative_error")
+                   .Help("Estimated less needed memory of an attempt, as a share of the needed")
+                   .Register(registry)),
+        out_of_memory(prometheus::BuildCounter()
+                          .Name("plimsoll_oom_detected_total")
+                          .Help("Attempts that ran out of memory; kind is cuda or host")
+                          .Register(registry)) {}
+
+  prometheus::Family<prometheus::Histogram>& errors;
+  prometheus::Family<prometheus::Counter>& out_of_memory;
+};
+
+CalibrationController::CalibrationController(kube::Client& client, estimator::GpuCatalog catalog,
+                                             Options options)
+    : client_(client),
+      catalog_(std::move(catalog)),
+      options_(options),
+      metrics_(options.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options.registry)),
+      queue_metrics_(options.registry == nullptr
+                         ? nullptr
+                         : std::make_unique<QueueMetrics>(*options.registry, "calibration")),
+      queue_({.retries = options.retries, .clock = options.clock, .observer = queue_metrics_.get()}),
+      jobs_(client,
+            [this] {
+              kube::Reflector::Options jobs = reflect("trainingjobs", true);
+              jobs.project = project_job;
+              jobs.on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); };
+              return jobs;
+            }()),
+      profiles_(client,
+                [this] {
+                  kube::Reflector::Options profiles = reflect("memoryprofiles", true);
+                  profiles.on_change = [this](const kube::Reflector::Change& change) {
+                    if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
+                      look_again(text_member(*change.object, {"metadata", "namespace"}),
+                                 text_member(*change.object, {"spec", "family"}));
+                    }
+                  };
+                  return profiles;
+                }()),
+      gpu_models_(client, reflect("gpumodels", false)) {}
+
+CalibrationController::~CalibrationController() {
+  stop();
+}
+
+void CalibrationController::start() {
+  started_ = format_time(options_.clock->wall_now());
+  gpu_models_.start();
+  profiles_.start();
+  jobs_.start();
+  worker_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void CalibrationController::stop() {
+  queue_.shut_down();
+  if (worker_.joinable()) {
+    worker_.request_stop();
+    worker_.join();
+  }
+  jobs_.stop();
+  profiles_.stop();
+  gpu_models_.stop();
+}
+
+// Jobs that have taught a profile which is gone teach the next one.
+void CalibrationController::look_again(const std::string& namespace_name, const std::string& family) {
+  for (const kube::SharedObject& job : jobs_.snapshot()) {
+    if (text_member(*job, {"metadata", "namespace"}) == namespace_name &&
+        text_member(*job, {"spec", "model", "family"}) == family) {
+      queue_.add(kube::key_of(*job));
+    }
+  }
+}
+
+void CalibrationController::run(const std::stop_token& stop) {
+  if (!gpu_models_.wait_for_sync(stop) || !profiles_.wait_for_sync(stop) || !jobs_.wait_for_sync(stop)) {
+    return;
+  }
+  while (true) {
+    ready_ = ready_ || queue_.size() == 0;
+    const std::optional<std::string> key = queue_.get(stop);
+    if (!key) {
+      return;
+    }
+    const Result<void> done = reconcile(*key, stop);
+    if (done) {
+      queue_.forget(*key);
+    } else {
+      // Conflicts are part of the trade: the watch brings the newer profile within moments.
+      const bool routine = done.error().code == ErrorCode::kConflict;
+      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Could not learn from a job",
+          {{"job", *key}, {"reason", to_string(done.error())}});
+      queue_.add_rate_limited(*key);
+    }
+    queue_.done(*key);
+  }
+}
+
+Result<void> CalibrationController::reconcile(const std::string& key, const std::stop_token& stop) {
+  const kube::SharedObject object = jobs_.find(key);
+  if (object == nullptr) {
+    return {};
+  }
+  TaughtJob job{.uid = text_member(*object, {"metadata", "uid"}),
+                .name = text_member(*object, {"metadata", "name"}),
+                .failure_policy = crds::decode_failure_policy(*object),
+                .status = crds::decode_status(*object)};
+  if (job.uid.empty() || std::none_of(job.status.attempts.begin(), job.status.attempts.end(), has_ended)) {
+    return {};
+  }
+  const std::string namespace_name = text_member(*object, {"metadata", "namespace"});
+  const std::string family = text_member(*object, {"spec", "model", "family"});
+  tell(job, namespace_name);
+  return family.empty() ? Result<void>() : teach(job, namespace_name, family, stop);
+}
+
+Result<void> CalibrationController::teach(const TaughtJob& job, const std::string& namespace_name,
+                                          const std::string& family, const std::stop_token& stop) {
+  const auto known_of = [&](const std::vector<crds::ProfileSample>& samples) {
+    const auto known = std::find_if(samples.begin(), samples.end(), [&](const crds::ProfileSample& sample) {
+      return sample.job_uid == job.uid;
+    });
+    return known == samples.end() ? nullptr : &*known;
+  };
+  Json profile;
+  for (const kube::SharedObject& one : profiles_.snapshot()) {
+    // By name, so that the webhook and this take the same where a family has several.
+    if (text_member(*one, {"metadata", "namespace"}) == namespace_name &&
+        text_member(*one, {"spec", "family"}) == family) {
+      profile = *one;
+      break;
+    }
+  }
+  std::vector<crds::ProfileSample> samples = crds::decode_samples(profile);
+  const crds::ProfileSample* known = known_of(samples);
+  const std::vector<estimator::AvailableGpu> present = gpus();
+  if (!sample_of(job, known, present)) {
+    return {};
+  }
+  TaughtJob enriched = job;
+  if (options_.prometheus != nullptr) {
+    ask_prometheus(enriched, namespace_name, known == nullptr ? -1 : known->last_attempt, stop);
+  }
+  if (profile.isNull()) {
+    Result<Json> made = profile_of(namespace_name, family, stop);
+    if (!made) {
+      return made.error();
+    }
+    profile = *std::move(made);
+    samples = crds::decode_samples(profile);
+    known = known_of(samples);
+  }
+  std::optional<crds::ProfileSample> sample = sample_of(enriched, known, present);
+  if (!sample) {
+    return {};
+  }
+  const std::vector<crds::ProfileSample> before = samples;
+  samples = remembered(std::move(samples), *std::move(sample));
+  if (samples == before) {
+    return {};  // older than all that is remembered
+  }
+  Json& status = profile["status"];
+  status["bounds"] = encode(bounds_of(samples));
+  status["statistics"] = statistics_of(samples);
+  status["samples"] = crds::encode(samples);
+  if (!samples.front().time.empty()) {
+    status["updateTime"] = samples.front().time;
+  }
+  kube::CallOptions call;
+  call.field_manager = kFieldManager;
+  call.stop = stop;
+  const Result<Json> written = client_.update(kProfiles, namespace_name, profile, "status", call);
+  if (!written) {
+    return written.error().within("write the MemoryProfile of " + family);
+  }
+  log_info("Learned from a job", {{"job", namespace_name + "/" + job.name}, {"family", family}});
+  return {};
+}
+
+// The family's profile, which is not in our copy: made, or found made already.
+Result<Json> CalibrationController::profile_of(const std::string& namespace_name, const std::string& family,
+                                               const std::stop_token& stop) {
+  kube::CallOptions call;
+  call.field_manager = kFieldManager;
+  call.stop = stop;
+  Result<Json> made = Error(ErrorCode::kAlreadyExists, "");
+  for (const std::string& name : {profile_name(family), profile_name(family, true)}) {
+    Json profile;
+    profile["apiVersion"] = crds::kApiVersion;
+    profile["kind"] = "MemoryProfile";
+    profile["metadata"]["name"] = name;
+    profile["metadata"]["namespace"] = namespace_name;
+    profile["spec"]["family"] = family;
+    made = client_.create(kProfiles, namespace_name, profile, call);
+    if (made || made.error().code != ErrorCode::kAlreadyExists) {
+      break;
+    }
+    Result<Json> there = client_.get(kProfiles, namespace_name, name, call);
+    if (!there || text_member(*there, {"spec", "family"}) == family) {
+      return there;
+    }
+  }
+  return made ? std::move(made) : made.error().within("create the MemoryProfile of " + family);
+}
+
+// What it cannot tell is done without.
+void CalibrationController::ask_prometheus(TaughtJob& job, const std::string& namespace_name,
+                                           std::int64_t after, const std::stop_token& stop) const {
+  kube::CallOptions call;
+  call.timeout = options_.prometheus_timeout;
+  call.stop = stop;
+  for (crds::Attempt& attempt : job.status.attempts) {
+    if (attempt.number <= after || !has_ended(attempt)) {
+      continue;
+    }
+    const Result<std::optional<Bytes>> peak =
+        dcgm_peak(*options_.prometheus, namespace_name, job.name, attempt, call);
+    if (!peak) {
+      log_warning("Learned without DCGM's figures", {{"reason", to_string(peak.error())}});
+      return;
+    }
+    if (*peak) {
+      attempt.observed_peak = std::max(attempt.observed_peak.value_or(Bytes{}), **peak);
+    }
+  }
+}
+
+std::vector<estimator::AvailableGpu> CalibrationController::gpus() const {
+  std::vector<crds::GpuModel> models;
+  for (const kube::SharedObject& object : gpu_models_.snapshot()) {
+    if (Result<crds::GpuModel> model = crds::decode_gpu_model(*object)) {
+      models.push_back(*std::move(model));
+    }
+  }
+  return estimator::inventory_of(models, catalog_);
+}
+
+// Each attempt that has ended since the start goes into the metrics once.
+void CalibrationController::tell(const TaughtJob& job, const std::string& namespace_name) {
+  if (!metrics_) {
+    return;
+  }
+  if (told_.size() >= kMostTold) {
+    told_.clear();
+  }
+  std::int64_t& last = told_.try_emplace(job.uid, -1).first->second;
+  for (const crds::Attempt& attempt : job.status.attempts) {
+    if (!has_ended(attempt) || attempt.number <= last) {
+      continue;
+    }
+    last = attempt.number;
+    if (attempt.completion_time < started_) {
+      continue;
+    }
+    const bool cuda = attempt.outcome == crds::Outcome::kCudaOutOfMemory;
+    if (cuda || attempt.outcome == crds::Outcome::kHostOutOfMemory) {
+      metrics_->out_of_memory.Add({{"namespace", namespace_name}, {"kind", cuda ? "cuda" : "host"}})
+          .Increment();
+    }
+    if (const std::optional<double> error = relative_error(attempt)) {
+      metrics_->errors
+          .Add({{"gpu_product", attempt.gpu_model}, {"is_oom", cuda ? "true" : "false"}},
+               prometheus::Histogram::BucketBoundaries{-1, -0.5, -0.25, -0.1, -0.05, 0, 0.05, 0.1, 0.25, 0.5,
+                                                       1, 2})
+          .Observe(*error);
+    }
+  }
+}
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,93 @@
+// CalibrationController keeps the MemoryProfiles true to what jobs have shown: each attempt of a job with a
+// model family that has ended is counted once into the family's profile (learning.h has the arithmetic),
+// which the webhook reads for the next job.
+//
+//   CalibrationController calibration(client, GpuCatalog::built_in(), {.registry = &registry});
+//   calibration.start();
+//   ...
+//   calibration.stop();
+//
+// A profile that is missing is made, in the job's namespace, by the family's name. Level-triggered: events
+// only name jobs to look at, and what is written follows from the job's status and the profile's own samples,
+// with the profile's resourceVersion, so that nothing is counted twice, whoever else writes. What fails is
+// tried again with back-off. One thread of its own and one for each watch; `start`, `stop` from one thread,
+// `ready` from any. `stop` waits. The clients must outlive it.
+#pragma once
+
+#include <prometheus/registry.h>
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "controllers/learning.h"
+#include "controllers/runtime_metrics.h"
+#include "estimator/catalog/gpu_catalog.h"
+#include "kube/client.h"
+#include "kube/reflector.h"
+#include "kube/work_queue.h"
+
+namespace plimsoll::controllers {
+
+class CalibrationController {
+ public:
+  struct Options {
+    kube::RetryDelays::Options retries = {};
+    // A Prometheus server with dcgm-exporter's series, as a client whose server it is; null: not asked.
+    kube::Client* prometheus = nullptr;
+    std::chrono::milliseconds prometheus_timeout{5'000};
+    prometheus::Registry* registry = nullptr;  // null: no metrics
+    const Clock* clock = &system_clock();
+  };
+
+  CalibrationController(kube::Client& client, estimator::GpuCatalog catalog, Options options);
+  ~CalibrationController();
+  CalibrationController(const CalibrationController&) = delete;
+  CalibrationController& operator=(const CalibrationController&) = delete;
+
+  void start();
+  void stop();
+
+  // True once all jobs that were there at the start have been looked at.
+  bool ready() const { return ready_; }
+
+ private:
+  struct Metrics;
+
+  void run(const std::stop_token& stop);
+  Result<void> reconcile(const std::string& key, const std::stop_token& stop);
+  Result<void> teach(const TaughtJob& job, const std::string& namespace_name, const std::string& family,
+                     const std::stop_token& stop);
+  Result<Json> profile_of(const std::string& namespace_name, const std::string& family,
+                          const std::stop_token& stop);
+  void ask_prometheus(TaughtJob& job, const std::string& namespace_name, std::int64_t after,
+                      const std::stop_token& stop) const;
+  std::vector<estimator::AvailableGpu> gpus() const;
+  void tell(const TaughtJob& job, const std::string& namespace_name);
+  void look_again(const std::string& namespace_name, const std::string& family);
+
+  kube::Client& client_;
+  const estimator::GpuCatalog catalog_;
+  const Options options_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<QueueMetrics> queue_metrics_;
+  kube::WorkQueue queue_;
+  std::string started_;  // RFC 3339
+  std::map<std::string, std::int64_t>
+      told_;  // by job's uid, the last attempt in the metrics; worker's thread
+  std::atomic<bool> ready_ = false;
+
+  kube::Reflector jobs_;
+  kube::Reflector profiles_;
+  kube::Reflector gpu_models_;
+  std::jthread worker_;
+};
+
+}  // namespace plimsoll::controllers

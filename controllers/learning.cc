@@ -1,0 +1,343 @@
+#include "controllers/learning.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "base/quantity.h"
+#include "base/stable_hash.h"
+#include "controllers/next_size.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+using crds::Attempt;
+using crds::Outcome;
+using crds::ProfileSample;
+
+// Upper bounds hold for this share of the jobs. With few jobs that is all of them, but as soon as five others
+// have been measured, one job alone is outvoted.
+constexpr double kQuantile = 0.95;
+constexpr std::size_t kOutvotedBy = 5;
+
+// What fewer than so many jobs of a family say is taken to be missing is at most this share of one of the
+// cards it was missing on. More: the whole card.
+constexpr std::size_t kAgreeing = 3;
+constexpr double kMostAlone = 0.6;
+
+// An estimate is lowered only when so many jobs have been measured and none ran out of memory; the training-
+// time peak at most to half (the schema's least), and a twentieth is always left on top.
+constexpr std::size_t kJobsToLower = 5;
+constexpr double kMarginWhenLowered = 0.05;
+constexpr double kLeastCorrection = 0.5;
+
+// Fixed costs are believed when three jobs have told them, with a twentieth on top and between these.
+constexpr double kMarginOfFixedCosts = 1.05;
+constexpr Bytes kLeastContext = 128_MiB;
+constexpr Bytes kMostContext = 4_GiB;
+constexpr Bytes kLeastCommunication = 256_MiB;
+constexpr Bytes kMostCommunication = 16_GiB;
+
+// What the attempt needed more than it was estimated to without what was learned, and whether it can show
+// that it needed less.
+struct Measured {
+  Bytes estimated;
+  Bytes needed;
+};
+
+std::optional<Measured> measure(const Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy) {
+  if (!attempt.estimated) {
+    return std::nullopt;
+  }
+  const Bytes estimated = std::max(Bytes{}, *attempt.estimated - attempt.learned);
+  const Bytes observed = attempt.observed_peak.value_or(Bytes{});
+  if (attempt.outcome == Outcome::kCudaOutOfMemory) {
+    const Bytes card = attempt.capacity.value_or(capacity);
+    const Bytes fragments = attempt.fragmentation.value_or(Bytes{});
+    if (attempt.needed && *attempt.needed - fragments <= card) {
+      return Measured{estimated, std::max(observed, *attempt.needed - fragments)};  // fragments, not size
+    }
+    return Measured{estimated, needed_at_least(attempt, capacity, policy)};
+  }
+  // An attempt that was cut short has shown what it needed at least.
+  const bool complete = attempt.outcome == Outcome::kSucceeded;
+  if (attempt.observed_peak && (complete || observed > estimated)) {
+    return Measured{estimated, observed};
+  }
+  return std::nullopt;
+}
+
+Bytes lack_of(const ProfileSample& sample) {
+  return *sample.needed - *sample.estimated;
+}
+
+void raise(std::optional<Bytes>& highest, const std::optional<Bytes>& value) {
+  if (value && (!highest || *highest < *value)) {
+    highest = value;
+  }
+}
+
+// Activations and temporaries of the estimate that the attempt ran with, without what was learned.
+std::optional<Bytes> transient_of(const Json& estimate, const Attempt& attempt) {
+  const Json& activations = member(estimate, {"breakdown", "activations"});
+  const Json& temporaries = member(estimate, {"breakdown", "temporaries"});
+  if (member(estimate, {"trainers"}) != Json(static_cast<::Json::Int64>(attempt.trainers)) ||
+      text_member(estimate, {"gpuModel"}) != attempt.gpu_model || !activations.isInt64() ||
+      !temporaries.isInt64()) {
+    return std::nullopt;
+  }
+  const Bytes now{(Bytes{activations.asInt64()} + Bytes{temporaries.asInt64()}).count};
+  return std::max(Bytes{}, now - std::min(Bytes{}, attempt.learned));
+}
+
+// The largest but those that are outvoted.
+template <class T>
+T upper_bound_of(std::vector<T> votes) {
+  const std::size_t outvoted =
+      votes.size() <= kOutvotedBy
+          ? 0
+          : std::max<std::size_t>(
+                1, static_cast<std::size_t>(static_cast<double>(votes.size()) * (1 - kQuantile)));
+  std::sort(votes.begin(), votes.end(), std::greater<>());
+  return votes[outvoted];
+}
+
+Bytes whole_mebibytes(Bytes bytes) {
+  return Bytes{(bytes + 1_MiB - 1_B).count / (1_MiB).count} * (1_MiB).count;
+}
+
+std::optional<Bytes> shortfall_of(const std::vector<const ProfileSample*>& measured) {
+  std::vector<Bytes> lacks;
+  for (const ProfileSample* sample : measured) {
+    lacks.push_back(sample->capacity > Bytes{} ? std::min(lack_of(*sample), sample->capacity)
+                                               : lack_of(*sample));
+  }
+  if (lacks.empty()) {
+    return std::nullopt;
+  }
+  Bytes lack = upper_bound_of(lacks);
+  if (lack <= Bytes{}) {
+    return std::nullopt;
+  }
+  const Bytes half{lack.count / 2};
+  const auto agreeing = static_cast<std::size_t>(
+      std::count_if(lacks.begin(), lacks.end(), [&](Bytes other) { return other >= half; }));
+  if (agreeing < kAgreeing) {
+    Bytes card;
+    for (const ProfileSample* sample : measured) {
+      card = lack_of(*sample) >= half ? std::max(card, sample->capacity) : card;
+    }
+    lack = std::min(lack, Bytes::ceil(static_cast<double>(card.count) * kMostAlone));
+  }
+  return whole_mebibytes(lack);
+}
+
+std::optional<double> correction_of(const std::vector<const ProfileSample*>& measured) {
+  double most = 0;
+  for (const ProfileSample* sample : measured) {
+    if (sample->out_of_memory || !sample->transient || *sample->transient <= Bytes{}) {
+      return std::nullopt;
+    }
+    most = std::max(most, 1 + static_cast<double>(lack_of(*sample).count) /
+                                  static_cast<double>(sample->transient->count));
+  }
+  const double factor = std::ceil(std::max(most + kMarginWhenLowered, kLeastCorrection) * 100) / 100;
+  return measured.size() >= kJobsToLower && factor < 1 ? std::optional(factor) : std::nullopt;
+}
+
+// Of what three jobs have told.
+std::optional<Bytes> fixed_cost(const std::vector<Bytes>& told, Bytes least, Bytes most) {
+  if (told.size() < kAgreeing) {
+    return std::nullopt;
+  }
+  const Bytes bound = Bytes::ceil(static_cast<double>(upper_bound_of(told).count) * kMarginOfFixedCosts);
+  return whole_mebibytes(std::clamp(bound, least, most));
+}
+
+std::vector<const ProfileSample*> measured_of(const std::vector<ProfileSample>& samples) {
+  std::vector<const ProfileSample*> measured;
+  for (const ProfileSample& sample : samples) {
+    if (sample.estimated && sample.needed) {
+      measured.push_back(&sample);
+    }
+  }
+  return measured;
+}
+
+std::string percentage(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f%%", std::min(share, 999.0) * 100);
+  return text;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+}  // namespace
+
+std::optional<ProfileSample> sample_of(const TaughtJob& job, const ProfileSample* known,
+                                       const std::vector<estimator::AvailableGpu>& gpus) {
+  ProfileSample sample = known == nullptr ? ProfileSample{.job_uid = job.uid, .last_attempt = -1} : *known;
+  sample.job = job.name;
+  bool news = false;
+  for (const Attempt& attempt : job.status.attempts) {
+    if (attempt.outcome == Outcome::kRunning || attempt.number <= sample.last_attempt) {
+      continue;
+    }
+    news = true;
+    sample.last_attempt = attempt.number;
+    sample.time = attempt.completion_time.empty() ? sample.time : attempt.completion_time;
+    sample.out_of_memory = sample.out_of_memory || attempt.outcome == Outcome::kCudaOutOfMemory;
+    raise(sample.context, attempt.observed_context);
+    raise(sample.communication, attempt.trainers > 1 ? attempt.observed_communication : std::nullopt);
+    const Bytes capacity = capacity_of(attempt, gpus).value_or(Bytes{});
+    const std::optional<Measured> measured = measure(attempt, capacity, job.failure_policy);
+    if (measured &&
+        (!sample.needed || !sample.estimated || measured->needed - measured->estimated > lack_of(sample))) {
+      sample.gpu_model = attempt.gpu_model;
+      sample.trainers = std::max<std::int64_t>(attempt.trainers, 0);
+      sample.capacity = capacity;
+      sample.estimated = measured->estimated;
+      sample.needed = measured->needed;
+      sample.transient = transient_of(job.status.estimate, attempt);
+    } else if (sample.gpu_model.empty()) {
+      sample.gpu_model = attempt.gpu_model;
+    }
+  }
+  return news ? std::optional(sample) : std::nullopt;
+}
+
+std::vector<ProfileSample> remembered(std::vector<ProfileSample> samples, ProfileSample sample) {
+  std::erase_if(samples, [&](const ProfileSample& one) { return one.job_uid == sample.job_uid; });
+  samples.push_back(std::move(sample));
+  std::sort(samples.begin(), samples.end(), [](const ProfileSample& a, const ProfileSample& b) {
+    return std::tie(b.time, b.job_uid) < std::tie(a.time, a.job_uid);
+  });
+  samples.resize(std::min(samples.size(), crds::kMaxSamples));
+  return samples;
+}
+
+std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& samples) {
+  // What is missing is missing on any card; what the driver takes is the card's own.
+  const std::vector<const ProfileSample*> measured = measured_of(samples);
+  const std::optional<Bytes> shortfall = shortfall_of(measured);
+  const std::optional<double> correction = shortfall ? std::nullopt : correction_of(measured);
+  std::map<std::string, std::vector<const ProfileSample*>> by_model = {{"", {}}};
+  for (const ProfileSample& sample : samples) {
+    if (by_model.size() < crds::kMaxSamples) {
+      by_model[lower(sample.gpu_model)].push_back(&sample);
+    }
+  }
+  std::vector<crds::LearnedBounds> bounds;
+  for (const auto& [model, told] : by_model) {
+    std::vector<Bytes> contexts;
+    std::vector<Bytes> communications;
+    for (const ProfileSample* sample : told) {
+      if (sample->context) {
+        contexts.push_back(*sample->context);
+      }
+      if (sample->communication) {
+        communications.push_back(*sample->communication);
+      }
+    }
+    crds::LearnedBounds entry;
+    entry.gpu_model = model;
+    entry.shortfall = shortfall;
+    entry.peak_correction = correction;
+    if (!model.empty()) {
+      entry.cuda_context = fixed_cost(contexts, kLeastContext, kMostContext);
+      entry.communication = fixed_cost(communications, kLeastCommunication, kMostCommunication);
+    }
+    if (entry.shortfall || entry.peak_correction || entry.cuda_context || entry.communication) {
+      bounds.push_back(std::move(entry));
+    }
+  }
+  return bounds;
+}
+
+Json encode(const std::vector<crds::LearnedBounds>& bounds) {
+  Json list(::Json::arrayValue);
+  for (const crds::LearnedBounds& entry : bounds) {
+    Json& json = list.append(Json(::Json::objectValue));
+    json["gpuModel"] = entry.gpu_model;
+    const auto put = [&](const char* name, const std::optional<Bytes>& bytes) {
+      if (bytes) {
+        json[name] = format_bytes(*bytes);
+      }
+    };
+    put("cudaContext", entry.cuda_context);
+    put("communication", entry.communication);
+    put("shortfall", entry.shortfall);
+    if (entry.peak_correction) {
+      char text[16];
+      std::snprintf(text, sizeof text, "%.2f", *entry.peak_correction);
+      json["peakCorrection"] = text;
+    }
+  }
+  return list;
+}
+
+Json statistics_of(const std::vector<ProfileSample>& samples) {
+  std::vector<double> errors;
+  std::int64_t under = 0;
+  for (const ProfileSample* sample : measured_of(samples)) {
+    under += lack_of(*sample) > Bytes{} ? 1 : 0;
+    if (*sample->needed > Bytes{}) {
+      errors.push_back(std::abs(static_cast<double>(lack_of(*sample).count)) /
+                       static_cast<double>(sample->needed->count));
+    }
+  }
+  std::sort(errors.begin(), errors.end());
+  const auto count = [](auto value) { return Json(static_cast<::Json::Int64>(value)); };
+  const auto measured = static_cast<std::int64_t>(measured_of(samples).size());
+  Json statistics(::Json::objectValue);
+  statistics["jobs"] = count(samples.size());
+  statistics["measured"] = count(measured);
+  statistics["outOfMemory"] = count(std::count_if(
+      samples.begin(), samples.end(), [](const ProfileSample& sample) { return sample.out_of_memory; }));
+  statistics["underEstimated"] = count(under);
+  statistics["overEstimated"] = count(measured - under);
+  if (!errors.empty()) {
+    double sum = 0;
+    for (const double error : errors) {
+      sum += error;
+    }
+    const auto last = static_cast<double>(errors.size());
+    statistics["meanError"] = percentage(sum / last);
+    statistics["p95Error"] = percentage(errors[static_cast<std::size_t>(std::ceil(last * kQuantile)) - 1]);
+  }
+  return statistics;
+}
+
+std::optional<double> relative_error(const Attempt& attempt) {
+  std::optional<Bytes> needed = attempt.observed_peak;
+  if (attempt.outcome == Outcome::kCudaOutOfMemory) {
+    raise(needed, attempt.needed);
+  } else if (attempt.outcome != Outcome::kSucceeded) {
+    return std::nullopt;
+  }
+  if (!attempt.estimated || !needed || *needed <= Bytes{}) {
+    return std::nullopt;
+  }
+  return static_cast<double>((*attempt.estimated - *needed).count) / static_cast<double>(needed->count);
+}
+
+std::string profile_name(const std::string& family, bool taken) {
+  std::string name = lower(family);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::isalnum(c) != 0 ? static_cast<char>(c) : '-'; });
+  if (taken || name != family) {
+    char hash[20];
+    std::snprintf(hash, sizeof hash, "-%08x", static_cast<unsigned>(stable_hash(family) & 0xffffffffU));
+    name += hash;
+  }
+  return name;
+}
+
+}  // namespace plimsoll::controllers

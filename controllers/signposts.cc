@@ -1,0 +1,84 @@
+#include "controllers/signposts.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace plimsoll::controllers {
+namespace {
+
+// A kubelet keeps 12 KiB of a pod's messages (core/v1, terminationMessagePath).
+constexpr std::size_t kMostOfAMessage = 12 * 1024;
+
+// No card has more; what says so is no measurement.
+constexpr Bytes kMostMemory = 4096_GiB;
+
+constexpr std::string_view kBegin = "{\"plimsoll\":";
+
+std::optional<Bytes> bytes_of(const Json& signpost, const char* name) {
+  const Json& value = member(signpost, {name});
+  if (!value.isInt64() || value.asInt64() < 0 || Bytes{value.asInt64()} > kMostMemory) {
+    return std::nullopt;
+  }
+  return Bytes{value.asInt64()};
+}
+
+void raise(std::optional<Bytes>& highest, const std::optional<Bytes>& value) {
+  if (value && (!highest || *highest < *value)) {
+    highest = value;
+  }
+}
+
+void read_line(std::string_view line, Signposts& seen) {
+  if (!line.starts_with(kBegin)) {
+    return;
+  }
+  const Result<Json> parsed = parse_json(line);
+  if (!parsed || member(*parsed, {"plimsoll"}) != Json(1)) {
+    return;
+  }
+  const std::optional<Bytes> capacity = bytes_of(*parsed, "capacityBytes");
+  const auto figure = [&](const char* name) {
+    const std::optional<Bytes> bytes = bytes_of(*parsed, name);
+    // More than the card has was not measured on it.
+    return bytes && capacity && *bytes > *capacity ? std::nullopt : bytes;
+  };
+  const std::optional<Bytes> reserved = figure("reservedBytes");
+  const std::optional<Bytes> context = figure("contextBytes");
+  std::optional<Bytes> used = figure("deviceUsedBytes");
+  if (text_member(*parsed, {"stage"}) == "peak" && used && reserved && context) {
+    raise(seen.communication, std::max(Bytes{}, *used - *reserved - *context));
+  }
+  if (reserved && context) {
+    raise(used, *reserved + *context);
+  }
+  raise(seen.peak, used);
+  raise(seen.allocated, figure("allocatedBytes"));
+  raise(seen.reserved, reserved);
+  raise(seen.context, context);
+  seen.lines += used || reserved || context ? 1 : 0;
+}
+
+void read_message(const std::string& text, Signposts& seen) {
+  std::string_view rest = std::string_view(text).substr(0, kMostOfAMessage);
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    read_line(rest.substr(0, end), seen);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+}
+
+}  // namespace
+
+Signposts read_signposts(const std::vector<Json>& pods) {
+  Signposts seen;
+  for (const Json& pod : pods) {
+    const Json& statuses = member(pod, {"status", "containerStatuses"});
+    for (Json::ArrayIndex i = 0; statuses.isArray() && i < statuses.size(); ++i) {
+      read_message(text_member(statuses[i], {"lastState", "terminated", "message"}), seen);
+      read_message(text_member(statuses[i], {"state", "terminated", "message"}), seen);
+    }
+  }
+  return seen;
+}
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,86 @@
+#include "crds/profile_samples.h"
+
+#include <algorithm>
+
+namespace plimsoll::crds {
+namespace {
+
+std::optional<std::int64_t> count_of(const Json& object, const char* name) {
+  const Json& value = member(object, {name});
+  return value.isInt64() && value.asInt64() >= 0 ? std::optional(value.asInt64()) : std::nullopt;
+}
+
+std::optional<Bytes> bytes_of(const Json& object, const char* name) {
+  const std::optional<std::int64_t> count = count_of(object, name);
+  return count ? std::optional(Bytes{*count}) : std::nullopt;
+}
+
+void put(Json& object, const char* name, std::int64_t value) {
+  object[name] = static_cast<::Json::Int64>(value);
+}
+
+void put(Json& object, const char* name, const std::optional<Bytes>& value) {
+  if (value) {
+    put(object, name, value->count);
+  }
+}
+
+void put(Json& object, const char* name, const std::string& text) {
+  if (!text.empty()) {
+    object[name] = text;
+  }
+}
+
+}  // namespace
+
+std::vector<ProfileSample> decode_samples(const Json& memory_profile) {
+  std::vector<ProfileSample> samples;
+  const Json& list = member(memory_profile, {"status", "samples"});
+  for (Json::ArrayIndex i = 0; list.isArray() && i < list.size() && samples.size() < kMaxSamples; ++i) {
+    const Json& json = list[i];
+    ProfileSample sample{.job_uid = text_member(json, {"jobUID"})};
+    const bool known = std::any_of(samples.begin(), samples.end(), [&](const ProfileSample& other) {
+      return other.job_uid == sample.job_uid;
+    });
+    if (sample.job_uid.empty() || known) {
+      continue;
+    }
+    sample.job = text_member(json, {"job"});
+    sample.last_attempt = count_of(json, "lastAttempt").value_or(0);
+    sample.time = text_member(json, {"time"});
+    sample.gpu_model = text_member(json, {"gpuModel"});
+    sample.trainers = count_of(json, "trainers").value_or(0);
+    sample.capacity = bytes_of(json, "capacityBytes").value_or(Bytes{});
+    sample.estimated = bytes_of(json, "estimatedBytes");
+    sample.needed = bytes_of(json, "neededBytes");
+    sample.transient = bytes_of(json, "transientBytes");
+    sample.out_of_memory = member(json, {"outOfMemory"}) == Json(true);
+    sample.context = bytes_of(json, "contextBytes");
+    sample.communication = bytes_of(json, "communicationBytes");
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+Json encode(const std::vector<ProfileSample>& samples) {
+  Json list(::Json::arrayValue);
+  for (const ProfileSample& sample : samples) {
+    Json& json = list.append(Json(::Json::objectValue));
+    json["jobUID"] = sample.job_uid;
+    put(json, "job", sample.job);
+    put(json, "lastAttempt", sample.last_attempt);
+    put(json, "time", sample.time);
+    put(json, "gpuModel", sample.gpu_model);
+    put(json, "trainers", sample.trainers);
+    put(json, "capacityBytes", sample.capacity.count);
+    put(json, "estimatedBytes", sample.estimated);
+    put(json, "neededBytes", sample.needed);
+    put(json, "transientBytes", sample.transient);
+    json["outOfMemory"] = sample.out_of_memory;
+    put(json, "contextBytes", sample.context);
+    put(json, "communicationBytes", sample.communication);
+  }
+  return list;
+}
+
+}  // namespace plimsoll::crds

@@ -1,0 +1,229 @@
+#include "controllers/calibration.h"
+
+#include <gmock/gmock.h>
+#include <prometheus/text_serializer.h>
+
+#include "crds/profile_samples.h"
+#include "tests/controllers/memory_cluster.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+using plimsoll::testing::MemoryCluster;
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+Json job(const std::string& name, const std::string& family, const std::vector<std::string>& attempts) {
+  Json object;
+  object["apiVersion"] = crds::kApiVersion;
+  object["kind"] = "TrainingJob";
+  object["metadata"]["name"] = name;
+  object["metadata"]["namespace"] = "ml";
+  object["metadata"]["uid"] = "uid-of-" + name;
+  object["spec"]["model"]["family"] = family;
+  for (const std::string& attempt : attempts) {
+    object["status"]["attempts"].append(*parse_json(attempt));
+  }
+  return object;
+}
+
+const char* const kOutOfMemory =
+    R"({"number":0,"gpuModel":"a100-80gb","trainers":8,"estimatedBytes":64424509440,"neededBytes":90194313216,)"
+    R"("outcome":"CUDAOutOfMemory","completionTime":"2999-11-21T10:00:00Z"})";
+const char* const kSucceeded =
+    R"({"number":1,"gpuModel":"a100-80gb","trainers":16,"estimatedBytes":75161927680,"learnedBytes":25769803776,)"
+    R"("observedPeakBytes":64424509440,"outcome":"Succeeded","completionTime":"2999-11-21T11:00:00Z"})";
+
+class CalibrationTest : public ::testing::Test {
+ protected:
+  static CalibrationController::Options fast() {
+    CalibrationController::Options options;
+    options.retries.initial = milliseconds(2);
+    options.retries.cap = milliseconds(50);
+    return options;
+  }
+
+  std::optional<Json> profile(const std::string& name) {
+    return cluster_.find("memoryprofiles", "ml/" + name);
+  }
+
+  std::string shortfall(const std::string& name) {
+    const std::optional<Json> found = profile(name);
+    return found ? text_member((*found)["status"]["bounds"][0], {"shortfall"}) : "";
+  }
+
+  bool eventually(const std::function<bool()>& holds) {
+    for (int i = 0; i < 3'000; ++i) {
+      if (holds()) {
+        return true;
+      }
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    return false;
+  }
+
+  MemoryCluster cluster_;
+};
+
+TEST_F(CalibrationTest, AJobThatRanOutTeachesItsFamily) {
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
+  calibration.start();
+  ASSERT_TRUE(eventually([&] { return calibration.ready(); }));
+  EXPECT_TRUE(cluster_.names("memoryprofiles").empty());
+  cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
+  ASSERT_TRUE(eventually([&] { return shortfall("ads") == "24Gi"; })) << shortfall("ads");
+  const Json first = *profile("ads");
+  EXPECT_EQ(first["spec"]["family"], "ads");
+  EXPECT_EQ(first["status"]["statistics"]["jobs"].asInt(), 1);
+  EXPECT_EQ(first["status"]["updateTime"], "2999-11-21T10:00:00Z");
+  cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory, kSucceeded}));
+  ASSERT_TRUE(
+      eventually([&] { return (*profile("ads"))["status"]["samples"][0]["lastAttempt"] == Json(1); }));
+  EXPECT_EQ(shortfall("ads"), "24Gi");
+  EXPECT_EQ((*profile("ads"))["status"]["samples"].size(), 1U);
+}
+
+TEST_F(CalibrationTest, WritesNothingWhenNothingIsNew) {
+  cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
+  calibration.start();
+  ASSERT_TRUE(eventually([&] { return !shortfall("ads").empty(); }));
+  const int writes = cluster_.writes();
+  for (int i = 0; i < 20; ++i) {
+    cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
+    cluster_.put("trainingjobs", job("no-family", "", {kOutOfMemory}));
+    cluster_.put("trainingjobs", job("running", "ads", {R"({"number":0,"outcome":"Running"})"}));
+    std::this_thread::sleep_for(milliseconds(3));
+  }
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(cluster_.writes(), writes);
+  calibration.stop();
+
+  CalibrationController again(cluster_, estimator::GpuCatalog::built_in(), fast());
+  again.start();
+  ASSERT_TRUE(eventually([&] { return again.ready(); }));
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(cluster_.writes(), writes) << "a new operator counts nothing again";
+}
+
+TEST_F(CalibrationTest, ManyJobsAtOnceAreEachCountedOnceThoughWritesFail) {
+  cluster_.fail_writes(7);
+  for (int i = 0; i < 40; ++i) {
+    cluster_.put("trainingjobs",
+                 job("job-" + std::to_string(i), i % 2 == 0 ? "ads" : "feed", {kOutOfMemory}));
+  }
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
+  calibration.start();
+  for (const char* family : {"ads", "feed"}) {
+    EXPECT_TRUE(eventually([&] {
+      const std::optional<Json> found = profile(family);
+      return found && (*found)["status"]["statistics"]["jobs"] == Json(20);
+    })) << family;
+  }
+}
+
+TEST_F(CalibrationTest, KeepsWhatPeopleWroteAndMakesAgainWhatIsGone) {
+  Json mine;
+  mine["apiVersion"] = crds::kApiVersion;
+  mine["kind"] = "MemoryProfile";
+  mine["metadata"]["name"] = "my-name-for-it";
+  mine["metadata"]["namespace"] = "ml";
+  mine["spec"]["family"] = "ads";
+  mine["spec"]["bounds"][0]["cudaContext"] = "1Gi";
+  cluster_.put("memoryprofiles", mine);
+  cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
+  calibration.start();
+  ASSERT_TRUE(eventually([&] { return shortfall("my-name-for-it") == "24Gi"; }));
+  EXPECT_EQ((*profile("my-name-for-it"))["spec"], mine["spec"]);
+  EXPECT_EQ(cluster_.names("memoryprofiles").size(), 1U);
+  cluster_.erase("memoryprofiles", "ml/my-name-for-it");
+  EXPECT_TRUE(eventually([&] { return shortfall("ads") == "24Gi"; }));
+}
+
+TEST_F(CalibrationTest, ANameThatIsTakenIsLeftToItsOwner) {
+  Json other;
+  other["metadata"]["name"] = "ads";
+  other["metadata"]["namespace"] = "ml";
+  other["spec"]["family"] = "another";
+  cluster_.put("memoryprofiles", other);
+  cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
+  calibration.start();
+  EXPECT_TRUE(eventually([&] { return shortfall(profile_name("ads", true)) == "24Gi"; }));
+}
+
+TEST_F(CalibrationTest, ADamagedStatusStopsNobodyElse) {
+  Json damaged = job("damaged", "ads", {});
+  damaged["status"]["attempts"] = "none";
+  cluster_.put("trainingjobs", damaged);
+  damaged = job("worse", "ads",
+                {R"({"number":-1,"outcome":"CUDAOutOfMemory","estimatedBytes":"x","neededBytes":-7})"});
+  damaged["spec"]["failurePolicy"] = 3;
+  cluster_.put("trainingjobs", damaged);
+  cluster_.put("trainingjobs", job("good", "ads", {kOutOfMemory}));
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
+  calibration.start();
+  EXPECT_TRUE(eventually([&] { return shortfall("ads") == "24Gi"; }));
+}
+
+TEST_F(CalibrationTest, TellsPrometheusOfWhatEndedSinceTheStart) {
+  prometheus::Registry registry;
+  CalibrationController::Options options = fast();
+  options.registry = &registry;
+  Json before = job("before", "ads", {kOutOfMemory});
+  before["status"]["attempts"][0]["completionTime"] = "2001-01-01T00:00:00Z";
+  cluster_.put("trainingjobs", before);
+  cluster_.put("trainingjobs", job("one", "", {kOutOfMemory, kSucceeded}));
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
+  calibration.start();
+  ASSERT_TRUE(eventually([&] { return calibration.ready() && !shortfall("ads").empty(); }));
+  calibration.stop();
+  const std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
+  EXPECT_THAT(text, HasSubstr("plimsoll_oom_detected_total{kind=\"cuda\",namespace=\"ml\"} 1"));
+  EXPECT_THAT(
+      text, HasSubstr("plimsoll_estimate_relative_error_count{gpu_product=\"a100-80gb\",is_oom=\"true\"} 1"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("plimsoll_estimate_relative_error_count{gpu_product=\"a100-80gb\",is_oom=\"false\"} 1"));
+}
+
+// Prometheus, as a client's server.
+class DcgmServer final : public plimsoll::testing::MemoryCluster {
+ public:
+  explicit DcgmServer(std::string body) : body_(std::move(body)) {}
+  Result<std::string> get_raw(const std::string& path, const kube::CallOptions&) override {
+    EXPECT_THAT(path, HasSubstr("/api/v1/query?query=max%28max_over_time%28DCGM_FI_DEV_FB_USED"));
+    EXPECT_THAT(path, HasSubstr("&time=2999-11-21T11%3A00%3A00Z"));
+    return body_;
+  }
+
+ private:
+  const std::string body_;
+};
+
+TEST_F(CalibrationTest, DcgmSaysWhatNoSignpostDid) {
+  const char* const silent =
+      R"({"number":0,"gpuModel":"a100-80gb","trainers":16,"estimatedBytes":64424509440,"outcome":"Succeeded",)"
+      R"("startTime":"2999-11-21T10:00:00Z","completionTime":"2999-11-21T11:00:00Z"})";
+  DcgmServer answers(R"({"status":"success","data":{"result":[{"value":[1,"63488"]}]}})");
+  CalibrationController::Options options = fast();
+  options.prometheus = &answers;
+  cluster_.put("trainingjobs", job("silent", "ads", {silent}));
+  {
+    CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
+    calibration.start();
+    EXPECT_TRUE(eventually([&] { return shortfall("ads") == "2Gi"; })) << "62 GiB seen, 60 estimated";
+  }
+  DcgmServer broken("<html>not found</html>");
+  options.prometheus = &broken;
+  cluster_.put("trainingjobs", job("silent-too", "feed", {silent}));
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
+  calibration.start();
+  EXPECT_TRUE(eventually([&] {
+    return profile("feed") && (*profile("feed"))["status"]["statistics"]["jobs"] == Json(1);
+  })) << "learned without";
+}
+
+}  // namespace
+}  // namespace plimsoll::controllers
