@@ -76,6 +76,7 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
     const estimator::Estimate& estimate = decision.estimate;
     made.reason = "EstimateSucceeded";
     made.upper_bound = estimate.peak.upper_bound;
+    made.learned = estimate.learned;
     made.estimate = Json(::Json::objectValue);
     made.estimate["gpuModel"] = decision.gpu_model;
     made.estimate["trainers"] = integer(decision.trainers);

@@ -22,6 +22,7 @@ namespace plimsoll::controllers {
 struct AttemptPlan {
   Json estimate;                     // status.estimate; null when none could be made
   std::optional<Bytes> upper_bound;  // of the fullest trainer
+  Bytes learned{};                   // of it, what earlier jobs have taught
   std::string text;                  // of plan.json
   std::string problem;               // why there is no estimate, or why the job does not fit; else empty
   std::string reason;                // CamelCase, of the condition Estimated

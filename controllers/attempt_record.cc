@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 #include "controllers/attempt_end.h"
+#include "controllers/signposts.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -92,6 +93,12 @@ void record_end(crds::Attempt& attempt, Outcome outcome, const std::string& mess
 
 void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
                 const std::string& now) {
+  const Signposts seen = read_signposts(pods);
+  attempt.observed_peak = seen.peak;
+  attempt.observed_allocated = seen.allocated;
+  attempt.observed_reserved = seen.reserved;
+  attempt.observed_context = seen.context;
+  attempt.observed_communication = seen.communication;
   const Json* failed = condition_of(job, "Failed");
   if (end_of(job) == JobEnd::kComplete) {
     attempt.outcome = Outcome::kSucceeded;

@@ -351,6 +351,7 @@ Result<Step> Pass::begin(bool expandable_segments) {
   attempt.expandable_segments = expandable_segments;
   plan_ = make_plan(attempt);
   attempt.estimated = plan_->upper_bound;
+  attempt.learned = plan_->learned;
   record_what_was_asked();
 
   status_.estimate = plan_->estimate;

@@ -12,10 +12,12 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "controllers/calibration.h"
 #include "controllers/gpu_inventory.h"
 #include "controllers/runtime_metrics.h"
 #include "controllers/training_job_controller.h"
 #include "kube/event_recorder.h"
+#include "kube/http_client.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
@@ -47,6 +49,7 @@ struct OperatorOptions {
   ServerOptions server;
   LeadershipOptions leadership;
   int workers = 4;
+  std::string prometheus_url;  // empty: not asked
 };
 
 // Figures that are of the moment of a scrape, brought up to date when one begins.
@@ -67,9 +70,11 @@ class Refresher final : public prometheus::Collectable {
 class OperatorProcess {
  public:
   OperatorProcess(const OperatorOptions& options, std::optional<kube::LeaseOptions> lease,
-                  std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
+                  std::unique_ptr<kube::Client> client, std::unique_ptr<kube::Client> prometheus,
+                  estimator::GpuCatalog catalog)
       : options_(options),
         client_(std::move(client)),
+        prometheus_(std::move(prometheus)),
         leadership_(*client_, std::move(lease), *registry_),
         event_metrics_(*registry_),
         events_(*client_, {.component = "plimsoll-operator",
@@ -77,6 +82,7 @@ class OperatorProcess {
                            .on_loss = [this](auto why) { event_metrics_.lost(why); }}),
         keeper_(*client_, catalog, view_),
         models_(*client_, {}),
+        calibration_(*client_, catalog, calibration_options()),
         inventory_(*client_, std::move(catalog), inventory_options()),
         jobs_(*client_, view_, &models_, &events_, jobs_options()),
         ops_({.address = options.server.ops_address,
@@ -106,6 +112,7 @@ class OperatorProcess {
       stopping_ = true;
     }
     jobs_.stop();
+    calibration_.stop();
     inventory_.stop();
     keeper_.stop();
     leadership_.stop();
@@ -128,6 +135,13 @@ class OperatorProcess {
     return options;
   }
 
+  controllers::CalibrationController::Options calibration_options() const {
+    controllers::CalibrationController::Options options;
+    options.prometheus = prometheus_.get();
+    options.registry = registry_.get();
+    return options;
+  }
+
   controllers::TrainingJobController::Options jobs_options() {
     controllers::TrainingJobController::Options options;
     options.workers = options_.workers;
@@ -142,6 +156,7 @@ class OperatorProcess {
     if (!stopping_) {
       log_info("Leads: starting the controllers");
       inventory_.start();
+      calibration_.start();
       jobs_.start();
       leading_ = true;
     }
@@ -174,12 +189,14 @@ class OperatorProcess {
   const OperatorOptions& options_;
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const std::unique_ptr<kube::Client> client_;
+  const std::unique_ptr<kube::Client> prometheus_;  // null: none
   Leadership leadership_;
   controllers::EventMetrics event_metrics_;
   kube::EventRecorder events_;
   estimator::ClusterViewStore view_;
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource models_;
+  controllers::CalibrationController calibration_;
   controllers::GpuInventoryController inventory_;
   controllers::TrainingJobController jobs_;
   OpsServer ops_;
@@ -196,7 +213,10 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   po::options_description description("Options");
   description.add_options()("help,h", "print this")(
       "workers", po::value(&options.workers)->default_value(options.workers)->value_name("N"),
-      "training jobs that are looked after at the same time, 1 to 64");
+      "training jobs that are looked after at the same time, 1 to 64")(
+      "prometheus-url", po::value(&options.prometheus_url)->value_name("URL"),
+      "Prometheus server with dcgm-exporter's series, for jobs without signposts: "
+      "http://prometheus.monitoring:9090");
   description.add(describe(options.leadership));
   description.add(describe(options.server));
   if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {
@@ -213,11 +233,22 @@ int run_operator_command(const std::vector<std::string>& arguments) {
     }
     lease = *std::move(asked);
   }
+  std::unique_ptr<kube::Client> prometheus;
+  if (!options.prometheus_url.empty()) {
+    kube::ClientConfig server;
+    server.server = options.prometheus_url;
+    Result<std::unique_ptr<kube::Client>> connected = kube::connect(server);
+    if (!connected) {
+      return wrong_usage(kCommand, "--prometheus-url: " + connected.error().message);
+    }
+    prometheus = *std::move(connected);
+  }
   if (const Result<void> prepared = prepare_server(options.server); !prepared) {
     return wrong_usage(kCommand, prepared.error().message);
   }
   return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<OperatorProcess>(options, lease, std::move(client), std::move(catalog));
+    return std::make_unique<OperatorProcess>(options, lease, std::move(client), std::move(prometheus),
+                                             std::move(catalog));
   });
 }
 
