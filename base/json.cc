@@ -12,6 +12,8 @@
 namespace plimsoll {
 namespace {
 
+constexpr unsigned kDoubleDigits = 17;  // enough to read the same double back
+
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -115,13 +117,73 @@ class Scanner {
   return builder;
 }
 
-std::string write_with(const Json& value, const char* indentation) {
-  ::Json::StreamWriterBuilder builder;
-  builder["indentation"] = indentation;
-  builder["commentStyle"] = "None";
-  builder["emitUTF8"] = true;
-  builder["precision"] = 17;
-  return ::Json::writeString(builder, value);
+void write_text(std::string_view text, std::string& to) {
+  to += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"': to += "\\\""; break;
+      case '\\': to += "\\\\"; break;
+      case '\b': to += "\\b"; break;
+      case '\f': to += "\\f"; break;
+      case '\n': to += "\\n"; break;
+      case '\r': to += "\\r"; break;
+      case '\t': to += "\\t"; break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          static constexpr std::string_view kHex = "0123456789abcdef";
+          to += "\\u00";
+          to += kHex[static_cast<unsigned char>(c) >> 4];
+          to += kHex[static_cast<unsigned char>(c) & 15];
+        } else {
+          to += c;
+        }
+    }
+  }
+  to += '"';
+}
+
+std::string_view text_between(const char* begin, const char* end) {
+  return {begin, static_cast<std::size_t>(end - begin)};
+}
+
+// jsoncpp's own writer is a stream, set up anew for each value: most of the time that a short one takes.
+void write_value(const Json& value, std::string& to) {
+  switch (value.type()) {
+    case ::Json::nullValue: to += "null"; break;
+    case ::Json::booleanValue: to += value.asBool() ? "true" : "false"; break;
+    case ::Json::intValue: to += std::to_string(value.asLargestInt()); break;
+    case ::Json::uintValue: to += std::to_string(value.asLargestUInt()); break;
+    case ::Json::realValue: to += ::Json::valueToString(value.asDouble(), kDoubleDigits); break;
+    case ::Json::stringValue: {
+      const char* begin = nullptr;
+      const char* end = nullptr;
+      value.getString(&begin, &end);
+      write_text(text_between(begin, end), to);
+      break;
+    }
+    case ::Json::arrayValue:
+      to += '[';
+      for (::Json::ArrayIndex i = 0; i < value.size(); ++i) {
+        to += i == 0 ? "" : ",";
+        write_value(value[i], to);
+      }
+      to += ']';
+      break;
+    case ::Json::objectValue: {
+      to += '{';
+      bool first = true;
+      for (auto member = value.begin(); member != value.end(); ++member) {
+        to += first ? "" : ",";
+        first = false;
+        const char* end = nullptr;
+        const char* begin = member.memberName(&end);
+        write_text(text_between(begin, end), to);
+        to += ':';
+        write_value(*member, to);
+      }
+      to += '}';
+    }
+  }
 }
 
 }  // namespace
@@ -157,11 +219,18 @@ Result<Json> parse_json(std::string_view text) {
 }
 
 std::string write_json(const Json& value) {
-  return write_with(value, "");
+  std::string text;
+  write_value(value, text);
+  return text;
 }
 
 std::string write_json_pretty(const Json& value) {
-  return write_with(value, "  ");
+  ::Json::StreamWriterBuilder builder;
+  builder["indentation"] = "  ";
+  builder["commentStyle"] = "None";
+  builder["emitUTF8"] = true;
+  builder["precision"] = kDoubleDigits;
+  return ::Json::writeString(builder, value);
 }
 
 const Json& member(const Json& value, std::initializer_list<std::string_view> path) {

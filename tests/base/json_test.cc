@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <json/writer.h>
 
+#include <cmath>
+#include <random>
 #include <thread>
 
 namespace plimsoll {
@@ -136,6 +139,57 @@ TEST(Json, WritesEqualValuesAsEqualBytes) {
   EXPECT_EQ(*parse_json(write_json_pretty(value)), value);
   EXPECT_THAT(write_json_pretty(value), HasSubstr("\n  \"a\""));
   EXPECT_EQ((*parse_json(write_json(Json(0.1 + 0.2)))).asDouble(), 0.1 + 0.2);
+}
+
+Json random_value(std::mt19937_64& random, int depth) {
+  switch (random() % (depth > 0 ? 8 : 6)) {
+    case 0: return {};
+    case 1: return random() % 2 == 0;
+    case 2: return Json(static_cast<::Json::Int64>(random()));
+    case 3: return Json(static_cast<::Json::UInt64>(random()));
+    case 4: return std::ldexp(static_cast<double>(random()), static_cast<int>(random() % 200) - 130);
+    case 5: {
+      std::string text;
+      for (auto left = random() % 20; left > 0; --left) {
+        text += random() % 8 == 0 ? "é" : std::string(1, static_cast<char>(random() % 128));
+      }
+      return {text.data(), text.data() + text.size()};
+    }
+    case 6: {
+      Json array(::Json::arrayValue);
+      for (auto left = random() % 4; left > 0; --left) {
+        array.append(random_value(random, depth - 1));
+      }
+      return array;
+    }
+    default: {
+      Json object(::Json::objectValue);
+      for (auto left = random() % 4; left > 0; --left) {
+        object["k\"\n" + std::to_string(random() % 100)] = random_value(random, depth - 1);
+      }
+      return object;
+    }
+  }
+}
+
+TEST(Json, WritesAsJsoncppDoesWithoutItsSpaces) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  ::Json::StreamWriterBuilder theirs;
+  theirs["indentation"] = "";
+  theirs["emitUTF8"] = true;
+  theirs["precision"] = 17;
+  for (int i = 0; i < 2000; ++i) {
+    const Json value = random_value(random, 4);
+    ASSERT_EQ(write_json(value), ::Json::writeString(theirs, value));
+  }
+  for (const double odd : {0.0, -0.0, 1e300, 5e-324, 100.0, 1e16, 1e17, 123456789012345680.0}) {
+    ASSERT_EQ(write_json(Json(odd)), ::Json::writeString(theirs, Json(odd)));
+  }
+  Json holes(::Json::arrayValue);
+  holes[3] = 1;
+  ASSERT_EQ(write_json(holes), ::Json::writeString(theirs, holes));
 }
 
 TEST(Json, MemberNeverThrows) {

@@ -6,26 +6,19 @@
 // References are what the project aims at. Everything runs in this process: figures on a busy machine are the
 // machine's.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
-#include <mutex>
 #include <optional>
-#include <sstream>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
 #include "base/log.h"
-#include "base/yaml.h"
 #include "crds/training_job.h"
+#include "tests/bench/admission_load.h"
 #include "tests/bench/report.h"
-#include "tests/webhook/peer.h"
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 #include "webhook/admission_handler.h"
@@ -33,7 +26,8 @@
 namespace plimsoll {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
+using testing::Seconds;
+using testing::Times;
 
 constexpr const char* kUsage =
     "usage: admission_bench [--json] [--requests N] [--clients N] [--workers N] [--job FILE]\n"
@@ -54,94 +48,19 @@ struct Settings {
 
 std::optional<Settings> parse(int argc, char** argv) {
   Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    const std::string option = argv[i];
-    if (option == "--json") {
-      settings.json = true;
-      continue;
-    }
-    if (i + 1 == argc) {
-      return std::nullopt;
-    }
-    const std::string value = argv[++i];
-    if (option == "--job") {
-      settings.job = value;
-    } else if (option == "--requests") {
-      settings.requests = std::atoi(value.c_str());
-    } else if (option == "--clients") {
-      settings.clients = std::atoi(value.c_str());
-    } else if (option == "--workers") {
-      settings.workers = std::atoi(value.c_str());
-    } else {
-      return std::nullopt;
-    }
-  }
-  const bool sane = settings.requests > 0 && settings.clients > 0 && settings.workers > 0;
-  return sane ? std::optional(settings) : std::nullopt;
-}
-
-std::optional<Json> read_job(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  const Result<std::vector<Json>> documents = parse_yaml_documents(text.str());
-  if (!documents) {
-    std::fprintf(stderr, "%s: %s\n", path.c_str(), documents.error().message.c_str());
-    return std::nullopt;
-  }
-  for (const Json& document : *documents) {
-    if (text_member(document, {"kind"}) == "TrainingJob") {
-      return document;
-    }
-  }
-  std::fprintf(stderr, "%s holds no TrainingJob\n", path.c_str());
-  return std::nullopt;
-}
-
-// Differs from every other by name, batch size and the rows of one table.
-std::string review_of(Json job, int number) {
-  job["metadata"]["name"] = "model-a-" + std::to_string(number);
-  job["metadata"]["namespace"] = "ads";
-  job["spec"]["training"]["batchSizePerTrainer"] = 512 + number;
-  Json& tables = job["spec"]["model"]["dlrm"]["tables"];
-  if (tables.isArray() && !tables.empty()) {
-    Json& table = tables[static_cast<Json::ArrayIndex>(number) % tables.size()];
-    table["rows"] = table["rows"].asInt64() + 1;
-  }
-  return write_json(testing::sample_review(job, "CREATE", "uid-" + std::to_string(number)));
+  const bool good = testing::read_arguments(argc, argv,
+                                            {.json = &settings.json,
+                                             .numbers = {{"--requests", &settings.requests},
+                                                         {"--clients", &settings.clients},
+                                                         {"--workers", &settings.workers}},
+                                             .texts = {{"--job", &settings.job}}});
+  return good ? std::optional(settings) : std::nullopt;
 }
 
 Seconds cpu_time_of_thread() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return Seconds(static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec));
-}
-
-// Durations of many threads.
-class Times {
- public:
-  void add(Seconds time) {
-    const std::lock_guard lock(mutex_);
-    times_.push_back(time.count());
-  }
-  void sort() { std::sort(times_.begin(), times_.end()); }
-  double at(double share) const {
-    const auto last = static_cast<double>(times_.size() - 1);
-    return times_.empty() ? 0 : times_[static_cast<std::size_t>(share * last + 0.5)];
-  }
-  double worst() const { return times_.empty() ? 0 : times_.back(); }
-
- private:
-  std::mutex mutex_;
-  std::vector<double> times_;
-};
-
-void report_times(const testing::Report& report, const std::string& of, Times& times,
-                  std::optional<double> aim) {
-  times.sort();
-  report.add({of, "p50", 1e3 * times.at(0.50), "ms"});
-  report.add({of, "p90", 1e3 * times.at(0.90), "ms"});
-  report.add({of, "p99", 1e3 * times.at(0.99), "ms", aim});
-  report.add({of, "max", 1e3 * times.worst(), "ms"});
 }
 
 // Where the time goes without a search: reading the review, and the job in it.
@@ -163,15 +82,12 @@ void report_decoding(const testing::Report& report, const std::vector<std::strin
 }
 
 int run(const Settings& settings) {
-  const std::optional<Json> job = read_job(settings.job);
+  const std::optional<Json> job = testing::read_job(settings.job);
   if (!job) {
     return 2;
   }
   configure_log(LogLevel::kError, LogFormat::kText);
-  std::vector<std::string> bodies;
-  for (int i = 0; i < settings.requests; ++i) {
-    bodies.push_back(review_of(*job, i));
-  }
+  const std::vector<std::string> bodies = testing::different_reviews(*job, settings.requests);
   estimator::ClusterViewStore cluster;
   cluster.set(testing::sample_view());
   const webhook::AdmissionHandler handler({.cluster = &cluster, .tables = nullptr, .metrics = nullptr});
@@ -196,43 +112,23 @@ int run(const Settings& settings) {
     return 1;
   }
 
-  std::atomic<int> next = 0;
-  std::atomic<int> provisioned = 0;
-  std::vector<std::thread> clients;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < settings.clients; ++i) {
-    clients.emplace_back([&] {
-      testing::Peer peer(server.port());
-      peer.start_tls();
-      for (int number = next++; number < settings.requests; number = next++) {
-        const auto sent = std::chrono::steady_clock::now();
-        const std::optional<testing::Response> answer =
-            peer.exchange("POST", std::string(webhook::kMutatePath) + "?timeout=10s", "application/json",
-                          bodies[static_cast<std::size_t>(number)]);
-        client_times.add(std::chrono::steady_clock::now() - sent);
-        provisioned +=
-            answer && answer->status == 200 && answer->body.find("JSONPatch") != std::string::npos ? 1 : 0;
-      }
-    });
-  }
-  for (std::thread& client : clients) {
-    client.join();
-  }
-  const Seconds elapsed = std::chrono::steady_clock::now() - begin;
+  const testing::Drive drive =
+      testing::send_all(server.port(), std::string(webhook::kMutatePath) + "?timeout=10s", bodies,
+                        settings.clients, client_times);
   server.stop(std::chrono::milliseconds(0));
 
   if (!settings.json) {
     std::printf("%d admissions of %zu bytes, %d clients, %d workers: %.1f a second, %d given a patch\n",
                 settings.requests, bodies.front().size(), settings.clients, settings.workers,
-                settings.requests / elapsed.count(), provisioned.load());
+                settings.requests / drive.elapsed.count(), drive.patched);
   }
   const testing::Report report("admission", settings.json);
-  report_times(report, "server", server_times, 25);
-  report_times(report, "cpu", cpu_times, std::nullopt);
-  report_times(report, "client", client_times, std::nullopt);
+  testing::report_times(report, "server", server_times, 25);
+  testing::report_times(report, "cpu", cpu_times, std::nullopt);
+  testing::report_times(report, "client", client_times, 25);
   report_decoding(report, bodies);
-  if (provisioned != settings.requests) {
-    std::fprintf(stderr, "%d of %d admissions got no patch\n", settings.requests - provisioned,
+  if (drive.patched != settings.requests) {
+    std::fprintf(stderr, "%d of %d admissions got no patch\n", settings.requests - drive.patched,
                  settings.requests);
     return 1;
   }

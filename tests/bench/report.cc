@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
-#include <utility>
-#include <vector>
 
 #include "base/json.h"
 
@@ -34,6 +33,33 @@ void Report::add(const Measured& one) const {
     std::printf("\n");
   }
   std::fflush(stdout);
+}
+
+bool read_arguments(int argc, char** argv, const Arguments& into) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--json") {
+      *into.json = true;
+      continue;
+    }
+    const auto of_name = [&](const auto& one) { return name == one.first; };
+    const auto number = std::find_if(into.numbers.begin(), into.numbers.end(), of_name);
+    const auto text = std::find_if(into.texts.begin(), into.texts.end(), of_name);
+    if (++i == argc) {
+      return false;
+    }
+    if (number != into.numbers.end()) {
+      *number->second = std::atoi(argv[i]);
+      if (*number->second < 1) {
+        return false;
+      }
+    } else if (text != into.texts.end()) {
+      *text->second = argv[i];
+    } else {
+      return false;
+    }
+  }
+  return true;
 }
 
 double median_milliseconds(int repeat, const std::function<void()>& call) {

@@ -10,6 +10,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace plimsoll::testing {
 
@@ -30,6 +32,15 @@ class Report {
   std::string bench_;
   bool json_;
 };
+
+// What a benchmark may be told: --json, and names with a value after them.
+struct Arguments {
+  bool* json = nullptr;
+  std::vector<std::pair<const char*, int*>> numbers = {};  // at least 1
+  std::vector<std::pair<const char*, std::string*>> texts = {};
+};
+// False on what is unknown or lacks its value.
+bool read_arguments(int argc, char** argv, const Arguments& into);
 
 // Median milliseconds of a call, of this process' time on the processor: what is measured is one thread that
 // waits for nothing.

@@ -1,0 +1,57 @@
+// What the admission benchmarks share: reviews of one job that are never alike, and clients that send them.
+//
+//   std::vector<std::string> bodies = different_reviews(job, 400);
+//   Times times;
+//   Drive drive = send_all(port, path, bodies, 4, times);
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/bench/report.h"
+
+namespace plimsoll::testing {
+
+using Seconds = std::chrono::duration<double>;
+
+// Durations, from many threads.
+class Times {
+ public:
+  void add(Seconds time) {
+    const std::lock_guard lock(mutex_);
+    times_.push_back(time.count());
+  }
+  void sort();
+  // Of sorted times: the one that this share of them does not exceed.
+  double at(double share) const;
+  double worst() const { return times_.empty() ? 0 : times_.back(); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<double> times_;
+};
+
+// Sorts them; p50, p90, p99 with its aim, and the worst, in milliseconds.
+void report_times(const Report& report, const std::string& of, Times& times, std::optional<double> aim);
+
+// The TrainingJob in a file of YAML; nothing, and a line on standard error, when there is none.
+std::optional<Json> read_job(const std::string& path);
+
+// Reviews that differ by the job's name, batch size and the rows of one table.
+std::vector<std::string> different_reviews(const Json& job, int count);
+
+struct Drive {
+  Seconds elapsed{};
+  int patched = 0;  // answers that hold a patch
+};
+
+// Sends every body once, each of `clients` connections (TLS, kept alive) one after the other.
+Drive send_all(std::uint16_t port, const std::string& target, const std::vector<std::string>& bodies,
+               int clients, Times& times);
+
+}  // namespace plimsoll::testing
