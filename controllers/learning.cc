@@ -9,7 +9,7 @@
 
 #include "base/quantity.h"
 #include "base/stable_hash.h"
-#include "controllers/next_size.h"
+#include "estimator/failed_sizes.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -60,7 +60,7 @@ std::optional<Measured> measure(const Attempt& attempt, Bytes capacity, const cr
     if (attempt.needed && *attempt.needed - fragments <= card) {
       return Measured{estimated, std::max(observed, *attempt.needed - fragments)};  // fragments, not size
     }
-    return Measured{estimated, needed_at_least(attempt, capacity, policy)};
+    return Measured{estimated, estimator::needed_at_least(attempt, capacity, policy)};
   }
   // An attempt that was cut short has shown what it needed at least.
   const bool complete = attempt.outcome == Outcome::kSucceeded;
@@ -196,7 +196,7 @@ std::optional<ProfileSample> sample_of(const TaughtJob& job, const ProfileSample
     sample.out_of_memory = sample.out_of_memory || attempt.outcome == Outcome::kCudaOutOfMemory;
     raise(sample.context, attempt.observed_context);
     raise(sample.communication, attempt.trainers > 1 ? attempt.observed_communication : std::nullopt);
-    const Bytes capacity = capacity_of(attempt, gpus).value_or(Bytes{});
+    const Bytes capacity = estimator::capacity_of(attempt, gpus).value_or(Bytes{});
     const std::optional<Measured> measured = measure(attempt, capacity, job.failure_policy);
     if (measured &&
         (!sample.needed || !sample.estimated || measured->needed - measured->estimated > lack_of(sample))) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "estimator/failed_sizes.h"
 #include "estimator/provisioner.h"
 
 namespace plimsoll::controllers {
@@ -31,33 +32,6 @@ std::string size_text(std::int64_t trainers, const std::string& model) {
 // An attempt that does not say ran on what the job says.
 std::int64_t trainers_of(const RemediationInputs& inputs, const crds::Attempt& attempt) {
   return attempt.trainers > 0 ? attempt.trainers : inputs.job->spec.trainers.replicas;
-}
-
-// Sizes on which the job has failed for want of memory.
-std::vector<FailedSize> failed_sizes(const RemediationInputs& inputs) {
-  std::vector<FailedSize> failed;
-  for (const crds::Attempt& attempt : *inputs.attempts) {
-    const bool out_of_memory = attempt.outcome == crds::Outcome::kCudaOutOfMemory;
-    if (!out_of_memory && attempt.outcome != crds::Outcome::kShardingFailure) {
-      continue;
-    }
-    std::optional<Bytes> capacity = capacity_of(attempt, *inputs.gpus);
-    if (!capacity) {
-      // On some GPU, it is not known which: any may have been it.
-      capacity = Bytes{};
-      for (const AvailableGpu& gpu : *inputs.gpus) {
-        capacity = std::max(*capacity, gpu.model.memory);
-      }
-    }
-    failed.push_back({.gpu_model = attempt.gpu_model,
-                      .trainers = trainers_of(inputs, attempt),
-                      .per_node = attempt.per_node,
-                      .capacity = *capacity,
-                      .needed = out_of_memory
-                                    ? needed_at_least(attempt, *capacity, inputs.job->spec.failure_policy)
-                                    : Bytes{}});
-  }
-  return failed;
 }
 
 // The provisioner's question about this job, with other bounds on the number of trainers.
@@ -188,31 +162,6 @@ NextSize step_up(const RemediationInputs& inputs, const std::vector<FailedSize>&
 
 }  // namespace
 
-std::optional<Bytes> capacity_of(const crds::Attempt& attempt, const std::vector<AvailableGpu>& gpus) {
-  if (const AvailableGpu* gpu = find(gpus, attempt.gpu_model)) {
-    return gpu->model.memory;
-  }
-  if (attempt.capacity) {
-    return attempt.capacity;
-  }
-  static const estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
-  const estimator::GpuModel* known = catalog.find(attempt.gpu_model);
-  return known == nullptr ? std::optional<Bytes>() : known->memory;
-}
-
-Bytes needed_at_least(const crds::Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy) {
-  const Bytes observed = attempt.observed_peak.value_or(Bytes{});
-  if (attempt.needed) {
-    // What PyTorch did not see of the card (the driver's share, a limit set on the process) is not there for
-    // the next attempt either.
-    const Bytes unseen = std::max(Bytes{}, capacity - attempt.capacity.value_or(capacity));
-    return std::max({*attempt.needed + unseen, observed, capacity + Bytes{1}});
-  }
-  const Bytes there = std::max({capacity, observed, attempt.estimated.value_or(Bytes{})});
-  return std::max(Bytes::ceil(static_cast<double>(there.count) * policy.oom_bump_up_ratio),
-                  there + policy.oom_min_bump_up.value_or(crds::kOomMinBumpUp));
-}
-
 bool more_trainers_take_less(const crds::TrainingJobSpec& spec) {
   const std::optional<crds::DlrmModel>& dlrm = spec.model.dlrm;
   const bool tables = dlrm && (!dlrm->tables.empty() || dlrm->tables_from);
@@ -222,7 +171,7 @@ bool more_trainers_take_less(const crds::TrainingJobSpec& spec) {
 
 NextSize larger_size(const RemediationInputs& inputs) {
   const crds::Attempt& last = inputs.attempts->back();
-  const std::vector<FailedSize> failed = failed_sizes(inputs);
+  const std::vector<FailedSize> failed = estimator::failed_sizes(*inputs.job, *inputs.attempts, *inputs.gpus);
   const std::int64_t trainers = trainers_of(inputs, last);
   const std::string why =
       size_text(trainers, last.gpu_model) +
@@ -261,7 +210,7 @@ NextSize room_elsewhere(const RemediationInputs& inputs) {
     }
   }
   const std::string why = size_text(trainers, last.gpu_model) + " were preempted, and are taken";
-  const std::vector<FailedSize> failed = failed_sizes(inputs);
+  const std::vector<FailedSize> failed = estimator::failed_sizes(*inputs.job, *inputs.attempts, *inputs.gpus);
   while (!others.empty()) {
     Provision answer = Question(inputs).at_least(trainers).ask(others, failed);
     if (!answer.decided()) {

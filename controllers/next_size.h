@@ -16,14 +16,6 @@ struct NextSize {
   std::string words;               // which size, or why there is none
 };
 
-// What one trainer of an attempt that ran out of GPU memory needed, at least.
-Bytes needed_at_least(const crds::Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy);
-
-// The memory of a card of the attempt's GPU model; nothing where neither cluster, attempt nor catalogue
-// knows.
-std::optional<Bytes> capacity_of(const crds::Attempt& attempt,
-                                 const std::vector<estimator::AvailableGpu>& gpus);
-
 // Whether each of more trainers would hold less: tables are spread over them, or they share what they hold.
 bool more_trainers_take_less(const crds::TrainingJobSpec& spec);
 

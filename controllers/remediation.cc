@@ -8,6 +8,7 @@
 #include "base/stable_hash.h"
 #include "controllers/host_memory.h"
 #include "controllers/next_size.h"
+#include "estimator/failed_sizes.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -73,7 +74,7 @@ class Policy {
       : inputs_(inputs),
         spec_(inputs.job->spec),
         last_(inputs.attempts->back()),
-        capacity_(capacity_of(last_, *inputs.gpus)) {}
+        capacity_(estimator::capacity_of(last_, *inputs.gpus)) {}
 
   Remediation decide();
 

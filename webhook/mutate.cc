@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "crds/training_job_status.h"
+#include "estimator/failed_sizes.h"
 #include "estimator/provisioner.h"
 
 namespace plimsoll::webhook {
@@ -63,13 +65,17 @@ std::chrono::steady_clock::time_point deadline_of_reading(const MutateInputs& in
 
 Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const estimator::TraceFile* graph,
                 const MutateInputs& inputs) {
+  // `kubectl apply` of the original manifest must not bring a size back that ran out of memory.
+  Json history(::Json::objectValue);
+  history["status"] = tree_of(member(request.old_object, {"status"}));
   const estimator::ProvisionRequest question{
       .job = &job,
       .graph = graph,
       .gpus = &inputs.cluster->gpus,
       .profile = inputs.cluster->profile_of(job.namespace_name, job.spec.model.family),
       .method = estimator::Method::kPlimsoll,
-      .deadline = inputs.deadline};
+      .deadline = inputs.deadline,
+      .failed = estimator::failed_sizes(job, crds::decode_status(history).attempts, inputs.cluster->gpus)};
   const estimator::Provision provision = estimator::provision(question);
 
   Mutation mutation;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "controllers/next_size.h"
+#include "estimator/failed_sizes.h"
 #include "tests/estimator/provisioner_fixture.h"
 
 namespace plimsoll::controllers {
@@ -561,16 +562,17 @@ TEST(Remediation, WhatPyTorchDidNotSeeOfTheCardIsNotThereNextTime) {
   Attempt attempt{.number = 0};
   attempt.capacity = 39_GiB;
   attempt.needed = 40_GiB;
-  EXPECT_EQ(needed_at_least(attempt, 40_GiB, policy), 41_GiB);
+  EXPECT_EQ(estimator::needed_at_least(attempt, 40_GiB, policy), 41_GiB);
   attempt.capacity = 90_GiB;
-  EXPECT_EQ(needed_at_least(attempt, 40_GiB, policy), 40_GiB + 1_B) << "at least more than there is";
+  EXPECT_EQ(estimator::needed_at_least(attempt, 40_GiB, policy), 40_GiB + 1_B)
+      << "at least more than there is";
   attempt.needed.reset();
-  EXPECT_EQ(needed_at_least(attempt, 40_GiB, policy), 48_GiB);
+  EXPECT_EQ(estimator::needed_at_least(attempt, 40_GiB, policy), 48_GiB);
   attempt.observed_peak = 50_GiB;
-  EXPECT_EQ(needed_at_least(attempt, 40_GiB, policy), 60_GiB);
-  EXPECT_EQ(needed_at_least(Attempt{}, 100_MiB, policy), 200_MiB);
+  EXPECT_EQ(estimator::needed_at_least(attempt, 40_GiB, policy), 60_GiB);
+  EXPECT_EQ(estimator::needed_at_least(Attempt{}, 100_MiB, policy), 200_MiB);
   attempt.needed = Bytes::max();
-  EXPECT_EQ(needed_at_least(attempt, 40_GiB, policy), Bytes::max());
+  EXPECT_EQ(estimator::needed_at_least(attempt, 40_GiB, policy), Bytes::max());
 }
 
 TEST(Remediation, AbsurdFiguresEndTheJobInWords) {

@@ -83,6 +83,23 @@ TEST(Mutate, AppliesAgainWhenTheManifestIsAppliedAgain) {
   EXPECT_EQ(patched(now, mutation.answer.patch)["spec"]["trainers"], before["spec"]["trainers"]);
 }
 
+TEST(Mutate, AnAppliedManifestDoesNotBringBackASizeThatRanOutOfMemory) {
+  Json before = admitted(sample_job());
+  const std::int64_t first = before["spec"]["trainers"]["replicas"].asInt64();
+  Json& attempt = before["status"]["attempts"][0];
+  attempt["number"] = 0;
+  attempt["gpuModel"] = before["spec"]["trainers"]["gpuModel"];
+  attempt["trainers"] = before["spec"]["trainers"]["replicas"];
+  attempt["perNode"] = before["spec"]["trainers"]["perNode"];
+  attempt["outcome"] = "CUDAOutOfMemory";
+  Json now = before;
+  now.removeMember("status");
+  now["spec"]["trainers"] = sample_job()["spec"]["trainers"];
+  const Mutation mutation = mutated(update_review(before, now));
+  EXPECT_TRUE(mutation.applied);
+  EXPECT_GT(patched(now, mutation.answer.patch)["spec"]["trainers"]["replicas"].asInt64(), first);
+}
+
 TEST(Mutate, DecidesAnewWhenAnInputChanged) {
   const Json before = admitted(sample_job());
   Json larger = before;
