@@ -141,6 +141,9 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     status.nodes = gpu.shapes;
     status.product_labels = gpu.product_labels;
     status.memory = gpu.model.memory;
+    if (gpu.host_memory > Bytes{}) {
+      status.host_memory = gpu.host_memory;
+    }
     status.nodes.resize(std::min(status.nodes.size(), kMostListed));
     status.product_labels.resize(std::min(status.product_labels.size(), kMostListed));
   }

@@ -67,6 +67,9 @@ bool sets_the_allocator(const crds::TrainingJob& job) {
          });
 }
 
+// Of a node's allocatable memory; the rest is for the pods that run on every node.
+constexpr double kShareOfANode = 0.9;
+
 // One decision on one job.
 class Policy {
  public:
@@ -226,7 +229,9 @@ Remediation Policy::after_host_out_of_memory() {
   const auto gpu =
       std::find_if(inputs_.gpus->begin(), inputs_.gpus->end(),
                    [&](const estimator::AvailableGpu& one) { return one.model.name == last_.gpu_model; });
-  HostMemory more = raise_host_memory(*inputs_.job, gpu == inputs_.gpus->end() ? Bytes{} : gpu->host_memory);
+  const Bytes node = gpu == inputs_.gpus->end() ? Bytes{} : gpu->host_memory;
+  HostMemory more =
+      raise_host_memory(*inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kShareOfANode));
   switch (more.change) {
     case HostMemory::Change::kRaised:
       return restarted(

@@ -40,6 +40,9 @@ Json encode_status(const GpuModelStatus& status) {
   if (status.memory) {
     json["memory"] = format_bytes(*status.memory);
   }
+  if (status.host_memory) {
+    json["hostMemory"] = format_bytes(*status.host_memory);
+  }
   return json;
 }
 

@@ -14,6 +14,12 @@
 
 namespace plimsoll::crds {
 
+// Nodes of the model that a cluster's autoscaler may add.
+struct GpuAutoscaling {
+  std::int64_t max_nodes = 0;  // with those that are there
+  std::int64_t gpus_per_node = 0;
+};
+
 // Fields left empty keep what the built-in catalogue says.
 struct GpuModelSpec {
   std::vector<std::string> product_labels;    // values of nvidia.com/gpu.product that mean this model
@@ -23,6 +29,7 @@ struct GpuModelSpec {
   std::optional<Bytes> inter_node_bandwidth;  // network, bytes a second and GPU
   std::optional<Bytes> cuda_context;          // outside the framework's allocator
   std::optional<double> cost_per_hour;        // any currency; only ratios matter (objective LowestCost)
+  std::optional<GpuAutoscaling> autoscaling{};
 };
 
 struct GpuNodeShape {
@@ -36,6 +43,7 @@ struct GpuModelStatus {
   std::vector<GpuNodeShape> nodes;
   std::vector<std::string> product_labels;  // spellings seen on those nodes
   std::optional<Bytes> memory;              // the least that a node of this model reports
+  std::optional<Bytes> host_memory{};       // the least that is allocatable on such a node
 };
 
 struct GpuModel {

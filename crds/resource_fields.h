@@ -13,6 +13,12 @@ inline constexpr Range kMaxModels = {0, 64};
 inline constexpr Range kCounts = {0, std::numeric_limits<std::int64_t>::max()};
 
 template <class Visitor>
+void describe(Visitor& visit, Of<GpuAutoscaling> auto& autoscaling) {
+  visit.integer("maxNodes", autoscaling.max_nodes, Presence::kRequired, Range{1, 65536});
+  visit.integer("gpusPerNode", autoscaling.gpus_per_node, Presence::kRequired, Range{1, 1024});
+}
+
+template <class Visitor>
 void describe(Visitor& visit, Of<GpuModelSpec> auto& spec) {
   visit.texts("productLabels", spec.product_labels, kMaxModels, kProductLabel);
   visit.optional_bytes("memory", spec.memory, kPositiveBytes);
@@ -21,6 +27,7 @@ void describe(Visitor& visit, Of<GpuModelSpec> auto& spec) {
   visit.optional_bytes("interNodeBandwidth", spec.inter_node_bandwidth, kPositiveBytes);
   visit.optional_bytes("cudaContext", spec.cuda_context, kAnyBytes);
   visit.optional_decimal("costPerHour", spec.cost_per_hour, kCostPerHour);
+  visit.optional_object("autoscaling", spec.autoscaling);
 }
 
 template <class Visitor>
@@ -36,6 +43,7 @@ void describe(Visitor& visit, Of<GpuModelStatus> auto& status) {
   visit.objects("nodeShapes", status.nodes, Presence::kOptional, kMaxModels);
   visit.texts("productLabels", status.product_labels, kMaxModels, kNodeLabel);
   visit.optional_bytes("memory", status.memory, kPositiveBytes);
+  visit.optional_bytes("hostMemory", status.host_memory, kPositiveBytes);
 }
 
 template <class Visitor>

@@ -559,6 +559,11 @@ std::string ModelSearch::sentence(const Found& found) const {
       text += ", too few to hold it";
     }
   }
+  const std::int64_t there = contender.gpu->total_gpus - contender.gpu->addable_gpus;
+  if (found.trainers > there) {
+    text +=
+        "; " + std::to_string(found.trainers - there) + " of them on nodes that autoscaling has yet to add";
+  }
   return text + ". Peak at most " + to_string(found.estimate.peak.upper_bound) + " of " +
          to_string(contender.gpu->model.memory) + " a GPU";
 }
@@ -587,7 +592,7 @@ void ModelSearch::describe(Found found) {
     warn(answer_.reason);
     if (found.trainers > contender.gpu->free_gpus) {
       warn("only " + std::to_string(contender.gpu->free_gpus) + " of the cluster's " +
-           std::to_string(contender.gpu->total_gpus) + " " + contender.name() +
+           std::to_string(contender.gpu->total_gpus - contender.gpu->addable_gpus) + " " + contender.name() +
            " GPUs are free now: the job will wait");
     }
   }

@@ -53,7 +53,11 @@ std::string label(const Json& node, const char* key) {
 std::string product_of(const Json& node) {
   std::string product = label(node, crds::kGpuProductLabel);
   if (!product.empty()) {
-    return product;
+    // A share of a GPU has not its memory. Feature discovery says so in the product's name, unless the shares
+    // are renamed.
+    const std::string strategy = label(node, "nvidia.com/gpu.sharing-strategy");
+    const bool shared = !strategy.empty() && strategy != "none" && !product.ends_with("-SHARED");
+    return shared ? product + "-SHARED" : product;
   }
   for (const char* key : kCloudProductLabels) {
     product = label(node, key);
@@ -74,6 +78,13 @@ Bytes memory_of(const Json& node) {
     }
   }
   return Bytes{};
+}
+
+// What the scheduler can give out. No quantity: not known.
+Bytes host_memory_of(const Json& node) {
+  const Json& allocatable = member(node, {"status", "allocatable", "memory"});
+  const Result<Bytes> bytes = parse_bytes(allocatable.isString() ? allocatable.asString() : std::string());
+  return bytes ? *bytes : Bytes{};
 }
 
 bool keeps_pods_away(const Json& taint) {
@@ -123,10 +134,28 @@ std::int64_t commonest(const std::vector<crds::GpuNodeShape>& shapes) {
   return found == shapes.end() ? 0 : found->gpus_per_node;
 }
 
+// As many nodes of that shape as there may be. Those of other shapes stay as they are.
+void add_nodes(AvailableGpu& available, const crds::GpuAutoscaling& autoscaling) {
+  auto shape = std::find_if(available.shapes.begin(), available.shapes.end(),
+                            [&](const auto& one) { return one.gpus_per_node == autoscaling.gpus_per_node; });
+  if (shape == available.shapes.end()) {
+    shape = available.shapes.insert(shape, {.gpus_per_node = autoscaling.gpus_per_node, .nodes = 0});
+  }
+  const std::int64_t nodes = std::max<std::int64_t>(0, autoscaling.max_nodes - shape->nodes);
+  shape->nodes += nodes;
+  available.addable_gpus = nodes * autoscaling.gpus_per_node;
+  available.total_gpus += available.addable_gpus;
+  available.gpus_per_node = commonest(available.shapes);
+  if (available.product_labels.empty()) {
+    available.product_labels = available.model.product_labels;
+  }
+}
+
 AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nodes) {
   AvailableGpu available{.model = model,
                          .product_labels = {},
                          .total_gpus = 0,
+                         .addable_gpus = 0,
                          .free_gpus = 0,
                          .gpus_per_node = 0,
                          .shapes = {}};
@@ -134,6 +163,7 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
   std::set<std::string> spellings;
   std::map<std::int64_t, std::int64_t> nodes_of_shape;
   Bytes least_memory;
+  Bytes least_host_memory = Bytes::max();
   for (const GpuNode* node : nodes) {
     if (parse_product_label(node->product).key != key) {
       continue;
@@ -142,6 +172,7 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
     available.total_gpus += node->gpus;
     available.free_gpus += std::clamp<std::int64_t>(node->gpus - node->requested_gpus, 0, node->gpus);
     ++nodes_of_shape[node->gpus];
+    least_host_memory = std::min(least_host_memory, node->host_memory);
     if (node->memory_per_gpu.count > 0 && (least_memory.count == 0 || node->memory_per_gpu < least_memory)) {
       least_memory = node->memory_per_gpu;
     }
@@ -151,6 +182,7 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
     available.shapes.push_back({.gpus_per_node = gpus, .nodes = how_many});
   }
   available.gpus_per_node = commonest(available.shapes);
+  available.host_memory = least_host_memory == Bytes::max() ? Bytes{} : least_host_memory;
   if (least_memory.count > 0) {
     available.model.memory = least_memory;
   }
@@ -179,6 +211,7 @@ Result<GpuNode> decode_node(const Json& node) {
                  .product = product_of(node),
                  .gpus = gpu_count(member(node, {"status", "allocatable", crds::kGpuResource})),
                  .memory_per_gpu = memory_of(node),
+                 .host_memory = host_memory_of(node),
                  .requested_gpus = 0,
                  .schedulable = takes_pods(node)};
 }
@@ -219,17 +252,22 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
   for (const crds::GpuModel& resource : resources) {
     const crds::GpuModelStatus& status = resource.status;
     const GpuModel* known = extended.find(resource.name);
-    if (status.total_gpus <= 0 || known == nullptr) {
+    if (known == nullptr || (status.total_gpus <= 0 && !resource.spec.autoscaling)) {
       continue;
     }
     AvailableGpu available{.model = *known,
                            .product_labels = status.product_labels,
                            .total_gpus = status.total_gpus,
+                           .addable_gpus = 0,
                            .free_gpus = std::clamp<std::int64_t>(status.free_gpus, 0, status.total_gpus),
                            .gpus_per_node = commonest(status.nodes),
                            .shapes = status.nodes};
     if (status.memory && status.memory->count > 0) {
       available.model.memory = *status.memory;
+    }
+    available.host_memory = status.host_memory.value_or(Bytes{});
+    if (resource.spec.autoscaling) {
+      add_nodes(available, *resource.spec.autoscaling);
     }
     inventory.push_back(std::move(available));
   }

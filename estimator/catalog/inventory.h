@@ -27,6 +27,7 @@ struct GpuNode {
   std::string product;     // label nvidia.com/gpu.product, or a cloud's as key=value when that is missing
   std::int64_t gpus = 0;   // allocatable nvidia.com/gpu
   Bytes memory_per_gpu{};  // label nvidia.com/gpu.memory (MiB); 0 when absent
+  Bytes host_memory{};              // allocatable; 0 when absent
   std::int64_t requested_gpus = 0;  // by pods bound to it
   bool schedulable = true;          // not cordoned, ready, no NoExecute/NoSchedule taint but nvidia.com/gpu
 };
@@ -37,11 +38,12 @@ struct AvailableGpu {
   // Spellings on the nodes; what a node selector or affinity must say. All have one key: nodes that wear only
   // a cloud's label are left out where others of the model wear nvidia.com/gpu.product.
   std::vector<std::string> product_labels;
-  std::int64_t total_gpus = 0;
-  std::int64_t free_gpus = 0;
+  std::int64_t total_gpus = 0;    // with those that autoscaling may add
+  std::int64_t addable_gpus = 0;  // of them
+  std::int64_t free_gpus = 0;     // of those that are there
   std::int64_t gpus_per_node = 0;  // of the commonest node shape
   std::vector<crds::GpuNodeShape> shapes;
-  Bytes host_memory{};  // the least that pods may have of a node's; 0: not known
+  Bytes host_memory{};  // the least that a node has allocatable; 0: not known
 };
 
 // Errors: kInvalid when the object is no Node.
@@ -54,7 +56,7 @@ std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, cons
                                          std::vector<std::string>* unknown = nullptr);
 
 // The same from what the operator has written into the GPUModel resources' status; what their spec overrides
-// is applied to the catalogue first.
+// is applied to the catalogue first. Models that autoscaling may bring are there, too, as if it had.
 std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resources,
                                        const GpuCatalog& catalog);
 

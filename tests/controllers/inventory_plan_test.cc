@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/estimator/provisioner_fixture.h"
+
 #include "base/yaml.h"
 
 namespace plimsoll::controllers {
@@ -245,6 +247,70 @@ TEST(PlanInventory, WritesInTheOrderOfTheNames) {
   ASSERT_THAT(writes, SizeIs(2));
   EXPECT_EQ(writes[0].name, "a100-80gb");
   EXPECT_EQ(writes[1].name, "h100");
+}
+
+TEST(Autoscaling, WhatCouldExistIsThereForDecisions) {
+  crds::GpuModel model;
+  model.name = "a100-80gb";
+  model.spec.autoscaling = crds::GpuAutoscaling{.max_nodes = 4, .gpus_per_node = 8};
+  std::vector<estimator::AvailableGpu> gpus =
+      estimator::inventory_of({model}, estimator::GpuCatalog::built_in());
+  ASSERT_EQ(gpus.size(), 1U) << "scaled to zero";
+  EXPECT_EQ(gpus[0].total_gpus, 32);
+  EXPECT_EQ(gpus[0].addable_gpus, 32);
+  EXPECT_EQ(gpus[0].free_gpus, 0);
+  EXPECT_EQ(gpus[0].gpus_per_node, 8);
+  EXPECT_FALSE(gpus[0].product_labels.empty()) << "what such nodes wear";
+
+  model.status = {.total_gpus = 28,
+                  .free_gpus = 3,
+                  .nodes = {{.gpus_per_node = 4, .nodes = 1}, {.gpus_per_node = 8, .nodes = 3}},
+                  .product_labels = {"NVIDIA-A100-SXM4-80GB"},
+                  .memory = 80_GiB};
+  gpus = estimator::inventory_of({model}, estimator::GpuCatalog::built_in());
+  EXPECT_EQ(gpus[0].total_gpus, 36);
+  EXPECT_EQ(gpus[0].addable_gpus, 8) << "three of the four are there";
+  EXPECT_EQ(gpus[0].free_gpus, 3);
+  EXPECT_EQ(gpus[0].product_labels, std::vector<std::string>{"NVIDIA-A100-SXM4-80GB"});
+
+  model.spec.autoscaling->max_nodes = 2;
+  EXPECT_EQ(estimator::inventory_of({model}, estimator::GpuCatalog::built_in())[0].addable_gpus, 0);
+}
+
+TEST(Autoscaling, TheReasonTellsWhatIsNotThereYet) {
+  crds::GpuModel model;
+  model.name = "a100-80gb";
+  model.spec.autoscaling = crds::GpuAutoscaling{.max_nodes = 64, .gpus_per_node = 8};
+  const auto gpus = estimator::inventory_of({model}, estimator::GpuCatalog::built_in());
+  const estimator::Provision answer =
+      plimsoll::testing::provision(plimsoll::testing::job_object(400, 2 * 2'097'152), gpus);
+  ASSERT_TRUE(answer.decided()) << answer.reason;
+  EXPECT_NE(answer.reason.find("16 of them on nodes that autoscaling has yet to add"), std::string::npos)
+      << answer.reason;
+}
+
+TEST(HostMemory, TheLeastThatANodeHasIsTold) {
+  Json small = yaml(node_text("n1", "NVIDIA-A100-SXM4-80GB", 8));
+  small["status"]["allocatable"]["memory"] = "524288Ki";
+  Json large = yaml(node_text("n2", "NVIDIA-A100-SXM4-80GB", 8));
+  large["status"]["allocatable"]["memory"] = "2Ti";
+  const auto gpus = estimator::take_inventory(count_nodes({project_node(small), project_node(large)}, {}),
+                                              estimator::GpuCatalog::built_in());
+  ASSERT_EQ(gpus.size(), 1U);
+  EXPECT_EQ(gpus[0].host_memory, 512_MiB);
+  EXPECT_EQ(plan_inventory(gpus, {}).front().status["hostMemory"], "512Mi");
+  large["status"]["allocatable"]["memory"] = "much";
+  EXPECT_EQ(estimator::decode_node(large)->host_memory, Bytes{});
+}
+
+TEST(SharedGpus, AreToldByTheirStrategyToo) {
+  Json node = yaml(node_text("n1", "NVIDIA-A100-SXM4-80GB", 8));
+  node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "none";
+  EXPECT_EQ(estimator::decode_node(project_node(node))->product, "NVIDIA-A100-SXM4-80GB");
+  node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "mps";
+  EXPECT_EQ(estimator::decode_node(project_node(node))->product, "NVIDIA-A100-SXM4-80GB-SHARED");
+  node["metadata"]["labels"]["nvidia.com/gpu.product"] = "NVIDIA-A100-SXM4-80GB-SHARED";
+  EXPECT_EQ(estimator::decode_node(project_node(node))->product, "NVIDIA-A100-SXM4-80GB-SHARED");
 }
 
 }  // namespace

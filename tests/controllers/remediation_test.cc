@@ -354,7 +354,7 @@ TEST(Remediation, HostMemoryIsRaisedUpToWhatNodesHave) {
   resources = parse(R"({"limits": {"memory": "64Gi"}, "requests": {"memory": "32Gi"}})");
   object["spec"]["failurePolicy"] = parse(R"({"oomBumpUpRatio": "1.5", "maxRestarts": 10})");
   History history(object, {available("A100-40GB", 8)});
-  history.gpus[0].host_memory = 100_GiB;
+  history.gpus[0].host_memory = 120_GiB;
   history.admit();
   Remediation next = history.remedy(Outcome::kHostOutOfMemory);
   const auto memory = [&](const char* kind) {
@@ -366,7 +366,7 @@ TEST(Remediation, HostMemoryIsRaisedUpToWhatNodesHave) {
   EXPECT_EQ(memory("requests"), "48Gi");
   next = history.remedy(Outcome::kHostOutOfMemory);
   EXPECT_TRUE(next.restart);
-  EXPECT_EQ(memory("limits"), "100Gi");
+  EXPECT_EQ(memory("limits"), "108Gi") << "nine tenths of a node";
   next = history.remedy(Outcome::kHostOutOfMemory);
   EXPECT_FALSE(next.restart);
   EXPECT_EQ(next.reason, "MaxResourcesReached");

@@ -34,6 +34,18 @@ TEST(GpuModel, DecodesWhatIsGivenAndKeepsTheRestEmpty) {
   EXPECT_FALSE(model->spec.intra_node_bandwidth.has_value());
 }
 
+TEST(GpuModel, AutoscalingNeedsBothOfItsFigures) {
+  const Result<GpuModel> model =
+      decode_gpu_model(model_with("{autoscaling: {maxNodes: 16, gpusPerNode: 8}}"));
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  EXPECT_EQ(model->spec.autoscaling->max_nodes, 16);
+  EXPECT_EQ(model->spec.autoscaling->gpus_per_node, 8);
+  EXPECT_THAT(error_of(model_with("{autoscaling: {maxNodes: 16}}")),
+              HasSubstr("spec.autoscaling.gpusPerNode: is required"));
+  EXPECT_THAT(error_of(model_with("{autoscaling: {maxNodes: many, gpusPerNode: 8}}")),
+              HasSubstr("spec.autoscaling.maxNodes: must be an integer"));
+}
+
 TEST(GpuModel, NeedsNoSpec) {
   EXPECT_TRUE(
       decode_gpu_model(yaml("{apiVersion: plimsoll.dev/v1alpha1, kind: GPUModel, metadata: {name: h100}}"))
@@ -62,7 +74,8 @@ TEST(GpuModel, StatusSurvivesTheWay) {
                         .free_gpus = 4,
                         .nodes = {{.gpus_per_node = 8, .nodes = 16}, {.gpus_per_node = 4, .nodes = 1}},
                         .product_labels = {"NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB"},
-                        .memory = Bytes::from_mib(81920)};
+                        .memory = Bytes::from_mib(81920),
+                        .host_memory = 500_GiB};
   Json object = model_with("{}");
   object["status"] = encode_status(status);
   EXPECT_EQ(object["status"]["memory"], "80Gi");
@@ -70,6 +83,7 @@ TEST(GpuModel, StatusSurvivesTheWay) {
   ASSERT_TRUE(model.ok()) << to_string(model.error());
   EXPECT_EQ(model->status.total_gpus, 132);
   EXPECT_EQ(model->status.free_gpus, 4);
+  EXPECT_EQ(model->status.host_memory, 500_GiB);
   ASSERT_EQ(model->status.nodes.size(), 2U);
   EXPECT_EQ(model->status.nodes[1].gpus_per_node, 4);
   EXPECT_EQ(model->status.product_labels, status.product_labels);
