@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/estimator/provisioner_fixture.h"
-
 #include "base/yaml.h"
+#include "tests/estimator/provisioner_fixture.h"
 
 namespace plimsoll::controllers {
 namespace {
