@@ -27,7 +27,7 @@ struct GpuNode {
   std::string product;     // label nvidia.com/gpu.product, or a cloud's as key=value when that is missing
   std::int64_t gpus = 0;   // allocatable nvidia.com/gpu
   Bytes memory_per_gpu{};  // label nvidia.com/gpu.memory (MiB); 0 when absent
-  Bytes host_memory{};              // allocatable; 0 when absent
+  Bytes host_memory{};     // allocatable; 0 when absent
   std::int64_t requested_gpus = 0;  // by pods bound to it
   bool schedulable = true;          // not cordoned, ready, no NoExecute/NoSchedule taint but nvidia.com/gpu
 };
@@ -38,9 +38,9 @@ struct AvailableGpu {
   // Spellings on the nodes; what a node selector or affinity must say. All have one key: nodes that wear only
   // a cloud's label are left out where others of the model wear nvidia.com/gpu.product.
   std::vector<std::string> product_labels;
-  std::int64_t total_gpus = 0;    // with those that autoscaling may add
-  std::int64_t addable_gpus = 0;  // of them
-  std::int64_t free_gpus = 0;     // of those that are there
+  std::int64_t total_gpus = 0;     // with those that autoscaling may add
+  std::int64_t addable_gpus = 0;   // of them
+  std::int64_t free_gpus = 0;      // of those that are there
   std::int64_t gpus_per_node = 0;  // of the commonest node shape
   std::vector<crds::GpuNodeShape> shapes;
   Bytes host_memory{};  // the least that a node has allocatable; 0: not known
