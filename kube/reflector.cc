@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/log.h"
+#include "kube/shared_names.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -312,7 +313,7 @@ SharedObject Reflector::keep(const std::string& key, Json object) const {
     return known;
   }
   Json kept = options_.project ? options_.project(object) : std::move(object);
-  return kept.isNull() ? nullptr : std::make_shared<const Json>(std::move(kept));
+  return kept.isNull() ? nullptr : std::make_shared<const Json>(with_shared_names(kept));
 }
 
 void Reflector::set(const std::string& key, SharedObject object) {
