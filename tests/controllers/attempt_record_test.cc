@@ -104,5 +104,25 @@ TEST(AttemptRecord, ALongMessageIsCutAtAWholeCharacter) {
   EXPECT_EQ(static_cast<unsigned char>(attempt.message.back()), 0xA9);
 }
 
+TEST(AttemptRecord, KeepsWhatTheTrainersReported) {
+  Json pod;
+  pod["metadata"]["name"] = "p";
+  pod["status"]["phase"] = "Succeeded";
+  pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] =
+      R"({"plimsoll":1,"stage":"peak","rank":0,"allocatedBytes":50,"reservedBytes":60,"contextBytes":5,)"
+      R"("deviceUsedBytes":70,"capacityBytes":80})";
+  Json job;
+  job["status"]["conditions"][0]["type"] = "Complete";
+  job["status"]["conditions"][0]["status"] = "True";
+  crds::Attempt attempt;
+  record_end(attempt, job, {pod}, "2026-11-21T10:00:00Z");
+  EXPECT_EQ(attempt.outcome, crds::Outcome::kSucceeded);
+  EXPECT_EQ(attempt.observed_peak, Bytes{70});
+  EXPECT_EQ(attempt.observed_allocated, Bytes{50});
+  EXPECT_EQ(attempt.observed_reserved, Bytes{60});
+  EXPECT_EQ(attempt.observed_context, Bytes{5});
+  EXPECT_EQ(attempt.observed_communication, Bytes{5});
+}
+
 }  // namespace
 }  // namespace plimsoll::controllers
