@@ -208,6 +208,7 @@ TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
                            .communication = 700_MiB,
                            .workspace = 50_MiB,
                            .convolution_workspace = {},
+                           .shortfall = std::nullopt,
                            .peak_correction = 2.0};
   const Estimate learned = asked();
   EXPECT_EQ(learned.breakdown.cuda_context, 500_MiB);

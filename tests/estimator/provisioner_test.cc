@@ -370,6 +370,7 @@ TEST(Provisioner, WhatWasLearnedOfTheFamilyCounts) {
                      .communication = 30_GiB,
                      .workspace = {},
                      .convolution_workspace = {},
+                     .shortfall = {},
                      .peak_correction = {}}};
   const Provision before = provision(job, cluster);
   const Provision after = estimator::provision({.job = &job, .gpus = &cluster, .profile = &profile});
