@@ -87,6 +87,7 @@ Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Qu
   request.capacity = usable_of(job, question.gpu);
   if (question.profile != nullptr) {
     request.learned = crds::bounds_for(*question.profile, question.gpu.name);
+    request.given = crds::given_bounds_for(*question.profile, question.gpu.name);
   }
   return estimator::estimate_memory(request);
 }

@@ -73,6 +73,7 @@ Result<MemoryProfile> decode_memory_profile(const Json& object) {
       override_with(profile.bounds[static_cast<std::size_t>(known - profile.bounds.data())], set);
     }
   }
+  profile.given = std::move(spec.bounds);
   profile.raw = object;
   return profile;
 }
@@ -82,6 +83,13 @@ LearnedBounds bounds_for(const MemoryProfile& profile, const std::string& gpu_mo
   if (entry == nullptr) {
     entry = entry_of(profile.bounds, "");
   }
+  return entry == nullptr ? LearnedBounds{} : *entry;
+}
+
+LearnedBounds given_bounds_for(const MemoryProfile& profile, const std::string& gpu_model) {
+  // Of the entry that holds, which the entry for all does only where the model has none.
+  const bool own = entry_of(profile.bounds, gpu_model) != nullptr;
+  const LearnedBounds* entry = entry_of(profile.given, own ? gpu_model : "");
   return entry == nullptr ? LearnedBounds{} : *entry;
 }
 

@@ -29,6 +29,7 @@ struct MemoryProfile {
   std::string namespace_name;
   std::string family;                 // spec.family
   std::vector<LearnedBounds> bounds;  // status.bounds, spec.bounds override them per field
+  std::vector<LearnedBounds> given;   // spec.bounds alone
   Json raw;
 };
 
@@ -37,5 +38,8 @@ Result<MemoryProfile> decode_memory_profile(const Json& object);
 
 // The bounds that hold for a GPU model: its own entry, else the entry for all, else nothing.
 LearnedBounds bounds_for(const MemoryProfile& profile, const std::string& gpu_model);
+
+// What of these people have set.
+LearnedBounds given_bounds_for(const MemoryProfile& profile, const std::string& gpu_model);
 
 }  // namespace plimsoll::crds

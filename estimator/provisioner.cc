@@ -191,6 +191,7 @@ Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t 
   request.embedding_bytes = embeddings;
   if (request_.profile != nullptr) {
     request.learned = crds::bounds_for(*request_.profile, contender.name());
+    request.given = crds::given_bounds_for(*request_.profile, contender.name());
   }
   request.method = request_.method;
   request.runtime = runtime_;

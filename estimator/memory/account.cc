@@ -39,10 +39,10 @@ void correct(Breakdown& parts, const crds::LearnedBounds& learned) {
   }
 }
 
-// What the profile makes of the fixed costs.
+// What past jobs have made of the fixed costs.
 Bytes learned_fixed_costs(const EstimateRequest& request, const FixedCosts& fixed) {
   EstimateRequest plain = request;
-  plain.learned = {};
+  plain.learned = request.given;
   const FixedCosts usual = fixed_costs(plain);
   return fixed.communication + fixed.cuda_context + fixed.forward_workspace + fixed.backward_workspace -
          (usual.communication + usual.cuda_context + usual.forward_workspace + usual.backward_workspace);
@@ -93,8 +93,10 @@ Estimate account_of(const Breakdown& parts, const EstimateRequest& request, cons
   estimate.breakdown.cuda_context = fixed.cuda_context;
   const Bytes shortfall = request.learned.shortfall.value_or(Bytes{});
   estimate.breakdown.allocator_slack = shortfall;
-  estimate.learned =
-      tensors(estimate.breakdown) - tensors(parts) + shortfall + learned_fixed_costs(request, fixed);
+  Breakdown given = parts;  // as it would be had no job taught anything
+  correct(given, request.given);
+  estimate.learned = tensors(estimate.breakdown) - tensors(given) + shortfall -
+                     request.given.shortfall.value_or(Bytes{}) + learned_fixed_costs(request, fixed);
   estimate.peak_phase = phase;
   estimate.dense_parameters = dense_parameters;
   estimate.peak.allocated = tensors(estimate.breakdown) + request.embedding_bytes;

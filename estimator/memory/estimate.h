@@ -44,6 +44,7 @@ struct EstimateRequest {
   std::int64_t per_node = 8;
   Bytes embedding_bytes{};        // of the most loaded trainer, once a plan is known (Finding 4)
   crds::LearnedBounds learned{};  // from the family's MemoryProfile
+  crds::LearnedBounds given{};    // of these, what people set
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
   bool reentrant_checkpointing = false;    // graphs: torch.utils.checkpoint's use_reentrant=True
@@ -88,8 +89,9 @@ struct Estimate {
   Peak peak;
   Breakdown breakdown;
   std::string peak_phase;  // "Forward" | "Backward" | "OptimizerStep"
-  Bytes learned;  // of the upper bound, what `learned` of the request made of it; less than 0 where it took
-                  // away
+  // Of the upper bound, what `learned` of the request, beyond `given`, made of it; less than 0 where it took
+  // away.
+  Bytes learned;
   Bytes dense_parameters;                  // parameter bytes of the dense part of the model
   std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; not AMP's
   std::vector<std::string> warnings{};

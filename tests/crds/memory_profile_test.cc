@@ -36,6 +36,10 @@ TEST(MemoryProfile, SpecOverridesWhatWasLearnedFieldByField) {
   EXPECT_FALSE(a100.peak_correction.has_value());
   EXPECT_EQ(bounds_for(*profile, "h100").peak_correction, 2.0);
   EXPECT_EQ(bounds_for(*profile, "V100-32GB").peak_correction, 1.08) << "the entry for all";
+  const LearnedBounds given = given_bounds_for(*profile, "A100-80GB");
+  EXPECT_EQ(given.cuda_context, 1_GiB);
+  EXPECT_FALSE(given.communication || given.convolution_workspace || given.peak_correction);
+  EXPECT_FALSE(given_bounds_for(*profile, "V100-32GB").peak_correction) << "that was learned";
 }
 
 TEST(MemoryProfile, WithoutEntriesNothingIsKnown) {

@@ -108,7 +108,7 @@ spec:
   std::unique_ptr<NodeAgent> node_;
 };
 
-TEST_F(RealTrainingTest, OutOfMemoryIsSurvived) {
+TEST_F(RealTrainingTest, OutOfMemoryIsSurvivedAndLearnedFrom) {
   const std::int64_t trainers = create("first");
   ASSERT_GT(trainers, 0);
   ASSERT_LT(trainers, 8) << annotation(live("first"), "provisioning-reason");
@@ -121,6 +121,19 @@ TEST_F(RealTrainingTest, OutOfMemoryIsSurvived) {
   EXPECT_THAT(attempts[0]["message"].asString(), HasSubstr("CUDA out of memory. Tried to allocate"));
   const std::int64_t grown = replicas_of(job);
   EXPECT_GT(grown, trainers);
+  // PyTorch's own figure, out of the processes that trained: more than was thought, and within the card.
+  const Json& last = attempts[attempts.size() - 1];
+  EXPECT_GT(last["observedPeakBytes"].asInt64(), 0) << story("first");
+  EXPECT_LE(last["observedPeakBytes"].asInt64(), kCardBytes);
+
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (admitted("next") <= trainers && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(100ms);
+  }
+  const std::int64_t given = create("next");
+  EXPECT_GT(given, trainers) << must({"get", "memoryprofiles", "-o", "yaml"}).output << operator_->log();
+  const Json next = wait_for_end("next", 120s);
+  EXPECT_THAT(outcomes_of(next), ::testing::ElementsAre("Succeeded")) << story("next");
 }
 
 }  // namespace

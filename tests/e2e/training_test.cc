@@ -64,6 +64,7 @@ TEST_F(JobsThatRunTest, RunToSuccess) {
   EXPECT_TRUE(is_true(job, "Succeeded")) << story("ads");
   EXPECT_THAT(outcomes_of(job), ElementsAre("Succeeded"));
   EXPECT_EQ(attempts_of(job)[0]["trainers"].asInt64(), trainers);
+  EXPECT_EQ(attempts_of(job)[0]["observedPeakBytes"].asInt64(), 75161927680) << story("ads");
 
   must({"delete", "tj", "ads"});
   const auto deadline = std::chrono::steady_clock::now() + 60s;
@@ -76,7 +77,7 @@ TEST_F(JobsThatRunTest, RunToSuccess) {
   EXPECT_EQ(left, "");
 }
 
-TEST_F(JobsThatRunTest, GrowOnceAfterRunningOutOfMemory) {
+TEST_F(JobsThatRunTest, GrowOnceAfterRunningOutOfMemoryAndTheFamilyLearns) {
   ASSERT_NO_FATAL_FAILURE(start(4));
   TrainingJobManifest first{.name = "first", .family = "ads"};
   const std::int64_t trainers = admitted(first);
@@ -94,6 +95,18 @@ TEST_F(JobsThatRunTest, GrowOnceAfterRunningOutOfMemory) {
   EXPECT_EQ(member(job, {"status", "restarts"}).asInt64(), 1);
   EXPECT_TRUE(is_true(job, "OOMDetected"));
   EXPECT_THAT(attempts_of(job)[0]["message"].asString(), HasSubstr("CUDA out of memory"));
+
+  // Of the same family, as they would be written anew: right at once, as soon as it was learned.
+  TrainingJobManifest next = first;
+  next.name = "next";
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (admitted(next) <= trainers && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(100ms);
+  }
+  const std::int64_t given = create(next);
+  EXPECT_GT(given, trainers) << must({"get", "memoryprofiles", "-o", "yaml"}).output << operator_->log();
+  const Json second = wait_for_end("next");
+  EXPECT_THAT(outcomes_of(second), ElementsAre("Succeeded")) << story("next");
 }
 
 TEST_F(JobsThatRunTest, FailWithTheReasonWhenTheyMayNotGrow) {

@@ -217,6 +217,13 @@ TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
   EXPECT_EQ(learned.breakdown.activations, 2 * before.breakdown.activations);
   EXPECT_EQ(learned.breakdown.temporaries, 2 * before.breakdown.temporaries);
   EXPECT_EQ(learned.breakdown.parameters, before.breakdown.parameters);
+  EXPECT_NE(learned.learned, Bytes{});
+  // What people set is nothing that a job taught.
+  asked.request.given = asked.request.learned;
+  EXPECT_EQ(asked().learned, Bytes{});
+  EXPECT_EQ(asked().peak.upper_bound, learned.peak.upper_bound);
+  asked.request.learned.shortfall = 3_GiB;
+  EXPECT_EQ(asked().learned, 3_GiB);
 }
 
 TEST(EstimateMemory, AWildCorrectionIsReinedIn) {
