@@ -71,7 +71,8 @@ Result<crds::TrainingJob> job_of_config(const po::variables_map& values, Console
   if (values.contains("filename") || values.contains("graph")) {
     return invalid("--config, --graph and -f exclude each other");
   }
-  for (const char* name : {"split-columns", "split-rows", "stage-blocks", "zero-grad", "reentrant"}) {
+  for (const char* name :
+       {"split-columns", "split-rows", "stage-blocks", "zero-grad", "next-batch-early", "reentrant"}) {
     if (values.contains(name)) {
       return invalid(std::string("--") + name + " is for --graph");
     }

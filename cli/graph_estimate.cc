@@ -39,6 +39,7 @@ constexpr const char* kOnlyWithGraph[] = {"batch-size",
                                           "microbatches",
                                           "stage-blocks",
                                           "zero-grad",
+                                          "next-batch-early",
                                           "reentrant"};
 
 struct GraphQuestion {
@@ -51,6 +52,7 @@ struct GraphQuestion {
   estimator::Method method = estimator::Method::kPlimsoll;
   bool lenient = false;
   bool zero_grad_before_backward = false;
+  bool next_batch_early = false;
   bool reentrant_checkpointing = false;
   estimator::RuntimeSettings runtime;
 };
@@ -183,6 +185,7 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
     return invalid("--zero-grad must be before-forward or before-backward");
   }
   question.zero_grad_before_backward = zero_grad == "before-backward";
+  question.next_batch_early = values.contains("next-batch-early");
   question.reentrant_checkpointing = values.contains("reentrant");
   if (Result<void> read = read_allocator_option(values, question.runtime); !read) {
     return read.error();
@@ -202,6 +205,7 @@ estimator::EstimateRequest request_of(const GraphQuestion& question, const estim
   request.device = question.device;
   request.lenient = question.lenient;
   request.zero_grad_before_backward = question.zero_grad_before_backward;
+  request.next_batch_early = question.next_batch_early;
   request.reentrant_checkpointing = question.reentrant_checkpointing;
   request.runtime = question.runtime;
   return request;
@@ -337,9 +341,11 @@ void add_graph_options(po::options_description& options) {
       "with --pipeline: modules that stages are made of, * for any one name (default: members of lists)")(
       "zero-grad", value("WHEN"),
       "with --graph: before-forward (default) or before-backward, where the loop calls zero_grad()")(
-      "gradient-as-bucket-view", "with --graph: DDP's option of that name")(
+      "next-batch-early",
+      "with --graph: the loader brings a batch to the card before the last one is let go, as Hugging Face's "
+      "Trainer")("gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "checkpoint", value("HOW"),
-      "with --graph: None (default), Selective or Full, for the members of lists")(
+      "with --graph: None (default), Selective, SelectiveHalf or Full, for the members of lists")(
       "checkpoint-module", po::value<std::vector<std::string>>()->value_name("PATH"),
       "with --graph: a module to checkpoint, * for any one name; may be repeated")(
       "reentrant", "with --checkpoint: torch.utils.checkpoint's use_reentrant=True")(

@@ -41,7 +41,7 @@ struct EnumNames<OptimizerImplementation> {
 };
 template <>
 struct EnumNames<ActivationCheckpointing> {
-  static constexpr std::array kAll = {"None", "Selective", "Full", "PerModule"};
+  static constexpr std::array kAll = {"None", "Selective", "SelectiveHalf", "Full", "PerModule"};
 };
 template <>
 struct EnumNames<ParallelStrategy> {

@@ -157,7 +157,7 @@ enum class Optimizer {
 };
 // kForEach and kFused as torch.optim's arguments; kDefault is what it takes by itself.
 enum class OptimizerImplementation { kDefault, kSingleTensor, kForEach, kFused };
-enum class ActivationCheckpointing { kNone, kSelective, kFull, kPerModule };
+enum class ActivationCheckpointing { kNone, kSelective, kSelectiveHalf, kFull, kPerModule };
 enum class ParallelStrategy { kAuto, kDDP, kFSDP, kFSDP2, kZeRO1, kZeRO2, kZeRO3 };
 
 // How the dense part is spread over the trainers. tensor x pipeline x context trainers hold one replica of

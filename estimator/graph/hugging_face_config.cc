@@ -146,6 +146,7 @@ TransformerSpec qwen3(Keys& keys) {
 void sparse(Keys& keys, TransformerSpec& spec) {
   spec.experts = keys.required("num_experts");
   spec.experts_per_token = keys.required("num_experts_per_tok");
+  spec.weights_sum_to_one = keys.boolean("norm_topk_prob", false);
   spec.expert_ffn = keys.required("moe_intermediate_size");
   if (keys.integer("decoder_sparse_step", 1) != 1 || keys.has_items("mlp_only_layers")) {
     keys.fail("decoder_sparse_step", "and mlp_only_layers are known only as 1 and empty");
@@ -179,6 +180,7 @@ TransformerSpec deepseek(Keys& keys) {
   spec.kv_heads = spec.heads;
   spec.experts = keys.required("n_routed_experts");
   spec.experts_per_token = keys.required("num_experts_per_tok");
+  spec.weights_sum_to_one = keys.boolean("norm_topk_prob", false);
   spec.expert_ffn = keys.required("moe_intermediate_size");
   const std::int64_t shared = keys.integer("n_shared_experts", 0);
   spec.shared_ffn = (Bytes{spec.expert_ffn} * shared).count;  // saturates

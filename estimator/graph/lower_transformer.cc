@@ -422,11 +422,20 @@ class TransformerLowering {
     const Shape chosen = {per_sample(tokens_), fixed(k)};
     const TensorId best =
         graph_.apply(OpKind::kTopK, name + ".router.topk", {odds}, chosen, ElementType::kFP32);
-    const TensorId weights = builder_.unary(OpKind::kScale, name + ".router.weights", best);
+    // Divided in place by their sum, of which both are kept as they were: a copy and the sum. DeepSeek's are
+    // only scaled.
+    const TensorId weights =
+        spec_.weights_sum_to_one
+            ? builder_.binary(OpKind::kMul, name + ".router.weights", best,
+                              graph_.apply(OpKind::kSum, name + ".router.sum", {best},
+                                           {per_sample(tokens_), fixed(1)}, ElementType::kFP32),
+                              chosen)
+            : builder_.unary(OpKind::kScale, name + ".router.weights", best);
     const TensorId order =
         graph_.apply(OpKind::kSort, name + ".order", {best}, {per_sample(rows)}, ElementType::kInt64);
+    const TensorId sources = builder_.unary(OpKind::kScale, name + ".sources", order);  // order // k
     TensorId in =
-        graph_.apply(OpKind::kSelectRows, name + ".rows", {flat, order}, row_shape, builder_.type(x));
+        graph_.apply(OpKind::kSelectRows, name + ".rows", {flat, sources}, row_shape, builder_.type(x));
     if (part_.expert > 1) {
       in = graph_.apply(OpKind::kAllToAll, name + ".dispatch", {in}, row_shape, builder_.type(in));
     }
@@ -460,7 +469,7 @@ class TransformerLowering {
                                            row_shape, builder_.type(weighted));
     const TensorId summed =
         graph_.apply(OpKind::kSum, name + ".sum", {restored}, token_rows, builder_.type(restored));
-    graph_.end_scope({order, weighted, in, inner, out});
+    graph_.end_scope({order, sources, weighted, in, inner, out});
     return builder_.cast(graph_.view(name + ".tokens", summed, tokens_shape(spec_.hidden)), builder_.type(x));
   }
 

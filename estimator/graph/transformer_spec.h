@@ -74,6 +74,7 @@ struct TransformerSpec {
   // Mixture of experts; experts 0: dense.
   std::int64_t experts = 0;
   std::int64_t experts_per_token = 0;
+  bool weights_sum_to_one = true;  // of the experts chosen for a token
   std::int64_t expert_ffn = 0;
   std::int64_t shared_ffn = 0;   // of the experts that every token passes, together; 0: none
   bool shared_gate = false;      // Qwen2-MoE's

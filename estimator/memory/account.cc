@@ -56,6 +56,7 @@ class Reserved {
     options_.settings = request.runtime.allocator;
     options_.forward_workspace = fixed.forward_workspace;
     options_.backward_workspace = fixed.backward_workspace;
+    options_.next_batch_early = request.next_batch_early;
     if (request.gpu != nullptr) {
       options_.device.total = request.gpu->memory;
     }

@@ -16,8 +16,8 @@
 
 namespace plimsoll::estimator {
 
-// Replays of one ledger under the same allocator settings, for cards whose room plays no role: each kind of
-// card is asked about once. Not thread-safe.
+// Replays of one ledger under the same allocator settings and of the same loop, for cards whose room plays no
+// role: each kind of card is asked about once. Not thread-safe.
 class KnownReplays {
  public:
   const ReplayResult& replay(const Ledger& ledger, const ReplayOptions& options);

@@ -181,14 +181,27 @@ class Replay {
     }
   }
 
-  // The last batch is gone when the next one comes: `for x, y in loader` has rebound its names by then.
+  // The last batch is gone when the next one comes: `for x, y in loader` has rebound its names by then. Where
+  // the loader itself brings it to the card, both are there for a moment.
   void renew_inputs() {
+    std::vector<CachingAllocator::Handle> last;
     for (const BlockId input : inputs_) {
-      release(input);
+      if (options_.next_batch_early) {
+        for_each_handle(input, [&](CachingAllocator::Handle& handle, std::int64_t) {
+          last.push_back(std::exchange(handle, kNone));
+        });
+      } else {
+        release(input);
+      }
     }
     for (const BlockId input : inputs_) {
       if (!failure_) {
         allocate(input);
+      }
+    }
+    for (const CachingAllocator::Handle handle : last) {
+      if (handle != kNone) {
+        allocator_.release(handle);
       }
     }
   }

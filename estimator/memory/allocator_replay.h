@@ -25,7 +25,8 @@ struct ReplayOptions {
   // autograd's.
   Bytes forward_workspace;
   Bytes backward_workspace;
-  int iterations = 3;  // at most; an iteration that reserves nothing new is the last
+  bool next_batch_early = false;  // a batch arrives before the last one is let go
+  int iterations = 3;             // at most; an iteration that reserves nothing new is the last
 };
 
 struct OutOfMemory {

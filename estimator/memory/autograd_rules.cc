@@ -6,6 +6,7 @@ namespace plimsoll::estimator {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
+constexpr std::int64_t kIndex = 8;  // int64
 constexpr std::int64_t kSortBuffers = 4;
 
 std::int64_t elements(const OperatorGraph& graph, TensorId x, std::int64_t batch) {
@@ -165,13 +166,13 @@ AutogradRule rule_for(const OperatorGraph& graph, const Op& op, Device device, s
     case OpKind::kRepeat:
     case OpKind::kExpand:
     case OpKind::kToPadded:
-    case OpKind::kTopK:
     case OpKind::kSort:
     case OpKind::kReceive:
     case OpKind::kAllGather:
     case OpKind::kReduceScatter:
     case OpKind::kAllToAll:
     case OpKind::kScopeEnd: break;
+    case OpKind::kTopK: rule.kept = Bytes{elements(graph, op.outputs[0], batch)} * kIndex; break;
     case OpKind::kSelectRows:
       rule.saved = {1};
       if (device == Device::kCuda) {

@@ -19,7 +19,6 @@ GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& train
                      std::int64_t batch)
     : graph_(graph),
       batch_(batch),
-      selective_(training.activation_checkpointing == crds::ActivationCheckpointing::kSelective),
       last_use_(graph.tensors().size(), -1),
       parameter_(graph.tensors().size(), -1),
       gradient_parts_(graph.tensors().size(), 0) {
@@ -52,6 +51,7 @@ GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& train
     }
   }
   find_ranges(training.activation_checkpointing);
+  find_kept_results(training.activation_checkpointing);
 }
 
 bool GraphPlan::saves_own_results(std::int32_t i) const {
@@ -91,6 +91,28 @@ void GraphPlan::find_ranges(crds::ActivationCheckpointing checkpointing) {
     }
     if (trained(i) && (!rule(i).saved.empty() || rule(i).kept.count > 0)) {
       range.recomputed_until = saves_own_results(i) ? i + 1 : i;
+    }
+  }
+}
+
+// kSelectiveHalf: the first, third, ... matrix product of a block, as torchtitan's policy counts them;
+// attention always (torchtitan, parallelize_llama.py: _get_custom_policy).
+void GraphPlan::find_kept_results(crds::ActivationCheckpointing checkpointing) {
+  using crds::ActivationCheckpointing;
+  const bool half = checkpointing == ActivationCheckpointing::kSelectiveHalf;
+  if (!half && checkpointing != ActivationCheckpointing::kSelective) {
+    return;
+  }
+  keeps_result_.assign(static_cast<std::size_t>(graph_.op_count()), false);
+  for (const Range& range : ranges_) {
+    bool second = false;
+    for (std::int32_t i = range.begin; i < range.end; ++i) {
+      if (!rule(i).expensive || !trained(i)) {
+        continue;
+      }
+      const bool product = op(i).kind != OpKind::kAttention;
+      keeps_result_[static_cast<std::size_t>(i)] = !(half && product && second);
+      second = product ? !second : second;
     }
   }
 }

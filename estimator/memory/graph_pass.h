@@ -46,8 +46,11 @@ class GraphPlan {
   std::int32_t last_use(TensorId id) const { return last_use_[static_cast<std::size_t>(id)]; }
   // Whether autograd records the operator.
   bool trained(std::int32_t i) const { return trained_[static_cast<std::size_t>(i)]; }
-  // Selective checkpointing keeps the results of matrix products and computes the rest again.
-  bool keeps_result(std::int32_t i) const { return selective_ && rule(i).expensive && trained(i); }
+  // Selective checkpointing keeps the results of matrix products, or of every second one, and computes the
+  // rest again.
+  bool keeps_result(std::int32_t i) const {
+    return !keeps_result_.empty() && keeps_result_[static_cast<std::size_t>(i)];
+  }
   // Of a parameter: its place among the graph's parameters, -1 else; and how many operators add to its
   // gradient.
   std::int32_t parameter(TensorId id) const { return parameter_[static_cast<std::size_t>(id)]; }
@@ -57,14 +60,15 @@ class GraphPlan {
 
  private:
   void find_ranges(crds::ActivationCheckpointing checkpointing);
+  void find_kept_results(crds::ActivationCheckpointing checkpointing);
   bool saves_own_results(std::int32_t i) const;
 
   const OperatorGraph& graph_;
   const std::int64_t batch_;
-  const bool selective_;
   std::vector<AutogradRule> rules_;  // copies of an operator share one
   std::vector<std::int32_t> rule_;   // by operator: its place in rules_
   std::vector<bool> trained_;        // by operator
+  std::vector<bool> keeps_result_;   // by operator; empty where none does
   std::vector<Range> ranges_;
   std::vector<std::int32_t> last_use_;  // by tensor: the last operator that takes it
   std::vector<std::int32_t> parameter_;

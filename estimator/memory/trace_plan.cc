@@ -92,8 +92,8 @@ std::int32_t later(std::int32_t a, std::int32_t b) {
 
 class Planner {
  public:
-  Planner(const Trace& trace, bool selective, bool stops_early)
-      : trace_(trace), selective_(selective), stops_early_(stops_early) {
+  Planner(const Trace& trace, ActivationCheckpointing checkpointing, bool stops_early)
+      : trace_(trace), checkpointing_(checkpointing), stops_early_(stops_early) {
     python_.reserve(trace.storages.size());
     for (const TraceStorage& storage : trace.storages) {
       python_.push_back(storage.released_at);
@@ -110,6 +110,7 @@ class Planner {
   // `blocks` gives each module its block, -1 for none.
   TracePlan plan(const std::vector<std::int32_t>& blocks) {
     find_passes(blocks);
+    find_kept();
     for (const TraceSaved& saved : trace_.saved) {
       const std::int32_t storage = storage_of(saved.tensor);
       if (storage < 0) {
@@ -205,8 +206,26 @@ class Planner {
     return &plan_.recomputations[index(pass_of_[index(by)])];
   }
 
-  bool kept(std::int32_t op) const {
-    return selective_ && is_expensive(trace_.operator_names[index(trace_.operators[index(op)].name)]);
+  bool kept(std::int32_t op) const { return !kept_.empty() && kept_[index(op)]; }
+
+  // kSelectiveHalf drops every second matrix product of a pass (torchtitan, parallelize_llama.py:
+  // _get_custom_policy).
+  void find_kept() {
+    const bool half = checkpointing_ == ActivationCheckpointing::kSelectiveHalf;
+    if (!half && checkpointing_ != ActivationCheckpointing::kSelective) {
+      return;
+    }
+    kept_.assign(trace_.operators.size(), false);
+    std::vector<bool> second(plan_.recomputations.size(), false);
+    for (std::size_t i = 0; i < trace_.operators.size(); ++i) {
+      const std::string_view name = trace_.operator_names[index(trace_.operators[i].name)];
+      kept_[i] = is_expensive(name);
+      if (half && pass_of_[i] >= 0 && (name == "aten::mm" || name == "aten::addmm")) {
+        const auto pass = index(pass_of_[i]);
+        kept_[i] = !second[pass];
+        second[pass] = !second[pass];
+      }
+    }
   }
 
   void recompute(Recomputation& pass, const TraceSaved& saved, std::int32_t storage) {
@@ -284,11 +303,12 @@ class Planner {
   }
 
   const Trace& trace_;
-  const bool selective_;
+  const ActivationCheckpointing checkpointing_;
   const bool stops_early_;
   TracePlan plan_;
   std::vector<std::int32_t> python_;   // by storage: Python's release
   std::vector<std::int32_t> pass_of_;  // by operator
+  std::vector<bool> kept_;             // by operator: not computed again; empty where all are
   std::vector<std::int32_t> until_;    // by pass: when the last thing it saved is let go
   std::vector<std::int32_t> stop_;     // by pass: the time when all that is wanted has been saved
 };
@@ -340,8 +360,7 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, Activatio
       }
     }
   }
-  return Planner(trace, checkpointing == ActivationCheckpointing::kSelective, version >= kStopsEarly)
-      .plan(blocks);
+  return Planner(trace, checkpointing, version >= kStopsEarly).plan(blocks);
 }
 
 }  // namespace plimsoll::estimator

@@ -52,9 +52,9 @@ def exported(function, key):
     return graph
 
 
-def estimate(plimsoll, graph, batch, optimizer, gpu):
+def estimate(plimsoll, graph, batch, optimizer, gpu, *loop):
     command = [plimsoll, "estimate", "--graph", str(graph), "--batch-size", str(batch), "--optimizer", optimizer, "--gpu", gpu,
-               "--device", "cuda", "-o", "json"]
+               "--device", "cuda", "-o", "json", *loop]
     done = subprocess.run(command, capture_output=True, text=True)
     if not done.stdout.strip():
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
@@ -66,7 +66,7 @@ def convolutional(plimsoll, runs, key):
     rows = []
     for run in runs:
         graph = exported(f"{run['model']}_{run['classes']}", key)
-        peak = estimate(plimsoll, graph, run["batch"], run["optimizer"], run["gpu"])["peak"]
+        peak = estimate(plimsoll, graph, run["batch"], run["optimizer"], run["gpu"], "--next-batch-early")["peak"]
         row = {name: run[name] for name in ("model", "optimizer", "batch", "gpu")}
         row["measuredMiB"] = run["reservedMiB"]
         row["allocatedMiB"] = round(peak["allocatedBytes"] / MIB)

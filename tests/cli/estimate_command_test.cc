@@ -230,6 +230,8 @@ TEST(EstimateCommand, GraphsAreSplitAndStaged) {
                         .json();
   EXPECT_EQ(both["ranks"].size(), 2u);
   EXPECT_GT(both["breakdown"]["ddpBuckets"].asInt64(), 0);
+  EXPECT_EQ(estimate_gpt({"--next-batch-early"}).json()["peak"], estimate_gpt({}).json()["peak"])
+      << "the CPU has no cache";
   const Json late = estimate_gpt({"--zero-grad", "before-backward"}).json();
   EXPECT_GE(late["peak"]["allocatedBytes"].asInt64(), whole);
   const Outcome refused = estimate_gpt({"--trainers", "2", "--tensor", "2", "--split-columns", "head"});
@@ -242,6 +244,7 @@ TEST(EstimateCommand, WrongUsageOfSplitsIsExitTwo) {
            {"--split-columns", "up"},
            {"--microbatches", "4"},
            {"--zero-grad", "never"},
+           {"--checkpoint", "Half"},
            {"--stage-blocks", "blocks.*"},
            {"--trainers", "2", "--tensor", "4"},
            {"--trainers", "2", "--tensor", "2", "--parallelism", "Tensor"},

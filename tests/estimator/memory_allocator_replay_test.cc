@@ -68,6 +68,19 @@ TEST(AllocatorReplay, StateThatIsMadeInTheFirstStepFragmentsTheCache) {
   EXPECT_EQ(replay(ledger, expandable).reserved_peak, 280_MiB);
 }
 
+TEST(AllocatorReplay, TwoBatchesMeetWhereTheLoaderBringsThem) {
+  Ledger ledger(kGranule);
+  ledger.allocate(Part::kInputs, 100_MiB);
+  ledger.enter(Phase::kForward);
+  ledger.release(ledger.allocate(Part::kActivations, 40_MiB));
+  EXPECT_EQ(replay(ledger, {}).reserved_peak, 140_MiB);
+  ReplayOptions options;
+  options.next_batch_early = true;
+  EXPECT_EQ(replay(ledger, options).reserved_peak, 240_MiB);
+  options.iterations = 1;
+  EXPECT_EQ(replay(ledger, options).reserved_peak, 140_MiB);
+}
+
 TEST(AllocatorReplay, SaysWhereMemoryEnds) {
   const Ledger ledger = one_layer(40_MiB, 100_MiB, 80_MiB);
   ReplayOptions options;

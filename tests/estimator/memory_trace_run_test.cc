@@ -10,6 +10,7 @@
 #include "estimator/graph/import_trace.h"
 #include "estimator/memory/estimate.h"
 #include "estimator/memory/kernel_rules.h"
+#include "tests/estimator/graph_files.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -211,7 +212,16 @@ TEST(TraceRun, CheckpointingNeverRaisesWhatForwardLeaves) {
   EXPECT_EQ(kept(ActivationCheckpointing::kNone), 6 * layer + 4)
       << "each block's result, which is the next one's input";
   EXPECT_EQ(kept(ActivationCheckpointing::kFull), 5 * layer + 4) << "the last result is nobody's input";
-  EXPECT_LE(kept(ActivationCheckpointing::kFull), kept(ActivationCheckpointing::kSelective));
+  EXPECT_LE(kept(ActivationCheckpointing::kFull), kept(ActivationCheckpointing::kSelectiveHalf));
+  EXPECT_LE(kept(ActivationCheckpointing::kSelectiveHalf), kept(ActivationCheckpointing::kSelective));
+}
+
+TEST(TraceRun, EverySecondProductIsComputedAgain) {
+  const auto kept = [](ActivationCheckpointing how) {
+    return run_of(testing::gpt(), {.batch = 8, .checkpointing = how}).kept_after_forward;
+  };
+  EXPECT_LT(kept(ActivationCheckpointing::kFull), kept(ActivationCheckpointing::kSelectiveHalf));
+  EXPECT_LT(kept(ActivationCheckpointing::kSelectiveHalf), kept(ActivationCheckpointing::kSelective));
 }
 
 TEST(TraceRun, CheckpointsNamedModules) {

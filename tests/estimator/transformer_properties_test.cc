@@ -246,12 +246,15 @@ TEST(TransformerProperties, CheckpointingNeverRaisesWhatForwardKeeps) {
     const std::int64_t none = kept();
     training.activation_checkpointing = ActivationCheckpointing::kSelective;
     const std::int64_t selective = kept();
+    training.activation_checkpointing = ActivationCheckpointing::kSelectiveHalf;
+    const std::int64_t half = kept();
     training.activation_checkpointing = ActivationCheckpointing::kFull;
     const std::int64_t full = kept();
     training.activation_checkpointing = ActivationCheckpointing::kPerModule;
     training.checkpoint_modules = {"layers.*.mlp"};
     const std::int64_t mlp = kept();
-    EXPECT_LT(full, selective);
+    EXPECT_LT(full, half);
+    EXPECT_LT(half, selective);
     EXPECT_LT(selective, none);
     EXPECT_LT(mlp, none);
     EXPECT_GT(mlp, full);
