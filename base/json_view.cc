@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/packed_format.h"
+
 namespace plimsoll {
 namespace {
 
@@ -84,6 +86,19 @@ std::string_view text_of(const Json& tree) {
   return {begin, static_cast<std::size_t>(end - begin)};
 }
 
+std::optional<double> number_of(const char* packed_value) {
+  const JsonView::Kind kind = packed::kind(packed_value);
+  if (kind == JsonView::Kind::kReal) {
+    return packed::real(packed_value);
+  }
+  if (kind != JsonView::Kind::kInteger) {
+    return std::nullopt;
+  }
+  const std::optional<std::int64_t> integer = packed::integer(packed_value);
+  return integer ? static_cast<double>(*integer)
+                 : static_cast<double>(*packed::unsigned_integer(packed_value));
+}
+
 std::vector<JsonView::Member> sorted_members(const JsonView& object) {
   std::vector<JsonView::Member> members;
   members.reserve(object.members().size());
@@ -134,14 +149,21 @@ bool breaks_a_rule_of_trees(const dom::element& value, int depth) {
 }  // namespace
 
 JsonView::Kind JsonView::kind() const {
-  const Element* element = std::get_if<Element>(&value_);
-  return element != nullptr ? kind_of(theirs<dom::element>(*element))
-                            : kind_of(*std::get<const Json*>(value_));
+  if (const Element* element = std::get_if<Element>(&value_)) {
+    return kind_of(theirs<dom::element>(*element));
+  }
+  if (const Packed* packed = std::get_if<Packed>(&value_)) {
+    return packed::kind(packed->at);
+  }
+  return kind_of(*std::get<const Json*>(value_));
 }
 
 std::optional<bool> JsonView::boolean() const {
   if (const Element* element = std::get_if<Element>(&value_)) {
     return value_of<bool>(theirs<dom::element>(*element));
+  }
+  if (const Packed* packed = std::get_if<Packed>(&value_)) {
+    return kind() == Kind::kBoolean ? std::optional(packed::boolean(packed->at)) : std::nullopt;
   }
   const Json& tree = *std::get<const Json*>(value_);
   return tree.isBool() ? std::optional(tree.asBool()) : std::nullopt;
@@ -150,6 +172,9 @@ std::optional<bool> JsonView::boolean() const {
 std::optional<std::int64_t> JsonView::integer() const {
   if (const Element* element = std::get_if<Element>(&value_)) {
     return value_of<std::int64_t>(theirs<dom::element>(*element));
+  }
+  if (const Packed* packed = std::get_if<Packed>(&value_)) {
+    return kind() == Kind::kInteger ? (packed::integer(packed->at)) : std::nullopt;
   }
   const Json& tree = *std::get<const Json*>(value_);
   const bool fits = kind_of(tree) == Kind::kInteger && tree.isInt64();
@@ -160,6 +185,9 @@ std::optional<std::uint64_t> JsonView::unsigned_integer() const {
   if (const Element* element = std::get_if<Element>(&value_)) {
     return value_of<std::uint64_t>(theirs<dom::element>(*element));
   }
+  if (const Packed* packed = std::get_if<Packed>(&value_)) {
+    return kind() == Kind::kInteger ? (packed::unsigned_integer(packed->at)) : std::nullopt;
+  }
   const Json& tree = *std::get<const Json*>(value_);
   const bool fits = kind_of(tree) == Kind::kInteger && tree.isUInt64();
   return fits ? std::optional<std::uint64_t>(tree.asUInt64()) : std::nullopt;
@@ -169,6 +197,9 @@ std::optional<double> JsonView::number() const {
   if (const Element* element = std::get_if<Element>(&value_)) {
     return value_of<double>(theirs<dom::element>(*element));
   }
+  if (const Packed* packed = std::get_if<Packed>(&value_)) {
+    return number_of(packed->at);
+  }
   const Json& tree = *std::get<const Json*>(value_);
   return tree.isNumeric() ? std::optional(tree.asDouble()) : std::nullopt;
 }
@@ -177,12 +208,15 @@ std::optional<std::string_view> JsonView::text() const {
   if (const Element* element = std::get_if<Element>(&value_)) {
     return value_of<std::string_view>(theirs<dom::element>(*element));
   }
+  if (const Packed* packed = std::get_if<Packed>(&value_)) {
+    return kind() == Kind::kString ? std::optional(packed::text(packed->at)) : std::nullopt;
+  }
   const Json& tree = *std::get<const Json*>(value_);
   return tree.isString() ? std::optional(text_of(tree)) : std::nullopt;
 }
 
 template <class Item, class Theirs>
-JsonRange<Item> JsonView::range(::Json::ValueType of_trees) const {
+JsonRange<Item> JsonView::range(Kind of, ::Json::ValueType of_trees) const {
   JsonRange<Item> range;
   if (const Element* element = std::get_if<Element>(&value_)) {
     Theirs container;
@@ -190,6 +224,13 @@ JsonRange<Item> JsonView::range(::Json::ValueType of_trees) const {
       range.begin_.place_ = ours(container.begin());
       range.end_.place_ = ours(container.end());
       range.size_ = size_of(container);
+    }
+  } else if (const Packed* packed = std::get_if<Packed>(&value_)) {
+    if (packed::kind(packed->at) == of) {
+      const packed::Contents contents = packed::contents(packed->at);
+      range.begin_.place_ = Packed{contents.begin};
+      range.end_.place_ = Packed{contents.end};
+      range.size_ = contents.count;
     }
   } else if (const Json& tree = *std::get<const Json*>(value_); tree.type() == of_trees) {
     range.begin_.place_ = tree.begin();
@@ -200,11 +241,11 @@ JsonRange<Item> JsonView::range(::Json::ValueType of_trees) const {
 }
 
 JsonRange<JsonView> JsonView::elements() const {
-  return range<JsonView, dom::array>(::Json::arrayValue);
+  return range<JsonView, dom::array>(Kind::kArray, ::Json::arrayValue);
 }
 
 JsonRange<JsonView::Member> JsonView::members() const {
-  return range<Member, dom::object>(::Json::objectValue);
+  return range<Member, dom::object>(Kind::kObject, ::Json::objectValue);
 }
 
 std::optional<JsonView> JsonView::member(std::string_view name) const {
@@ -212,6 +253,15 @@ std::optional<JsonView> JsonView::member(std::string_view name) const {
     dom::element found;
     if (theirs<dom::element>(*element).at_key(name).get(found) == simdjson::SUCCESS) {
       return JsonView(ours(found));
+    }
+    return std::nullopt;
+  }
+  if (std::holds_alternative<Packed>(value_)) {
+    const JsonRange<Member> all = members();
+    for (auto each = all.begin(); each != all.end(); ++each) {
+      if (const auto [key, value] = *each; key == name) {
+        return value;
+      }
     }
     return std::nullopt;
   }
@@ -225,6 +275,9 @@ JsonView JsonRange<JsonView>::Iterator::operator*() const {
   if (const JsonView::Element* place = std::get_if<JsonView::Element>(&place_)) {
     return JsonView(ours(*theirs<dom::array::iterator>(*place)));
   }
+  if (const JsonView::Packed* place = std::get_if<JsonView::Packed>(&place_)) {
+    return JsonView(*place);
+  }
   return {*std::get<Json::const_iterator>(place_)};
 }
 
@@ -233,6 +286,8 @@ JsonRange<JsonView>::Iterator& JsonRange<JsonView>::Iterator::operator++() {
   if (JsonView::Element* place = std::get_if<JsonView::Element>(&place_)) {
     auto next = theirs<dom::array::iterator>(*place);
     *place = ours(++next);
+  } else if (JsonView::Packed* packed = std::get_if<JsonView::Packed>(&place_)) {
+    packed->at = packed::behind(packed->at);
   } else {
     ++std::get<Json::const_iterator>(place_);
   }
@@ -245,6 +300,9 @@ JsonView::Member JsonRange<JsonView::Member>::Iterator::operator*() const {
     const auto at = theirs<dom::object::iterator>(*place);
     return {at.key(), JsonView(ours(at.value()))};
   }
+  if (const JsonView::Packed* name = std::get_if<JsonView::Packed>(&place_)) {
+    return {packed::text(name->at), JsonView(JsonView::Packed{packed::behind(name->at)})};
+  }
   const Json::const_iterator& at = std::get<Json::const_iterator>(place_);
   const char* end = nullptr;
   const char* begin = at.memberName(&end);
@@ -256,6 +314,8 @@ JsonRange<JsonView::Member>::Iterator& JsonRange<JsonView::Member>::Iterator::op
   if (JsonView::Element* place = std::get_if<JsonView::Element>(&place_)) {
     auto next = theirs<dom::object::iterator>(*place);
     *place = ours(++next);
+  } else if (JsonView::Packed* name = std::get_if<JsonView::Packed>(&place_)) {
+    name->at = packed::behind(packed::behind(name->at));
   } else {
     ++std::get<Json::const_iterator>(place_);
   }

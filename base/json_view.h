@@ -1,6 +1,6 @@
 // JsonText and JsonView: reads JSON without building a tree of it (simdjson), millions of values in
-// milliseconds. A view shows a value of such a text or one of base/json.h, so that what reads views reads
-// both.
+// milliseconds. A view shows a value of such a text, of a tree (base/json.h) or of a packed value
+// (base/packed_json.h), so that what reads views reads all three.
 //
 //   Result<JsonText> text = JsonText::parse(content);
 //   if (!text) return text.error();
@@ -8,7 +8,7 @@
 //     if (std::optional<std::int64_t> count = value.integer()) use(*count);
 //   }
 //
-// A view looks into its JsonText or Json and must not outlive it; it is a small value. Texts are read as
+// A view looks into what it shows and must not outlive it; it is a small value. Texts are read as
 // strictly as RFC 8259 has it: NaN, trailing text, invalid UTF-8 and lone surrogates are errors. Reading from
 // several threads is safe.
 #pragma once
@@ -58,15 +58,21 @@ class JsonView {
 
  private:
   friend class JsonText;
+  friend class PackedJson;
   template <class Item>
   friend class JsonRange;
   // A simdjson::dom::element, whose header is too large to include here.
   using Element = std::array<std::byte, 16>;
   explicit JsonView(const Element& element) : value_(element) {}
+  struct Packed {  // base/packed_format.h
+    const char* at = nullptr;
+    friend bool operator==(const Packed&, const Packed&) = default;
+  };
+  explicit JsonView(Packed packed) : value_(packed) {}
   template <class Item, class Theirs>
-  JsonRange<Item> range(::Json::ValueType of_trees) const;
+  JsonRange<Item> range(Kind of, ::Json::ValueType of_trees) const;
 
-  std::variant<Element, const Json*> value_;
+  std::variant<Element, const Json*, Packed> value_;
 };
 
 // The elements of an array, or the members of an object.
@@ -81,7 +87,7 @@ class JsonRange {
 
    private:
     friend class JsonView;
-    std::variant<JsonView::Element, Json::const_iterator> place_{};
+    std::variant<JsonView::Element, Json::const_iterator, JsonView::Packed> place_{};
   };
 
   std::size_t size() const { return size_; }

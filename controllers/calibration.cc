@@ -25,16 +25,17 @@ kube::Reflector::Options reflect(const char* plural, bool namespaced) {
 }
 
 // What is learned from.
-Json project_job(const Json& job) {
+Json project_job(const JsonView& job) {
+  const auto of = [&](std::initializer_list<std::string_view> path) { return tree_of(member(job, path)); };
   Json kept;
-  kept["metadata"]["name"] = member(job, {"metadata", "name"});
-  kept["metadata"]["namespace"] = member(job, {"metadata", "namespace"});
-  kept["metadata"]["uid"] = member(job, {"metadata", "uid"});
-  kept["metadata"]["resourceVersion"] = member(job, {"metadata", "resourceVersion"});
-  kept["spec"]["model"]["family"] = member(job, {"spec", "model", "family"});
-  kept["spec"]["failurePolicy"] = member(job, {"spec", "failurePolicy"});
-  kept["status"]["attempts"] = member(job, {"status", "attempts"});
-  kept["status"]["estimate"] = member(job, {"status", "estimate"});
+  kept["metadata"]["name"] = of({"metadata", "name"});
+  kept["metadata"]["namespace"] = of({"metadata", "namespace"});
+  kept["metadata"]["uid"] = of({"metadata", "uid"});
+  kept["metadata"]["resourceVersion"] = of({"metadata", "resourceVersion"});
+  kept["spec"]["model"]["family"] = of({"spec", "model", "family"});
+  kept["spec"]["failurePolicy"] = of({"spec", "failurePolicy"});
+  kept["status"]["attempts"] = of({"status", "attempts"});
+  kept["status"]["estimate"] = of({"status", "estimate"});
   return kept;
 }
 
@@ -154,7 +155,7 @@ Result<void> CalibrationController::reconcile(const std::string& key, const std:
   TaughtJob job{.uid = text_member(*object, {"metadata", "uid"}),
                 .name = text_member(*object, {"metadata", "name"}),
                 .failure_policy = crds::decode_failure_policy(*object),
-                .status = crds::decode_status(*object)};
+                .status = crds::decode_status(object.tree())};
   if (job.uid.empty() || std::none_of(job.status.attempts.begin(), job.status.attempts.end(), has_ended)) {
     return {};
   }
@@ -177,7 +178,7 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
     // By name, so that the webhook and this take the same where a family has several.
     if (text_member(*one, {"metadata", "namespace"}) == namespace_name &&
         text_member(*one, {"spec", "family"}) == family) {
-      profile = *one;
+      profile = one.tree();
       break;
     }
   }
@@ -278,7 +279,7 @@ void CalibrationController::ask_prometheus(TaughtJob& job, const std::string& na
 std::vector<estimator::AvailableGpu> CalibrationController::gpus() const {
   std::vector<crds::GpuModel> models;
   for (const kube::SharedObject& object : gpu_models_.snapshot()) {
-    if (Result<crds::GpuModel> model = crds::decode_gpu_model(*object)) {
+    if (Result<crds::GpuModel> model = crds::decode_gpu_model(object.tree())) {
       models.push_back(*std::move(model));
     }
   }

@@ -22,15 +22,6 @@ constexpr std::chrono::milliseconds kSyncPoll{50};
 // Distinct problems that are remembered, so that each is told once; past that they are told again.
 constexpr std::size_t kMostWarnings = 1000;
 
-std::vector<Json> copies(const std::vector<kube::SharedObject>& objects) {
-  std::vector<Json> values;
-  values.reserve(objects.size());
-  for (const kube::SharedObject& object : objects) {
-    values.push_back(*object);
-  }
-  return values;
-}
-
 }  // namespace
 
 struct GpuInventoryController::Metrics {
@@ -180,7 +171,7 @@ void GpuInventoryController::warn_once(const std::string& problem) {
 std::vector<crds::GpuModel> GpuInventoryController::known_resources() {
   std::vector<crds::GpuModel> resources;
   for (const kube::SharedObject& object : models_.snapshot()) {
-    Result<crds::GpuModel> decoded = crds::decode_gpu_model(*object);
+    Result<crds::GpuModel> decoded = crds::decode_gpu_model(object.tree());
     if (decoded) {
       resources.push_back(std::move(*decoded));
     } else {
@@ -205,7 +196,7 @@ Result<void> GpuInventoryController::pass(const std::stop_token& stop) {
   const estimator::GpuCatalog catalog = catalog_with(existing);
   std::vector<std::string> unknown;
   const std::vector<estimator::AvailableGpu> present = estimator::take_inventory(
-      count_nodes(copies(nodes_.snapshot()), copies(pods_.snapshot())), catalog, &unknown);
+      count_nodes(kube::trees_of(nodes_.snapshot()), kube::trees_of(pods_.snapshot())), catalog, &unknown);
   for (const std::string& label : unknown) {
     warn_once(label.empty() ? "nodes have GPUs but no product label; does GPU feature discovery run?"
                             : "no GPU model is known by the label " + label +

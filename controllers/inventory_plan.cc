@@ -13,33 +13,33 @@ namespace {
 // The schema's maxItems for the lists of a status.
 constexpr std::size_t kMostListed = 64;
 
-void copy_member(const Json& from, Json& to, std::initializer_list<std::string_view> path) {
-  const Json& value = member(from, path);
-  if (value.isNull()) {
+void copy_member(const JsonView& from, Json& to, std::initializer_list<std::string_view> path) {
+  const JsonView value = member(from, path);
+  if (value.is_null()) {
     return;
   }
   Json* here = &to;
   for (const std::string_view key : path) {
     here = &(*here)[std::string(key)];
   }
-  *here = value;
+  *here = tree_of(value);
 }
 
-void copy_identity(const Json& from, Json& to) {
+void copy_identity(const JsonView& from, Json& to) {
   for (const std::string_view field : {"name", "namespace", "uid", "resourceVersion"}) {
     copy_member(from, to, {"metadata", field});
   }
 }
 
-std::int64_t gpus_of_container(const Json& container) {
+std::int64_t gpus_of_container(const JsonView& container) {
   // For extended resources requests equal limits, and default to them (core/v1 defaults).
   for (const std::string_view kind : {"requests", "limits"}) {
-    const Json& amount = member(container, {"resources", kind, crds::kGpuResource});
-    if (amount.isInt64()) {
-      return std::max<std::int64_t>(amount.asInt64(), 0);
+    const JsonView amount = member(container, {"resources", kind, crds::kGpuResource});
+    if (const std::optional<std::int64_t> count = amount.integer()) {
+      return std::max<std::int64_t>(*count, 0);
     }
-    if (amount.isString()) {
-      const Result<Bytes> count = parse_bytes(amount.asString());
+    if (const std::optional<std::string_view> text = amount.text()) {
+      const Result<Bytes> count = parse_bytes(std::string(*text));
       return count ? count->count : 0;
     }
   }
@@ -52,7 +52,7 @@ std::int64_t sum(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-Json project_node(const Json& node) {
+Json project_node(const JsonView& node) {
   Json kept;
   kept["apiVersion"] = "v1";
   kept["kind"] = "Node";
@@ -61,23 +61,23 @@ Json project_node(const Json& node) {
   copy_member(node, kept, {"spec", "unschedulable"});
   copy_member(node, kept, {"spec", "taints"});
   copy_member(node, kept, {"status", "allocatable"});
-  for (const Json& condition : member(node, {"status", "conditions"})) {
+  for (const JsonView condition : member(node, {"status", "conditions"}).elements()) {
     if (text_member(condition, {"type"}) == "Ready") {
       Json ready;  // without its heartbeat
       ready["type"] = "Ready";
-      ready["status"] = member(condition, {"status"});
+      ready["status"] = tree_of(member(condition, {"status"}));
       kept["status"]["conditions"].append(ready);
     }
   }
   return kept;
 }
 
-std::int64_t gpus_of_pod(const Json& pod) {
+std::int64_t gpus_of_pod(const JsonView& pod) {
   // KEP-753: sidecars (init containers that restart always) run beside all that starts after them.
   std::int64_t running = 0;
   std::int64_t sidecars = 0;
   std::int64_t starting = 0;
-  for (const Json& container : member(pod, {"spec", "initContainers"})) {
+  for (const JsonView container : member(pod, {"spec", "initContainers"}).elements()) {
     const std::int64_t gpus = gpus_of_container(container);
     if (text_member(container, {"restartPolicy"}) == "Always") {
       sidecars = sum(sidecars, gpus);
@@ -86,13 +86,13 @@ std::int64_t gpus_of_pod(const Json& pod) {
       starting = std::max(starting, sum(sidecars, gpus));
     }
   }
-  for (const Json& container : member(pod, {"spec", "containers"})) {
+  for (const JsonView container : member(pod, {"spec", "containers"}).elements()) {
     running = sum(running, gpus_of_container(container));
   }
   return std::max(sum(running, sidecars), starting);
 }
 
-Json project_pod(const Json& pod) {
+Json project_pod(const JsonView& pod) {
   const std::string node = text_member(pod, {"spec", "nodeName"});
   const std::string phase = text_member(pod, {"status", "phase"});
   const std::int64_t gpus = gpus_of_pod(pod);

@@ -7,20 +7,21 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_view.h"
 #include "crds/gpu_model.h"
 #include "estimator/catalog/inventory.h"
 
 namespace plimsoll::controllers {
 
 // The pieces of a Node that estimator::decode_node reads.
-Json project_node(const Json& node);
+Json project_node(const JsonView& node);
 
 // Name, node and GPUs of a pod that holds GPUs of a node; null for any other pod.
-Json project_pod(const Json& pod);
+Json project_pod(const JsonView& pod);
 
 // GPUs that the scheduler sets aside for the pod: the larger of what its containers need together and what
 // any step of its initialisation needs.
-std::int64_t gpus_of_pod(const Json& pod);
+std::int64_t gpus_of_pod(const JsonView& pod);
 
 // The nodes with what `pods` (projected) hold of them. Nodes that cannot be decoded are left out.
 std::vector<estimator::GpuNode> count_nodes(const std::vector<Json>& nodes, const std::vector<Json>& pods);

@@ -17,25 +17,25 @@ constexpr std::size_t kMostDeparted = 4096;
 constexpr std::chrono::milliseconds kUntilClusterIsKnown{100};
 
 // The key of what controls the object, which is of the same namespace; empty without a controller.
-std::string key_of_controller(const Json& object, const char* kind) {
-  for (const Json& owner : member(object, {"metadata", "ownerReferences"})) {
-    if (member(owner, {"controller"}) == Json(true) && text_member(owner, {"kind"}) == kind) {
+std::string key_of_controller(const JsonView& object, const char* kind) {
+  for (const JsonView owner : member(object, {"metadata", "ownerReferences"}).elements()) {
+    if (member(owner, {"controller"}).boolean() == true && text_member(owner, {"kind"}) == kind) {
       return text_member(object, {"metadata", "namespace"}) + "/" + text_member(owner, {"name"});
     }
   }
   return {};
 }
 
-void keep(Json& kept, const Json& object, const char* part, std::initializer_list<const char*> fields) {
-  const Json& source = member(object, {part});
+void keep(Json& kept, const JsonView& object, const char* part, std::initializer_list<const char*> fields) {
+  const JsonView source = member(object, {part});
   for (const char* field : fields) {
-    if (const Json& value = member(source, {field}); !value.isNull()) {
-      kept[part][field] = value;
+    if (const JsonView value = member(source, {field}); !value.is_null()) {
+      kept[part][field] = tree_of(value);
     }
   }
 }
 
-Json project_child(const Json& object) {
+Json project_child(const JsonView& object) {
   Json kept(::Json::objectValue);
   keep(kept, object, "metadata",
        {"name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
@@ -45,7 +45,7 @@ Json project_child(const Json& object) {
   return kept;
 }
 
-Json project_trainer_pod(const Json& object) {
+Json project_trainer_pod(const JsonView& object) {
   Json kept(::Json::objectValue);
   keep(kept, object, "metadata",
        {"name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp"});
@@ -54,8 +54,8 @@ Json project_trainer_pod(const Json& object) {
   return kept;
 }
 
-Json project_training_job(const Json& object) {
-  Json kept = object;
+Json project_training_job(const JsonView& object) {
+  Json kept = tree_of(object);
   kept["metadata"].removeMember("managedFields");
   if (kept["metadata"].isMember("annotations")) {
     kept["metadata"]["annotations"].removeMember("kubectl.kubernetes.io/last-applied-configuration");
@@ -64,8 +64,8 @@ Json project_training_job(const Json& object) {
 }
 
 // Whether the pod's end tells something of why: what a pod that was deleted in good health does not.
-bool has_a_story(const Json& pod) {
-  for (const Json& condition : member(pod, {"status", "conditions"})) {
+bool has_a_story(const JsonView& pod) {
+  for (const JsonView condition : member(pod, {"status", "conditions"}).elements()) {
     const std::string type = text_member(condition, {"type"});
     if ((type == "DisruptionTarget" || type == "TerminationTarget") &&
         text_member(condition, {"status"}) == "True") {
@@ -75,22 +75,12 @@ bool has_a_story(const Json& pod) {
   if (text_member(pod, {"status", "phase"}) == "Failed") {
     return true;
   }
-  for (const Json& status : member(pod, {"status", "containerStatuses"})) {
-    const Json& code = member(status, {"state", "terminated", "exitCode"});
-    if (code.isInt() && code.asInt() != 0) {
+  for (const JsonView status : member(pod, {"status", "containerStatuses"}).elements()) {
+    if (member(status, {"state", "terminated", "exitCode"}).integer().value_or(0) != 0) {
       return true;
     }
   }
   return false;
-}
-
-std::vector<Json> copies(const std::vector<kube::SharedObject>& objects) {
-  std::vector<Json> values;
-  values.reserve(objects.size());
-  for (const kube::SharedObject& object : objects) {
-    values.push_back(*object);
-  }
-  return values;
 }
 
 }  // namespace
@@ -160,7 +150,9 @@ TrainingJobController::TrainingJobController(kube::Client& client, const estimat
   surroundings_.observer = metrics_.get();
   surroundings_.clock = options_.clock;
   surroundings_.find_job = [this](const std::string& key) { return children_.find(key); };
-  surroundings_.find_pods = [this](const std::string& key) { return copies(pods_.by_index(kByJob, key)); };
+  surroundings_.find_pods = [this](const std::string& key) {
+    return kube::trees_of(pods_.by_index(kByJob, key));
+  };
   surroundings_.departed_pods = [this](const std::string& key) { return departed(key); };
   if (metrics_) {
     metrics_->queue.watch(&queue_);
@@ -207,14 +199,14 @@ kube::Reflector::Options TrainingJobController::reflect_pods() {
   options.label_selector = kJobNameLabel;
   options.project = project_trainer_pod;
   options.indexers = {
-      {kByJob, [](const Json& pod) { return std::vector<std::string>{key_of_controller(pod, "Job")}; }}};
+      {kByJob, [](const JsonView& pod) { return std::vector<std::string>{key_of_controller(pod, "Job")}; }}};
   options.on_change = [this](const kube::Reflector::Change& change) { pod_changed(change); };
   return options;
 }
 
 void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
   if (change.kind == kube::Reflector::Change::Kind::kRemoved && has_a_story(*change.object)) {
-    remember(*change.object);
+    remember(change.object);
   }
   const kube::SharedObject child = children_.find(key_of_controller(*change.object, "Job"));
   if (child != nullptr) {  // else its Job's own change wakes us
@@ -224,9 +216,9 @@ void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
   }
 }
 
-void TrainingJobController::remember(const Json& pod) {
+void TrainingJobController::remember(const kube::SharedObject& pod) {
   const std::lock_guard lock(departed_mutex_);
-  departed_.emplace_back(key_of_controller(pod, "Job"), pod);
+  departed_.emplace_back(key_of_controller(*pod, "Job"), pod);
   if (departed_.size() > kMostDeparted) {
     departed_.pop_front();
   }
@@ -237,7 +229,7 @@ std::vector<Json> TrainingJobController::departed(const std::string& child_key) 
   std::vector<Json> pods;
   for (const auto& [key, pod] : departed_) {
     if (key == child_key) {
-      pods.push_back(pod);
+      pods.push_back(pod.tree());
     }
   }
   return pods;
@@ -300,7 +292,7 @@ void TrainingJobController::handle(const std::string& key, const std::stop_token
   }
   Surroundings surroundings = surroundings_;
   surroundings.stop = stop;
-  const Result<Next> next = look_after(surroundings, *object);
+  const Result<Next> next = look_after(surroundings, object.tree());
   if (metrics_) {
     metrics_->looked(!next ? "error" : *next ? "requeue_after" : "success");
   }

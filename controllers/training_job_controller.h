@@ -65,7 +65,7 @@ class TrainingJobController {
   kube::Reflector::Options reflect_children();
   kube::Reflector::Options reflect_pods();
   void pod_changed(const kube::Reflector::Change& change);
-  void remember(const Json& pod);
+  void remember(const kube::SharedObject& pod);
   std::vector<Json> departed(const std::string& child_key);
   void forget_departed(const std::string& child_key);
   void run(const std::stop_token& stop);
@@ -79,7 +79,7 @@ class TrainingJobController {
 
   // Pods that have gone and had something to say, by the key of their Job; the oldest go first.
   std::mutex departed_mutex_;
-  std::list<std::pair<std::string, Json>> departed_;
+  std::list<std::pair<std::string, kube::SharedObject>> departed_;
 
   kube::Reflector jobs_;
   kube::Reflector children_;

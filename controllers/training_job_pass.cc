@@ -412,12 +412,11 @@ AttemptPlan Pass::make_plan(const Attempt& attempt) {
 }
 
 Result<Step> Pass::watch(Attempt& attempt) {
-  const kube::SharedObject cached = with_.find_job(key_of_child(attempt));
-  if (cached != nullptr && is_controlled_by(*cached, uid())) {
-    if (attempt.start_time.empty()) {
-      return started(attempt, *cached);
+  if (const kube::SharedObject cached = with_.find_job(key_of_child(attempt))) {
+    const Json child = cached.tree();
+    if (is_controlled_by(child, uid())) {
+      return attempt.start_time.empty() ? started(attempt, child) : look_at(attempt, child);
     }
-    return look_at(attempt, *cached);
   }
   if (attempt.start_time.empty()) {
     return make_children_of(attempt);

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/json.h"
+#include "base/json_view.h"
 #include "base/result.h"
 #include "kube/resource.h"
 
@@ -50,7 +51,7 @@ enum class WatchEventType { kAdded, kModified, kDeleted, kBookmark };
 
 struct WatchEvent {
   WatchEventType type = WatchEventType::kAdded;
-  Json object;
+  JsonView object;  // lives as long as the call that tells of it
 };
 
 struct WatchOptions {

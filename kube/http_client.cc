@@ -474,29 +474,29 @@ class HttpClient final : public Client {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
       return {};
     }
-    Result<Json> parsed = parse_json(line);
+    const Result<JsonText> parsed = JsonText::parse_as_tree(line);
     if (!parsed) {
       return Error(ErrorCode::kInternal, "a watch event is no JSON: " + parsed.error().message,
                    std::string(line.substr(0, 40)));
     }
-    const std::string type = text_member(*parsed, {"type"});
+    const JsonView root = parsed->root();
+    const std::string type = text_member(root, {"type"});
+    const JsonView object = member(root, {"object"});
     if (type == "ERROR") {
-      return error_of_status(member(*parsed, {"object"}));
+      return error_of_status(tree_of(object));
     }
     static const std::pair<const char*, WatchEventType> kTypes[] = {{"ADDED", WatchEventType::kAdded},
                                                                     {"MODIFIED", WatchEventType::kModified},
                                                                     {"DELETED", WatchEventType::kDeleted},
                                                                     {"BOOKMARK", WatchEventType::kBookmark}};
     for (const auto& [name, value] : kTypes) {
-      if (type == name && member(*parsed, {"object"}).isObject()) {
-        WatchEvent event{value, Json()};
-        event.object.swap((*parsed)["object"]);
-        on_event(event);
+      if (type == name && object.is_object()) {
+        on_event({value, object});
         return {};
       }
     }
-    if (text_member(*parsed, {"kind"}) == "Status") {
-      return error_of_status(*parsed);  // a 200 that is an error all the same
+    if (text_member(root, {"kind"}) == "Status") {
+      return error_of_status(tree_of(root));  // a 200 that is an error all the same
     }
     return Error(ErrorCode::kInternal, "a watch event has an unknown type", type.substr(0, 40));
   }

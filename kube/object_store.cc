@@ -3,29 +3,40 @@
 #include <algorithm>
 #include <cassert>
 #include <mutex>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 namespace plimsoll::kube {
 namespace {
 
-std::string within_namespace(const Json& object, const std::string& name) {
+std::string within_namespace(const JsonView& object, const std::string& name) {
   const std::string namespace_name = text_member(object, {"metadata", "namespace"});
   return namespace_name.empty() ? name : namespace_name + "/" + name;
 }
 
 }  // namespace
 
-std::string key_of(const Json& object) {
+std::string key_of(const JsonView& object) {
   return within_namespace(object, text_member(object, {"metadata", "name"}));
 }
 
-std::vector<std::string> index_by_namespace(const Json& object) {
+std::vector<Json> trees_of(const std::vector<SharedObject>& objects) {
+  std::vector<Json> trees;
+  trees.reserve(objects.size());
+  for (const SharedObject& object : objects) {
+    trees.push_back(object.tree());
+  }
+  return trees;
+}
+
+std::vector<std::string> index_by_namespace(const JsonView& object) {
   return {text_member(object, {"metadata", "namespace"})};
 }
 
-std::vector<std::string> index_by_owner(const Json& object) {
-  for (const Json& owner : member(object, {"metadata", "ownerReferences"})) {
-    const Json& controls = member(owner, {"controller"});
-    if (controls.isBool() && controls.asBool()) {
+std::vector<std::string> index_by_owner(const JsonView& object) {
+  for (const JsonView owner : member(object, {"metadata", "ownerReferences"}).elements()) {
+    if (member(owner, {"controller"}).boolean() == true) {
       return {text_member(owner, {"uid"})};
     }
   }
@@ -33,12 +44,12 @@ std::vector<std::string> index_by_owner(const Json& object) {
 }
 
 IndexFunction index_by_label(const std::string& label) {
-  return [label](const Json& object) -> std::vector<std::string> {
-    const Json& value = member(object, {"metadata", "labels", label});
-    if (!value.isString()) {
+  return [label](const JsonView& object) -> std::vector<std::string> {
+    const std::optional<std::string_view> value = member(object, {"metadata", "labels", label}).text();
+    if (!value) {
       return {};
     }
-    return {within_namespace(object, value.asString())};
+    return {within_namespace(object, std::string(*value))};
   };
 }
 

@@ -5,33 +5,37 @@
 //   pods.set("ads/trainer-0", pod);
 //   for (const SharedObject& pod : pods.by_index("owner", job_uid)) ...
 //
-// Objects are shared and immutable: what was read stays as it was. Any thread may read; one writes at a time.
+// Objects are shared, immutable and packed (base/packed_json.h): what was read stays as it was. Read a few
+// fields in place; take tree() of what is handed on. Any thread may read; one writes at a time.
 #pragma once
 
 #include <functional>
 #include <map>
-#include <memory>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_view.h"
+#include "base/packed_json.h"
 
 namespace plimsoll::kube {
 
-using SharedObject = std::shared_ptr<const Json>;
+using SharedObject = PackedJson;
 
 // "namespace/name", or "name" of what has no namespace.
-std::string key_of(const Json& object);
+std::string key_of(const JsonView& object);
+
+// Copies of them to hand on and to change.
+std::vector<Json> trees_of(const std::vector<SharedObject>& objects);
 
 // The values under which an object is found in an index; none: not at all.
-using IndexFunction = std::function<std::vector<std::string>(const Json&)>;
+using IndexFunction = std::function<std::vector<std::string>(const JsonView&)>;
 
 // Its namespace.
-std::vector<std::string> index_by_namespace(const Json& object);
+std::vector<std::string> index_by_namespace(const JsonView& object);
 // The uid of the owner that controls it (metadata.ownerReferences with controller: true).
-std::vector<std::string> index_by_owner(const Json& object);
+std::vector<std::string> index_by_owner(const JsonView& object);
 // "namespace/value" of a label that it has, or "value" of what has no namespace.
 IndexFunction index_by_label(const std::string& label);
 

@@ -4,7 +4,6 @@
 #include <unordered_set>
 
 #include "base/log.h"
-#include "kube/shared_names.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -24,7 +23,7 @@ bool is_version_too_large(const Error& error) {
 }
 
 // An object of the same name that is another one: deleted and made anew in between.
-bool is_another(const Json& one, const Json& other) {
+bool is_another(const JsonView& one, const JsonView& other) {
   const std::string uid = text_member(one, {"metadata", "uid"});
   const std::string other_uid = text_member(other, {"metadata", "uid"});
   return !uid.empty() && !other_uid.empty() && uid != other_uid;
@@ -206,7 +205,7 @@ Result<void> Reflector::request_list(const std::stop_token& stop) {
     Json object;
     object.swap(item);  // so that the list shrinks while the copy grows
     const std::string key = key_of(object);
-    if (SharedObject kept = keep(key, std::move(object)); kept) {
+    if (SharedObject kept = keep(key, object); kept) {
       items[key] = std::move(kept);
     }
   }
@@ -292,7 +291,7 @@ void Reflector::take(const WatchEvent& event) {
   ++events_;
   last_success_ = options_.clock->steady_now();
   const std::string key = key_of(event.object);
-  SharedObject kept = event.type == WatchEventType::kBookmark ? nullptr : keep(key, event.object);
+  SharedObject kept = event.type == WatchEventType::kBookmark ? SharedObject() : keep(key, event.object);
   // What is no longer kept counts as deleted.
   if (event.type == WatchEventType::kDeleted || (event.type != WatchEventType::kBookmark && !kept)) {
     remove(key, std::move(kept), false);
@@ -305,15 +304,18 @@ void Reflector::take(const WatchEvent& event) {
 
 // What the copy shall have of an object: what it has already, if the object is that, or null. Where history
 // may have gone back, an equal version says nothing.
-SharedObject Reflector::keep(const std::string& key, Json object) const {
+SharedObject Reflector::keep(const std::string& key, const JsonView& object) const {
   SharedObject known = store_.find(key);
   const std::string version = text_member(object, {"metadata", "resourceVersion"});
   if (known && !version_is_unavailable_ && !version.empty() &&
       text_member(*known, {"metadata", "resourceVersion"}) == version) {
     return known;
   }
-  Json kept = options_.project ? options_.project(object) : std::move(object);
-  return kept.isNull() ? nullptr : std::make_shared<const Json>(with_shared_names(kept));
+  if (!options_.project) {
+    return SharedObject(object);
+  }
+  const Json kept = options_.project(object);
+  return kept.isNull() ? SharedObject() : SharedObject(kept);
 }
 
 void Reflector::set(const std::string& key, SharedObject object) {

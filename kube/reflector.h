@@ -22,10 +22,10 @@
 // removed first. Now and then every object is told again, unchanged, for handlers that lost something
 // themselves.
 //
-// One thread a reflector. Objects are shared and immutable; the copy may be read from any thread. Handlers
-// run on the reflector's thread, in the order they were added, without a lock held; they must not block for
-// long, nor call `stop`. `stop` waits for the thread, and the destructor calls it. The client, and whatever
-// handlers use, must outlive it.
+// One thread a reflector. Objects are shared, immutable and packed, and the copy may be read from any thread.
+// Handlers run on the reflector's thread, in the order they were added, without a lock held; they must not
+// block for long, nor call `stop`. `stop` waits for the thread, and the destructor calls it. The client, and
+// whatever handlers use, must outlive it.
 #pragma once
 
 #include <chrono>
@@ -43,6 +43,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_view.h"
 #include "kube/backoff.h"
 #include "kube/client.h"
 #include "kube/object_store.h"
@@ -85,7 +86,7 @@ class Reflector {
     std::string field_selector = {};
     // What to keep of an object, to save memory; it must keep metadata's name, namespace, uid and
     // resourceVersion. A null result keeps nothing: the object counts as deleted.
-    std::function<Json(const Json&)> project = {};
+    std::function<Json(const JsonView&)> project = {};
     ObjectStore::Indexers indexers = {};  // of what was kept
     Handler on_change = {};               // the first handler
     // Everything is told again about so often (give or take a tenth), as controller-runtime's SyncPeriod.
@@ -140,7 +141,7 @@ class Reflector {
   void replace(const Items& items, const std::string& version, Clock::SteadyTime began);
   void take(const WatchEvent& event);
   void take_initial(const WatchEvent& event);
-  SharedObject keep(const std::string& key, Json object) const;
+  SharedObject keep(const std::string& key, const JsonView& object) const;
   void set(const std::string& key, SharedObject object);
   void remove(const std::string& key, SharedObject last, bool is_final_state_unknown);
   void notify(const Change& change) const;

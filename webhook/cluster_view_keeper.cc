@@ -20,21 +20,13 @@ kube::Reflector::Options reflector_options(const char* plural, bool namespaced,
   kube::Reflector::Options options;
   options.resource = {
       .group = crds::kGroup, .version = crds::kVersion, .plural = plural, .namespaced = namespaced};
-  options.project = [](const Json& object) {
-    Json kept = object;
+  options.project = [](const JsonView& object) {
+    Json kept = tree_of(object);
     kept["metadata"].removeMember("managedFields");
     return kept;
   };
   options.on_change = [on_change = std::move(on_change)](const kube::Reflector::Change&) { on_change(); };
   return options;
-}
-
-std::vector<Json> objects_of(const kube::Reflector& reflector) {
-  std::vector<Json> objects;
-  for (const kube::SharedObject& object : reflector.snapshot()) {
-    objects.push_back(*object);
-  }
-  return objects;
 }
 
 }  // namespace
@@ -90,7 +82,8 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
     }
     // Asked before the copies are taken, so that what counts as synced is in them.
     synced = gpu_models_.has_synced() && profiles_.has_synced();
-    store_.set(estimator::make_cluster_view(catalog_, objects_of(gpu_models_), objects_of(profiles_)));
+    store_.set(estimator::make_cluster_view(catalog_, kube::trees_of(gpu_models_.snapshot()),
+                                            kube::trees_of(profiles_.snapshot())));
     const std::lock_guard lock(mutex_);
     if (synced && !synced_) {
       log_info("Knew the cluster's GPUs", {{"gpuModels", std::to_string(gpu_models_.size())},

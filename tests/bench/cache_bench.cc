@@ -69,16 +69,16 @@ std::optional<Settings> parse(int argc, char** argv) {
   return good && settings.events > 1 ? std::optional(settings) : std::nullopt;
 }
 
-void keep(Json& kept, const Json& object, const char* part, std::initializer_list<const char*> fields) {
+void keep(Json& kept, const JsonView& object, const char* part, std::initializer_list<const char*> fields) {
   for (const char* field : fields) {
-    if (const Json& value = member(object, {part, field}); !value.isNull()) {
-      kept[part][field] = value;
+    if (const JsonView value = member(object, {part, field}); !value.is_null()) {
+      kept[part][field] = tree_of(value);
     }
   }
 }
 
 // As slimPod of the peer.
-Json project_pod(const Json& pod) {
+Json project_pod(const JsonView& pod) {
   Json kept(::Json::objectValue);
   keep(kept, pod, "metadata",
        {"name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences",
@@ -88,8 +88,8 @@ Json project_pod(const Json& pod) {
   return kept;
 }
 
-Json project_job(const Json& job) {
-  Json kept = job;
+Json project_job(const JsonView& job) {
+  Json kept = tree_of(job);
   kept["metadata"].removeMember("managedFields");
   return kept;
 }
@@ -131,7 +131,7 @@ int be_the_cache(const Settings& settings) {
                                   .indexers = {{"owner", kube::index_by_owner},
                                                {"job", kube::index_by_label("plimsoll.dev/job-name")}},
                                   .on_change = [&](const kube::Reflector::Change& change) {
-                                    if (change.before == nullptr) {
+                                    if (!change.before) {
                                       return;
                                     }
                                     const int number = ++seen;

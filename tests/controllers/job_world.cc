@@ -150,7 +150,7 @@ Result<controllers::Next> JobWorld::look(const std::string& name, kube::Client* 
   with.clock = &clock_;
   with.find_job = [this](const std::string& key) {
     Json found = child(key.substr(key.find('/') + 1));
-    return found.isNull() ? kube::SharedObject() : std::make_shared<const Json>(std::move(found));
+    return found.isNull() ? kube::SharedObject() : kube::SharedObject(found);
   };
   with.find_pods = [](const std::string&) { return std::vector<Json>(); };
   with.departed_pods = [this](const std::string&) { return departed; };

@@ -17,7 +17,7 @@ Error unsupported() {
 
 void MemoryCluster::record(const std::string& plural, WatchEventType type, Json& object) {
   object["metadata"]["resourceVersion"] = std::to_string(++version_);
-  history_.push_back({version_, plural, {type, object}});
+  history_.push_back({version_, plural, type, object});
   changed_.notify_all();
 }
 
@@ -109,7 +109,7 @@ Result<void> MemoryCluster::watch(const kube::Resource& resource, const std::str
   int seen = std::stoi(options.resource_version);
   std::size_t next = 0;
   while (true) {
-    std::vector<WatchEvent> events;
+    std::vector<Entry> events;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, stop, [&] { return next < history_.size(); });
@@ -119,13 +119,13 @@ Result<void> MemoryCluster::watch(const kube::Resource& resource, const std::str
       for (; next < history_.size(); ++next) {
         const Entry& entry = history_[next];
         if (entry.version > seen && entry.plural == resource.plural) {
-          events.push_back(entry.event);
+          events.push_back(entry);
         }
       }
       seen = version_;
     }
-    for (const WatchEvent& event : events) {
-      on_event(event);
+    for (const Entry& entry : events) {
+      on_event({entry.type, entry.object});
     }
   }
 }

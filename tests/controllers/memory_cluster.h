@@ -49,7 +49,8 @@ class MemoryCluster : public kube::Client {
   struct Entry {
     int version = 0;
     std::string plural;
-    kube::WatchEvent event;
+    kube::WatchEventType type = kube::WatchEventType::kAdded;
+    Json object;
   };
 
   void record(const std::string& plural, kube::WatchEventType type, Json& object);

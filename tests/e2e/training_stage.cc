@@ -140,7 +140,7 @@ std::vector<std::string> outcomes_of(const Json& job) {
 JobWatch::JobWatch(std::unique_ptr<kube::Client> client)
     : client_(std::move(client)),
       reflector_(*client_,
-                 all_jobs([this](const kube::Reflector::Change& change) { seen(*change.object); })) {
+                 all_jobs([this](const kube::Reflector::Change& change) { seen(change.object.tree()); })) {
   reflector_.start();
 }
 

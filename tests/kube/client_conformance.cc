@@ -47,7 +47,7 @@ Json map(const std::string& name, const std::string& data = "{}") {
               data + "}");
 }
 
-std::string version_of(const Json& object) {
+std::string version_of(const JsonView& object) {
   return text_member(object, {"metadata", "resourceVersion"});
 }
 

@@ -147,7 +147,7 @@ class Cache {
     reflector_.add_handler([this](const Reflector::Change& change) {
       const std::lock_guard lock(mutex_);
       if (change.kind == Reflector::Change::Kind::kSet) {
-        told_[change.key] = write_json(*change.object);
+        told_[change.key] = write_json(change.object.tree());
       } else if (told_.erase(change.key) != 1) {
         ++removed_twice_;
       }
@@ -192,7 +192,7 @@ class Cache {
   static State state_of(const std::vector<SharedObject>& objects) {
     State state;
     for (const SharedObject& object : objects) {
-      state[key_of(*object)] = write_json(*object);
+      state[key_of(*object)] = write_json(object.tree());
     }
     return state;
   }

@@ -22,8 +22,8 @@ Json object(const std::string& namespace_name, const std::string& name) {
   return made;
 }
 
-SharedObject share(Json object) {
-  return std::make_shared<const Json>(std::move(object));
+SharedObject share(const Json& object) {
+  return SharedObject(object);
 }
 
 std::vector<std::string> keys_of(const std::vector<SharedObject>& objects) {
@@ -60,7 +60,7 @@ TEST(ObjectStore, FindsByIndexInTheOrderOfKeys) {
 }
 
 TEST(ObjectStore, AnObjectMayStandUnderSeveralValuesOrNone) {
-  const IndexFunction by_letters = [](const Json& made) {
+  const IndexFunction by_letters = [](const JsonView& made) {
     std::vector<std::string> letters;
     for (const char letter : text_member(made, {"letters"})) {
       letters.emplace_back(1, letter);

@@ -52,7 +52,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
     list["metadata"]["resourceVersion"] = std::to_string(served);
     list["items"] = Json(::Json::arrayValue);
     for (const auto& [name, object] : state_at(served)) {
-      list["items"].append(*object);
+      list["items"].append(object.tree());
     }
     delivered_whole(served, what.resource_version.empty());
     return list;
@@ -164,7 +164,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
       if (found == objects_.end()) {
         object["metadata"]["uid"] = std::to_string(roll(uids_));
       } else {
-        object["metadata"]["uid"] = (*found->second)["metadata"]["uid"];
+        object["metadata"]["uid"] = text_member(*found->second, {"metadata", "uid"});
       }
       object["metadata"]["labels"]["l"] = std::string(1, "xyz"[roll(3)]);
       object["content"] = roll(1'000'000);
@@ -174,7 +174,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
       } else if (roll(3) == 0) {
         type = WatchEventType::kDeleted;
       }
-      log_.push_back({version_, name, type, std::make_shared<const Json>(std::move(object))});
+      log_.push_back({version_, name, type, SharedObject(object)});
       apply(log_.back(), objects_);
     }
   }
@@ -214,7 +214,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
     is_restored_ = is_restored_ && !from_the_source;
   }
 
-  bool emit(WatchEventType type, const Json& object) {
+  bool emit(WatchEventType type, const JsonView& object) {
     (*emit_)({type, object});
     return !stop_.stop_requested();
   }
@@ -336,7 +336,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
   bool is_idle_ = false;
 };
 
-int version_of(const Json& object) {
+int version_of(const JsonView& object) {
   return std::stoi(text_member(object, {"metadata", "resourceVersion"}));
 }
 
@@ -385,8 +385,8 @@ class Listener {
   void expect(bool holds, const char* what, const Reflector::Change& change) {
     if (!holds && problem_.empty()) {
       problem_ = std::string(what) + ": " + change.key + " before " +
-                 (change.before ? write_json(*change.before) : "nothing") + ", now " +
-                 (change.object ? write_json(*change.object) : "nothing");
+                 (change.before ? write_json(change.before.tree()) : "nothing") + ", now " +
+                 (change.object ? write_json(change.object.tree()) : "nothing");
     }
   }
 
@@ -398,12 +398,12 @@ class Listener {
 std::string text_of(const SimulatedServer::State& state) {
   std::string text;
   for (const auto& [key, object] : state) {
-    text += write_json(*object) + "\n";
+    text += write_json(object.tree()) + "\n";
   }
   return text;
 }
 
-bool is_wanted(const Json& object) {
+bool is_wanted(const JsonView& object) {
   return text_member(object, {"metadata", "labels", "l"}) != "z";
 }
 
@@ -420,7 +420,7 @@ void run(unsigned seed) {
   options.resync = std::chrono::minutes(30);
   options.indexers = {{"label", index_by_label("l")}};
   if (projects) {
-    options.project = [](const Json& object) { return is_wanted(object) ? object : Json(); };
+    options.project = [](const JsonView& object) { return is_wanted(object) ? tree_of(object) : Json(); };
   }
   options.on_change = [&](const Reflector::Change& change) { first.hear(change); };
   Reflector reflector(server, options);

@@ -152,13 +152,16 @@ class ReflectorTest : public ::testing::Test {
     return options;
   }
 
+  struct Event {
+    WatchEventType type;
+    Json object;
+  };
   // A watch that lasts so long, tells these events, and ends so.
-  ScriptedClient::Watch lasting(milliseconds duration, std::vector<WatchEvent> events,
-                                Result<void> end = {}) {
+  ScriptedClient::Watch lasting(milliseconds duration, std::vector<Event> events, Result<void> end = {}) {
     return [=, this](const WatchOptions&, const ScriptedClient::Emit& emit) {
       time_.pass(duration);
-      for (const WatchEvent& event : events) {
-        emit(event);
+      for (const Event& event : events) {
+        emit({event.type, event.object});
       }
       return end;
     };
@@ -481,12 +484,12 @@ TEST_F(ReflectorTest, KeepsOnlyWhatTheProjectionKeeps) {
                                      {WatchEventType::kModified, object("skip", 9)},
                                      {WatchEventType::kDeleted, object("skip", 10)}})};
   Reflector::Options with = options();
-  with.project = [](const Json& full) {
+  with.project = [](const JsonView& full) {
     if (text_member(full, {"metadata", "name"}) == "skip" || text_member(full, {"data", "x"}) == "skip me") {
       return Json();
     }
     Json kept;
-    kept["metadata"] = full["metadata"];
+    kept["metadata"] = tree_of(member(full, {"metadata"}));
     return kept;
   };
   Reflector reflector(client_, with);

@@ -306,9 +306,9 @@ void NodeAgent::look() {
       if (phase == "Succeeded" || phase == "Failed") {
         continue;
       }
-      known = pods_.emplace(uid, std::make_unique<Pod>(*this, *object)).first;
+      known = pods_.emplace(uid, std::make_unique<Pod>(*this, object.tree())).first;
     }
-    known->second->step(*object);
+    known->second->step(object.tree());
   }
   std::erase_if(pods_, [&](const auto& pod) { return !seen.contains(pod.first); });
 }

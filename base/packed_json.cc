@@ -1,0 +1,25 @@
+#include "base/packed_json.h"
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+
+#include "base/packed_format.h"
+
+namespace plimsoll {
+
+PackedJson::PackedJson(const JsonView& value) {
+  static thread_local std::string packed;
+  packed.clear();
+  packed::append(value, packed);
+  const auto block = std::make_shared_for_overwrite<char[]>(packed.size());
+  std::copy(packed.begin(), packed.end(), block.get());
+  block_ = block;
+}
+
+JsonView PackedJson::operator*() const {
+  assert(block_ != nullptr);
+  return JsonView(JsonView::Packed{block_.get()});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,24 @@
+// Words that many values have in common, such as the names of members: one copy for the whole process, and a
+// number in its place.
+//
+//   if (const std::optional<WordNumber> number = shared_word("lastTransitionTime")) ... text_of(*number) ...
+//
+// Words are remembered for good, so there is room for so many and no more, and for short ones only: who asks
+// for a number must do without it as well. Any thread; nothing ever waits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace plimsoll {
+
+using WordNumber = std::uint16_t;
+
+// Nothing: it is too long, or there is no room. The same word has the same number for ever.
+std::optional<WordNumber> shared_word(std::string_view word);
+
+// Of a number that shared_word gave. Lives as long as the process.
+std::string_view text_of(WordNumber number);
+
+}  // namespace plimsoll
