@@ -1,10 +1,12 @@
 #include "cli/input.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 
 #include "base/yaml.h"
 
@@ -39,15 +41,41 @@ Result<void> open_document(Json object, const std::string& where, std::vector<Do
     documents.push_back({std::move(object), where});
     return {};
   }
+  // The API server's own lists name the kind once, for all.
+  const std::string kind = text_member(object, {"kind"});
+  const std::string kind_of_items = kind.substr(0, kind.size() - std::string_view("List").size());
   Json& items = object["items"];
   for (Json::ArrayIndex i = 0; i < items.size(); ++i) {
     const std::string item = where + ", items[" + std::to_string(i) + "]";
     if (!items[i].isObject()) {
       return invalid(item + " is no Kubernetes object");
     }
+    if (!kind_of_items.empty() && !items[i].isMember("kind")) {
+      items[i]["kind"] = kind_of_items;
+      items[i]["apiVersion"] = object["apiVersion"];
+    }
     documents.push_back({std::move(items[i]), item});
   }
   return {};
+}
+
+// One JSON object a line, as `jq -c` prints them; nothing if it is anything else.
+std::vector<Json> json_lines(std::string_view content) {
+  std::vector<Json> objects;
+  while (!content.empty()) {
+    const std::size_t end = std::min(content.find('\n'), content.size());
+    const std::string_view line = content.substr(0, end);
+    content.remove_prefix(std::min(end + 1, content.size()));
+    if (line.find_first_not_of(" \t\r") == line.npos) {
+      continue;
+    }
+    Result<Json> object = line.starts_with('{') ? parse_json(line) : Result<Json>(invalid("no object"));
+    if (!object) {
+      return {};
+    }
+    objects.push_back(*std::move(object));
+  }
+  return objects;
 }
 
 }  // namespace
@@ -79,7 +107,11 @@ Result<std::vector<Document>> read_documents(const std::vector<std::string>& pat
     }
     Result<std::vector<Json>> objects = parse_yaml_documents(*content);
     if (!objects) {
-      return objects.error().within(name);
+      std::vector<Json> lines = json_lines(*content);
+      if (lines.empty()) {
+        return objects.error().within(name);
+      }
+      objects = std::move(lines);
     }
     if (objects->empty()) {
       return invalid(name + " holds no document");

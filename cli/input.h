@@ -22,8 +22,9 @@ struct Document {
   std::string where;  // "jobs.yaml, document 2", for messages
 };
 
-// The objects of all documents of all files, lists (kind List, or any ...List with items) opened. Errors: as
-// `read_input`; kInvalid for what is no YAML or JSON, or no object. A file without any document is an error.
+// The objects of all documents of all files, be they YAML, JSON, or JSON of one object a line; lists (kind
+// List, or any ...List with items) opened. Errors: as `read_input`; kInvalid for what is no YAML or JSON, or
+// no object. A file without any document is an error.
 Result<std::vector<Document>> read_documents(const std::vector<std::string>& paths, Console& console);
 
 }  // namespace plimsoll::cli

@@ -3,22 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
-#include <span>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
-#include "controllers/out_of_memory_text.h"
+#include "controllers/last_words.h"
+#include "crds/training_job.h"
 
 namespace plimsoll::controllers {
 namespace {
-
-// How much a sign proves: lower goes first.
-enum class Weight {
-  kCause,        // by itself
-  kProgram,      // the program's own exception
-  kConsequence,  // of a peer that went; the infrastructure's when there is nothing else
-  kNothing       // it ended, and nobody says why
-};
 
 struct Sign {
   Weight weight = Weight::kNothing;
@@ -26,72 +19,10 @@ struct Sign {
   AttemptEnd end;
 };
 
-using Texts = std::span<const std::string_view>;
-
-// The first place of any of them.
-std::size_t find_any(std::string_view text, Texts needles) {
-  std::size_t first = text.npos;
-  for (const std::string_view needle : needles) {
-    first = std::min(first, text.find(needle));
-  }
-  return first;
-}
-
 bool has_any(std::string_view text, std::initializer_list<std::string_view> needles) {
-  return find_any(text, {needles.begin(), needles.size()}) != text.npos;
+  return std::any_of(needles.begin(), needles.end(),
+                     [&](std::string_view needle) { return text.find(needle) != text.npos; });
 }
-
-// The placement of embedding tables found no room: torchrec's planner, and Plimsoll's plan.
-constexpr std::string_view kShardingTexts[] = {"PlannerError", "PlannerErrorType.INSUFFICIENT_STORAGE",
-                                               "Unable to find a plan for this model",
-                                               "plimsoll: the plan does not fit"};
-
-// The card, its driver or its links: another node may do.
-constexpr std::string_view kDeviceTexts[] = {"uncorrectable ECC error",
-                                             "uncorrectable NVLink error",
-                                             "cudaErrorECCUncorrectable",
-                                             "GPU is lost",
-                                             "has fallen off the bus",
-                                             "NVRM: Xid",
-                                             "CUDA error: device unavailable",
-                                             "all CUDA-capable devices are busy or unavailable",
-                                             "CUDA driver version is insufficient",
-                                             "no CUDA-capable device is detected",
-                                             "Found no NVIDIA driver on your system",
-                                             "CUDA driver initialization failed",
-                                             "nvidia-container-cli: initialization error",
-                                             "Failed to initialize NVML",
-                                             "CUDA error: system not yet initialized",
-                                             "Stale file handle",
-                                             "Transport endpoint is not connected",
-                                             "Input/output error"};
-
-// What the other ranks say when one is gone, or the network between them.
-constexpr std::string_view kPeerTexts[] = {"ncclSystemError",
-                                           "ncclRemoteError",
-                                           "ncclInternalError",
-                                           "ncclUnhandledCudaError",
-                                           "NCCL error",
-                                           "NCCL communicator was aborted",
-                                           "Watchdog caught collective operation timeout",
-                                           "DistBackendError",
-                                           "Connection reset by peer",
-                                           "Connection closed by peer",
-                                           "Connection refused",
-                                           "Broken pipe",
-                                           "Socket Timeout",
-                                           "The client socket has timed out",
-                                           "The client socket has failed to connect",
-                                           "RendezvousTimeoutError",
-                                           "RendezvousConnectionError",
-                                           "RendezvousClosedError",
-                                           "DistStoreError",
-                                           "DistNetworkError",
-                                           "Name or service not known",
-                                           "Temporary failure in name resolution",
-                                           "No route to host",
-                                           "Timed out waiting",
-                                           "SignalException: Process"};
 
 Sign sign(Weight weight, Verdict verdict, Evidence evidence, std::string time) {
   Sign made{.weight = weight, .time = std::move(time), .end = {}};
@@ -109,8 +40,16 @@ Verdict verdict_of_eviction(std::string_view message) {
                         "exceeded its local ephemeral storage limit", "Usage of EmptyDir volume"})) {
     return Verdict::kUserError;
   }
-  return has_any(message, {"low on resource", "node condition"}) ? Verdict::kInfrastructureFailure
-                                                                 : Verdict::kPreempted;
+  return has_any(message, {"low on resource", "node had condition"}) ? Verdict::kInfrastructureFailure
+                                                                     : Verdict::kPreempted;
+}
+
+// Why Kueue took a workload away (kueue.x-k8s.io, WorkloadEvictedBy...): mostly to serve others.
+Verdict verdict_of_kueue(std::string_view reason) {
+  if (has_any(reason, {"NodeFailures"})) {
+    return Verdict::kInfrastructureFailure;
+  }
+  return has_any(reason, {"MaximumExecutionTimeExceeded"}) ? Verdict::kUserError : Verdict::kPreempted;
 }
 
 // Conditions: who took the pod away.
@@ -123,9 +62,10 @@ std::optional<Sign> sign_of_disruption(const Json& pod, const std::string& name)
     }
     const std::string reason = text_member(condition, {"reason"});
     const std::string message = text_member(condition, {"message"});
-    Verdict verdict = Verdict::kPreempted;  // the scheduler, an eviction, Kueue
-    if (reason == "DeletionByPodGC" || reason == "DeletionByTaintManager") {
-      verdict = Verdict::kInfrastructureFailure;  // the node is gone, or not ready
+    Verdict verdict = verdict_of_kueue(reason);  // the scheduler and evictions, too
+    if (reason.starts_with("DeletionBy")) {
+      verdict =
+          Verdict::kInfrastructureFailure;  // PodGC, TaintManager: the node, or its device, is gone or ill
     } else if (reason == "TerminationByKubelet") {
       const std::string of_pod = text_member(pod, {"status", "message"});
       const std::string of_all = message + "\n" + of_pod;
@@ -155,20 +95,23 @@ std::string first_end_of(const Json& pod) {
 std::optional<Sign> sign_of_reason(const Json& pod, const std::string& name) {
   const std::string reason = text_member(pod, {"status", "reason"});
   const std::string message = text_member(pod, {"status", "message"});
-  static constexpr std::array<std::pair<std::string_view, Verdict>, 14> kReasons = {
+  // pkg/kubelet: lifecycle, cm, nodeshutdown; pkg/controller/nodelifecycle.
+  static constexpr std::array<std::pair<std::string_view, Verdict>, 16> kReasons = {
       {{"Preempting", Verdict::kPreempted},
        {"NodeShutdown", Verdict::kInfrastructureFailure},
        {"Terminated", Verdict::kInfrastructureFailure},
        {"Shutdown", Verdict::kInfrastructureFailure},
        {"NodeLost", Verdict::kInfrastructureFailure},
        {"NodeAffinity", Verdict::kInfrastructureFailure},
+       {"NodeName", Verdict::kInfrastructureFailure},
+       {"NodePorts", Verdict::kInfrastructureFailure},
+       {"TaintToleration", Verdict::kInfrastructureFailure},
+       {"InvalidNodeInfo", Verdict::kInfrastructureFailure},
        {"UnexpectedAdmissionError", Verdict::kInfrastructureFailure},
        {"TopologyAffinityError", Verdict::kInfrastructureFailure},
+       {"SMTAlignmentError", Verdict::kInfrastructureFailure},
        {"ContainerStatusUnknown", Verdict::kInfrastructureFailure},
-       {"OutOfmemory", Verdict::kInfrastructureFailure},  // at admission to the node: it was full
-       {"OutOfcpu", Verdict::kInfrastructureFailure},
-       {"OutOfpods", Verdict::kInfrastructureFailure},
-       {"OutOfnvidia.com/gpu", Verdict::kInfrastructureFailure},
+       {"SysctlForbidden", Verdict::kUserError},
        {"DeadlineExceeded", Verdict::kUserError}}};  // the job's own activeDeadlineSeconds
   const auto* known = std::find_if(kReasons.begin(), kReasons.end(),
                                    [&](const auto& entry) { return entry.first == reason; });
@@ -177,7 +120,9 @@ std::optional<Sign> sign_of_reason(const Json& pod, const std::string& name) {
     verdict = known->second;
   } else if (reason == "Evicted") {
     verdict = verdict_of_eviction(message);
-  } else if (has_any(message, {"Allocate failed due to", "requested number of devices unavailable"})) {
+  } else if (reason.starts_with("OutOf") ||  // memory, a device: at admission to the node, which was full
+             has_any(message, {"Pod was rejected", "Allocate failed due to",
+                               "requested number of devices unavailable"})) {
     verdict = Verdict::kInfrastructureFailure;
   } else if (text_member(pod, {"status", "phase"}) == "Unknown") {
     verdict = Verdict::kInfrastructureFailure;  // nobody hears from its node
@@ -193,6 +138,13 @@ std::optional<Sign> sign_of_reason(const Json& pod, const std::string& name) {
               first_end_of(pod));
 }
 
+// What a registry says of an image that is not there, or not for this cluster or node.
+bool is_wrong_image(std::string_view message) {
+  return has_any(message, {"not found", "manifest unknown", "pull access denied", "denied:", "nauthorized",
+                           "403 Forbidden", "no basic auth credentials", "authorization failed",
+                           "insufficient_scope", "no match for platform", "repository does not exist"});
+}
+
 // What a container was waiting for that will not come by waiting.
 std::optional<Sign> sign_of_waiting(const Json& waiting, Evidence evidence) {
   const std::string reason = text_member(waiting, {"reason"});
@@ -200,72 +152,29 @@ std::optional<Sign> sign_of_waiting(const Json& waiting, Evidence evidence) {
   evidence.field += ".state.waiting.reason";
   evidence.text = message.empty() ? reason : reason + ": " + message;
   const bool pulling = reason == "ErrImagePull" || reason == "ImagePullBackOff";
-  const bool wrong_image = has_any(message, {"not found", "manifest unknown", "pull access denied",
-                                             "denied:", "unauthorized", "repository does not exist"});
+  const bool creating = reason == "CreateContainerError" || reason == "RunContainerError";
   if (reason == "InvalidImageName" || reason == "CreateContainerConfigError" ||
-      reason == "ErrImageNeverPull" || (pulling && wrong_image)) {
+      reason == "ErrImageNeverPull" || reason == "SignatureValidationFailed" ||
+      (pulling && is_wrong_image(message)) ||
+      (creating && has_any(message, {"no command specified", "executable file not found", "no such file"}))) {
     return sign(Weight::kCause, Verdict::kUserError, std::move(evidence), "");
   }
   return std::nullopt;
 }
 
-// The line with the exception that ended a Python program: the last that begins with "SomeError:".
-std::optional<std::string> exception_of(std::string_view text) {
-  std::optional<std::string> last;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.starts_with("[rank")) {  // torchrun's prefix "[rank3]: "
-      const std::size_t colon = line.find("]: ");
-      line.remove_prefix(colon == line.npos ? 0 : colon + 3);
-    }
-    const std::size_t length =
-        line.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.");
-    const std::string_view name = line.substr(0, length);
-    const bool is_exception = name.ends_with("Error") || name.ends_with("Exception") ||
-                              name.ends_with("Interrupt") || name.ends_with("NotFound") ||
-                              name.ends_with("OutOfResources");
-    if (is_exception && (length == line.npos || line[length] == ':')) {
-      last = line_at(line, 0);
-    }
-  }
-  return last;
-}
-
 // What a container's last words prove.
 std::optional<Sign> sign_of_text(std::string_view text, const Evidence& where, const std::string& time) {
-  const auto with = [&](std::size_t at) {
-    Evidence evidence = where;
-    evidence.text = line_at(text, at);
-    return evidence;
-  };
-  if (const std::optional<OutOfMemoryText> memory = find_out_of_memory(text)) {
-    Evidence evidence = where;
-    evidence.text = memory->line;
-    Sign found = sign(Weight::kCause, memory->of_gpu ? Verdict::kCudaOutOfMemory : Verdict::kHostOutOfMemory,
-                      std::move(evidence), time);
-    found.end.needed = memory->needed;
-    found.end.capacity = memory->capacity;
-    found.end.fragmentation = memory->fragmentation;
-    return found;
+  std::optional<LastWords> said = read_last_words(text);
+  if (!said) {
+    return std::nullopt;
   }
-  if (const std::size_t at = find_any(text, kShardingTexts); at != text.npos) {
-    return sign(Weight::kCause, Verdict::kShardingFailure, with(at), time);
-  }
-  if (const std::size_t at = find_any(text, kDeviceTexts); at != text.npos) {
-    return sign(Weight::kCause, Verdict::kInfrastructureFailure, with(at), time);
-  }
-  if (const std::size_t at = find_any(text, kPeerTexts); at != text.npos) {
-    return sign(Weight::kConsequence, Verdict::kInfrastructureFailure, with(at), time);
-  }
-  if (const std::optional<std::string> exception = exception_of(text)) {
-    Evidence evidence = where;
-    evidence.text = *exception;
-    return sign(Weight::kProgram, Verdict::kUserError, std::move(evidence), time);
-  }
-  return std::nullopt;
+  Evidence evidence = where;
+  evidence.text = std::move(said->line);
+  Sign found = sign(said->weight, said->verdict, std::move(evidence), time);
+  found.end.needed = said->figures.needed;
+  found.end.capacity = said->figures.capacity;
+  found.end.fragmentation = said->figures.fragmentation;
+  return found;
 }
 
 // What an exit code proves when nothing was said.
@@ -301,6 +210,16 @@ std::string log_of(const std::vector<LogTail>& logs, const Evidence& where) {
   return text;
 }
 
+// Why the runtime could not start a container: for what is asked of it, or for the node.
+Verdict verdict_of_start(std::string_view message) {
+  if (has_any(message, {"container init was OOM-killed"})) {  // runc
+    return Verdict::kHostOutOfMemory;
+  }
+  const bool program = has_any(message, {"no such file", "not found", "permission denied", "exec format"}) &&
+                       !has_any(message, {"nvidia-container"});
+  return program ? Verdict::kUserError : Verdict::kInfrastructureFailure;
+}
+
 // A container that ended, and not well.
 Sign sign_of_end(const Json& terminated, Evidence where, bool deleted, const std::vector<LogTail>& logs) {
   const std::string time = text_member(terminated, {"finishedAt"});
@@ -315,10 +234,17 @@ Sign sign_of_end(const Json& terminated, Evidence where, bool deleted, const std
     where.text = "OOMKilled, exit code " + std::to_string(exit_code);
     return sign(Weight::kCause, Verdict::kHostOutOfMemory, std::move(where), time);
   }
-  if (reason == "ContainerStatusUnknown") {
+  // containerd's words for a container that was not there any more when it, or the node, had started again.
+  const bool lost = reason == "ContainerStatusUnknown" || (reason == "Unknown" && exit_code == 255);
+  if (lost) {
     where.field += ".reason";
     where.text = message.empty() ? reason : reason + ": " + message;
     return sign(Weight::kCause, Verdict::kInfrastructureFailure, std::move(where), time);
+  }
+  if (reason == "ContainerCannotRun" || reason == "StartError") {
+    where.field += ".reason";
+    where.text = message.empty() ? reason : reason + ": " + message;
+    return sign(Weight::kCause, verdict_of_start(message), std::move(where), time);
   }
   std::optional<Sign> best = sign_of_text(message, said, time);
   Evidence logged = where;
@@ -330,50 +256,119 @@ Sign sign_of_end(const Json& terminated, Evidence where, bool deleted, const std
   if (best) {
     return *std::move(best);
   }
-  if (reason == "ContainerCannotRun" || reason == "StartError") {
-    where.field += ".reason";
-    where.text = message.empty() ? reason : reason + ": " + message;
-    const bool program = has_any(message, {"no such file", "not found", "permission denied", "exec format"});
-    return sign(Weight::kCause, program ? Verdict::kUserError : Verdict::kInfrastructureFailure,
-                std::move(where), time);
-  }
   return sign_of_exit_code(exit_code, std::move(where), time, deleted);
 }
 
-void add_signs_of(const Json& pod, const std::vector<LogTail>& logs, std::vector<Sign>& signs) {
-  const std::string name = text_member(pod, {"metadata", "name"});
-  const bool deleted = !member(pod, {"metadata", "deletionTimestamp"}).isNull();
-  if (std::optional<Sign> disruption = sign_of_disruption(pod, name)) {
-    signs.push_back(*std::move(disruption));
-  } else if (std::optional<Sign> reason = sign_of_reason(pod, name)) {
-    signs.push_back(*std::move(reason));
+// The container that trains, empty where nothing tells it from the others: the one of that name, else the one
+// with a device (a mesh may have put its proxy first), else the first.
+std::string trainer_of(const Json& pod) {
+  const Json& containers = member(pod, {"spec", "containers"});
+  const Json& known =
+      containers.isArray() && !containers.empty() ? containers : member(pod, {"status", "containerStatuses"});
+  const int index = crds::trainer_container(known);
+  if (index < 0) {
+    return {};
   }
-  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
-    for (const Json& status : member(pod, {"status", list})) {
-      const std::string container = text_member(status, {"name"});
-      const Evidence where{.pod = name,
-                           .container = container,
-                           .field = std::string("status.") + list + "[" + container + "]",
-                           .text = ""};
-      const Json& waiting = member(status, {"state", "waiting"});
-      if (!waiting.isNull()) {
-        if (std::optional<Sign> stuck = sign_of_waiting(waiting, where)) {
-          signs.push_back(*std::move(stuck));
-        }
-      }
-      // A container that crashes again and again waits in between.
-      const bool crashing = text_member(waiting, {"reason"}) == "CrashLoopBackOff";
-      const char* state = crashing ? "lastState" : "state";
-      const Json& terminated = member(status, {state, "terminated"});
-      const Json& code = member(terminated, {"exitCode"});
-      if (terminated.isObject() && (!code.isInt() || code.asInt() != 0)) {
-        Evidence end = where;
-        end.field += std::string(".") + state + ".terminated";
-        signs.push_back(sign_of_end(terminated, std::move(end), deleted, logs));
-      }
+  const std::string first = text_member(known[static_cast<Json::ArrayIndex>(index)], {"name"});
+  if (first == "trainer" || known.size() == 1) {
+    return first;
+  }
+  for (const Json& container : containers) {
+    const Json& limits = member(container, {"resources", "limits"});
+    const std::vector<std::string> names =
+        limits.isObject() ? limits.getMemberNames() : std::vector<std::string>();
+    if (std::any_of(names.begin(), names.end(),
+                    [](const std::string& name) { return name.find('/') != name.npos; })) {
+      return text_member(container, {"name"});
     }
   }
+  return &known == &containers ? first : std::string();
 }
+
+// How much the end of a container proves that is not the trainer, whose own end is known. Nobody's exception
+// beside it ends training; a kill for memory or a lost node may, if the trainer does not say otherwise.
+Weight weight_beside(const Sign& sign, const Sign& trainer) {
+  const bool may =
+      sign.weight == Weight::kCause && trainer.weight > Weight::kProgram &&
+      (sign.end.verdict == Verdict::kHostOutOfMemory || sign.end.verdict == Verdict::kInfrastructureFailure);
+  return may ? sign.weight : std::max(sign.weight, Weight::kBeside);
+}
+
+class PodSigns {
+ public:
+  PodSigns(const Json& pod, const std::vector<LogTail>& logs)
+      : pod_(pod),
+        logs_(logs),
+        name_(text_member(pod, {"metadata", "name"})),
+        trainer_(trainer_of(pod)),
+        deleted_(!member(pod, {"metadata", "deletionTimestamp"}).isNull()) {}
+
+  void add_to(std::vector<Sign>& signs) {
+    if (std::optional<Sign> disruption = sign_of_disruption(pod_, name_)) {
+      signs.push_back(*std::move(disruption));
+    } else if (std::optional<Sign> reason = sign_of_reason(pod_, name_)) {
+      signs.push_back(*std::move(reason));
+    }
+    for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+      for (const Json& status : member(pod_, {"status", list})) {
+        add_container(status, list);
+      }
+    }
+    const auto of_trainer = std::find_if(ends_.begin(), ends_.end(), [&](const Sign& end) {
+      return !trainer_.empty() && end.end.evidence.container == trainer_;
+    });
+    if (of_trainer != ends_.end()) {
+      const Sign trainer = *of_trainer;
+      for (Sign& end : ends_) {
+        if (end.end.evidence.container != trainer_) {
+          end.weight = weight_beside(end, trainer);
+        }
+      }
+    }
+    const bool failed = text_member(pod_, {"status", "phase"}) == "Failed";
+    if (ends_.empty() && failed && deleted_) {  // before any of its containers ran
+      ends_.push_back(sign(Weight::kConsequence, Verdict::kInfrastructureFailure,
+                           {.pod = name_,
+                            .container = "",
+                            .field = "metadata.deletionTimestamp",
+                            .text = "the pod was deleted"},
+                           ""));
+    }
+    std::move(ends_.begin(), ends_.end(), std::back_inserter(signs));
+  }
+
+ private:
+  void add_container(const Json& status, const char* list) {
+    const std::string container = text_member(status, {"name"});
+    const Evidence where{.pod = name_,
+                         .container = container,
+                         .field = std::string("status.") + list + "[" + container + "]",
+                         .text = ""};
+    const Json& waiting = member(status, {"state", "waiting"});
+    if (!waiting.isNull()) {
+      if (std::optional<Sign> stuck = sign_of_waiting(waiting, where)) {
+        ends_.push_back(*std::move(stuck));
+      }
+    }
+    // A container that crashes again and again waits in between.
+    const bool crashing = text_member(waiting, {"reason"}) == "CrashLoopBackOff";
+    const char* state = crashing ? "lastState" : "state";
+    const Json& terminated = member(status, {state, "terminated"});
+    const Json& code = member(terminated, {"exitCode"});
+    if (terminated.isObject() && (!code.isInt() || code.asInt() != 0)) {
+      Evidence end = where;
+      end.field += std::string(".") + state + ".terminated";
+      ends_.push_back(sign_of_end(terminated, std::move(end), deleted_, logs_));
+    }
+  }
+
+  const Json& pod_;
+  const std::vector<LogTail>& logs_;
+  const std::string name_;
+  const std::string trainer_;
+  const bool deleted_;
+  std::vector<Sign> ends_;  // of its containers
+};
 
 // Before: it proves more; or as much, and earlier. What has no time goes behind what has.
 bool goes_before(const Sign& a, const Sign& b) {
@@ -388,21 +383,6 @@ bool goes_before(const Sign& a, const Sign& b) {
 
 }  // namespace
 
-const char* name_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kCudaOutOfMemory: return "CUDAOutOfMemory";
-    case Verdict::kHostOutOfMemory: return "HostOutOfMemory";
-    case Verdict::kPreempted: return "Preempted";
-    case Verdict::kInfrastructureFailure: return "InfrastructureFailure";
-    case Verdict::kShardingFailure: return "ShardingFailure";
-    case Verdict::kUserError: return "UserError";
-    case Verdict::kSucceeded: return "Succeeded";
-    case Verdict::kRunning: return "Running";
-    case Verdict::kUnknown: return "Unknown";
-  }
-  return "";
-}
-
 AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs) {
   std::vector<Sign> signs;
   std::size_t succeeded = 0;
@@ -412,7 +392,16 @@ AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& l
     succeeded += phase == "Succeeded" ? 1 : 0;
     failed += phase == "Failed" ? 1 : 0;
     if (phase != "Succeeded") {
-      add_signs_of(pod, logs, signs);
+      PodSigns(pod, logs).add_to(signs);
+    }
+  }
+  if (failed > 0 || pods.empty()) {
+    // No status says which container ended, but somebody kept what one of them wrote.
+    const bool read = std::any_of(signs.begin(), signs.end(),
+                                  [](const Sign& sign) { return !sign.end.evidence.container.empty(); });
+    const Evidence nobody{.pod = "", .container = "", .field = "log", .text = ""};
+    if (std::optional<Sign> said = sign_of_text(log_of(logs, nobody), nobody, ""); said && !read) {
+      signs.push_back(*std::move(said));
     }
   }
   if (!signs.empty()) {

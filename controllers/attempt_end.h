@@ -15,21 +15,9 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
+#include "controllers/verdict.h"
 
 namespace plimsoll::controllers {
-
-enum class Verdict {
-  kCudaOutOfMemory,
-  kHostOutOfMemory,
-  kPreempted,
-  kInfrastructureFailure,
-  kShardingFailure,
-  kUserError,
-  kSucceeded,
-  kRunning,
-  kUnknown
-};
-const char* name_of(Verdict verdict);  // "CUDAOutOfMemory", ...
 
 struct Evidence {
   std::string pod;

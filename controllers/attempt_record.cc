@@ -53,11 +53,13 @@ std::optional<std::int64_t> exit_code_of(const std::vector<Json>& pods, const Ev
     if (text_member(pod, {"metadata", "name"}) != evidence.pod) {
       continue;
     }
-    for (const Json& status : member(pod, {"status", "containerStatuses"})) {
-      const Json& code = member(status, {"state", "terminated", "exitCode"});
-      const bool asked = evidence.container.empty() || text_member(status, {"name"}) == evidence.container;
-      if (asked && code.isInt() && code.asInt() != 0) {
-        return code.asInt();
+    for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+      for (const Json& status : member(pod, {"status", list})) {
+        const Json& code = member(status, {"state", "terminated", "exitCode"});
+        const bool asked = evidence.container.empty() || text_member(status, {"name"}) == evidence.container;
+        if (asked && code.isInt() && code.asInt() != 0) {
+          return code.asInt();
+        }
       }
     }
   }

@@ -3,79 +3,140 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <initializer_list>
+#include <string>
 #include <utility>
 
 namespace plimsoll::controllers {
 namespace {
 
-// Sentences of the frameworks and libraries. Where a sentence might also be a program's own remark ("CUDA out
-// of memory caught, trying less"), it is matched with what only the error has around it.
+// Sentences and names of the frameworks and libraries, in small letters.
 constexpr std::array kGpuNeedles = {
-    "CUDA out of memory. Tried to allocate",  // c10/cuda/CUDACachingAllocator.cpp
-    "HIP out of memory. Tried to allocate",   // the same, built for ROCm
-    "XPU out of memory. Tried to allocate",   // c10/xpu/XPUCachingAllocator.cpp
-    "MPS backend out of memory",              // aten/src/ATen/mps/MPSAllocator.mm
-    "Error: CUDA out of memory",              // re-raised without its figures
-    "Error: HIP out of memory",
-    "CUDA error: out of memory",  // cudaGetErrorString of cudaErrorMemoryAllocation
-    "HIP error: out of memory",
-    "CUDA runtime error (2) : out of memory",  // older PyTorch
-    "cuda runtime error (2) : out of memory",
-    "cudaErrorMemoryAllocation",
-    "CUDA_ERROR_OUT_OF_MEMORY",  // the driver's
-    "hipErrorOutOfMemory",
-    "hipErrorMemoryAllocation",
-    "cudaMalloc failed: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "HIPBLAS_STATUS_ALLOC_FAILED",
-    "CUSOLVER_STATUS_ALLOC_FAILED",
-    "CUSPARSE_STATUS_ALLOC_FAILED",
-    "CUSPARSE_STATUS_INSUFFICIENT_RESOURCES",
-    "CUDNN_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    "CUFFT_ALLOC_FAILED",
-    "MIOPEN_STATUS_ALLOC_FAILED",
-    "Cuda failure 'out of memory'",       // nccl/src/include/checks.h
-    "Cuda failure 2 'out of memory'",     // since 2.19
-    "HIP failure 'out of memory'",        // rccl
-    "RESOURCE_EXHAUSTED: Out of memory",  // XLA
-    "RESOURCE_EXHAUSTED: Failed to allocate request for",
-    "GPU_0_bfc) ran out of memory",  // TensorFlow
+    "out of memory. tried to allocate",        // c10/cuda, c10/xpu, and the forks for other accelerators
+    "mps backend out of memory",               // aten/src/ATen/mps/MPSAllocator.mm
+    "is reserved by pytorch but unallocated",  // the ends of PyTorch's sentence: a termination message is
+    "gib reserved in total by pytorch",        // the last 2048 bytes, which may begin within it
+    "mib reserved in total by pytorch",
+    "memory is large try setting pytorch",
+    "memory is >> allocated memory try setting",
+    "torch.cuda.outofmemoryerror",
+    "torch.outofmemoryerror",
+    "c10::outofmemoryerror",
+    "no executable batch size found",          // accelerate, after it ran out of memory with each
+    "cuda error: out of memory",               // cudaGetErrorString of cudaErrorMemoryAllocation
+    "cuda runtime error (2) : out of memory",  // PyTorch before 1.5
+    "cudaerrormemoryallocation",
+    "cuda_error_out_of_memory",  // the driver's
+    "hip error: out of memory",
+    "hiperroroutofmemory",
+    "hiperrormemoryallocation",
+    "hsa_status_error_out_of_resources",
+    "malloc failed: out of memory",  // cudaMalloc, cuMemAlloc, hipMalloc: ggml, pycuda, MXNet
+    "malloc retry failed: out of memory",
+    "_status_alloc_failed",  // cuBLAS, cuDNN, cuSOLVER, cuSPARSE, hipBLAS, MIOpen
+    "cusparse_status_insufficient_resources",
+    "_error_device_allocation_failed",  // cuDNN 9
+    "cufft_alloc_failed",
+    "failed to cuda calloc",  // nccl/src/include/alloc.h
+    "failed to cuda malloc",
+    "resource_exhausted: out of memory",  // XLA
+    "resource_exhausted: failed to allocate",
+    "resource_exhausted: attempting to",
+    "ran out of memory in memory space",
+    "error out of memory at line",  // bitsandbytes csrc/ops.cu
+    "out_of_memory: rmm failure",   // RAPIDS' pool of device memory
+    "out_of_memory: cuda error",
 };
 
 constexpr std::array kHostNeedles = {
-    "DefaultCPUAllocator: can't allocate memory",  // c10/core/impl/alloc_cpu.cpp
-    "DefaultCPUAllocator: not enough memory",
-    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
-    "cudaErrorHostMemory",
+    "defaultcpuallocator: ",  // c10/core/impl/alloc_cpu.cpp; it speaks only of memory that it did not get
+    "_error_host_allocation_failed",
     "std::bad_alloc",
-    "MemoryError: Unable to allocate",  // numpy
-    "\nMemoryError",
-    "OSError: [Errno 12] Cannot allocate memory",
-    "[Errno 12] Cannot allocate memory",
-    ") is killed by signal: Killed",  // a DataLoader's worker
-    "out of shared memory",           // likewise, of /dev/shm
-    "is killed by signal: Bus error",
-    "Signal 9 (SIGKILL) received by PID",  // torchrun, whose child alone was killed
-    "oom-kill:constraint=",                // the kernel's log
-    "Memory cgroup out of memory",
+    "is killed by signal: killed",     // a DataLoader's worker
+    "is killed by signal: bus error",  // likewise, of /dev/shm
+    "workers are out of shared memory",
+    "oom-kill:constraint=",  // the kernel's log
+    "memory cgroup out of memory",
+    "out of memory: killed process",
+    "node running low on memory",  // Ray
+    "java.lang.outofmemoryerror",
+    "fatal error: runtime: out of memory",  // Go
 };
 
-struct Found {
-  std::size_t at = std::string_view::npos;
-  std::string_view needle;
-};
+// With these about, words on memory that ran out are about a GPU.
+constexpr std::array kGpuWords = {"cuda", "cumem",  "gpuassert", "rocm", "nccl",
+                                  "rccl", "cublas", "cudnn",     "vram"};
+constexpr std::array kGpuPhrases = {"hip error",  "hip out",    "on gpu",
+                                    "of gpu",     "gpu memory", "gpu out of memory",
+                                    "device:gpu", "_bfc) ran",  "device memory"};
 
-template <std::size_t kCount>
-Found first_of(std::string_view text, const std::array<const char*, kCount>& needles) {
-  Found first;
-  for (const std::string_view needle : needles) {
-    const std::size_t at = text.find(needle);
-    if (at < first.at) {
-      first = {at, needle};
+bool has(std::string_view text, std::string_view words) {
+  return text.find(words) != text.npos;
+}
+
+bool is_letter(char c) {
+  return c >= 'a' && c <= 'z';
+}
+
+// At the beginning of a word: "cudaMalloc", not "barracuda".
+bool has_word(std::string_view text, std::string_view word) {
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    if (at == 0 || !is_letter(text[at - 1])) {
+      return true;
     }
   }
+  return false;
+}
+
+template <std::size_t kCount>
+std::size_t first_of(std::string_view text, const std::array<const char*, kCount>& needles) {
+  std::size_t first = text.npos;
+  for (const std::string_view needle : needles) {
+    first = std::min(first, text.find(needle));
+  }
   return first;
+}
+
+bool speaks_of_a_gpu(std::string_view line) {
+  return std::any_of(kGpuWords.begin(), kGpuWords.end(),
+                     [&](std::string_view word) { return has_word(line, word); }) ||
+         first_of(line, kGpuPhrases) != line.npos;
+}
+
+// ENOMEM, unless it is what a card of the network may pin, or the loader's room for thread-local variables:
+// more memory does not help there.
+std::size_t refused_by_the_kernel(std::string_view line) {
+  const std::size_t at = line.find("cannot allocate memory");
+  return has(line, "static tls") || has(line, "ibv_") || has(line, "net/ib") || has(line, "rdma") ? line.npos
+                                                                                                  : at;
+}
+
+// /dev/shm is memory, and its size a share of the pod's.
+std::size_t shared_memory_full(std::string_view line) {
+  const std::size_t at = line.find("no space left on device");
+  return has(line, "shared memory") || has(line, "/dev/shm") || has(line, "</torch_") ? at : line.npos;
+}
+
+// Python's MemoryError and numpy's, pyarrow's exceptions that derive from it; a Rust library's abort.
+std::size_t refused_by_the_runtime(std::string_view line) {
+  constexpr std::string_view kError = "memoryerror";
+  const std::size_t error = line.find(kError);
+  const std::size_t end = error + kError.size();
+  if (error != line.npos && !line.substr(0, error).ends_with("outof") &&
+      (end >= line.size() || line[end] == ':' || line[end] == '\r')) {
+    return error;
+  }
+  const std::size_t rust = line.find("memory allocation of ");
+  return rust != line.npos && has(line.substr(rust), " bytes failed") ? rust : line.npos;
+}
+
+// Of the card's own on-chip memory ("out of resource: shared memory") no larger card has more.
+std::size_t ran_out(std::string_view line) {
+  if (has(line, "out of resource")) {
+    return line.npos;
+  }
+  constexpr std::array kRanOut = {"out of memory", "out_of_memory", "oom when allocating tensor"};
+  return first_of(line, kRanOut);
 }
 
 // "2.00 GiB", "512.00 MiB", "20.00 KiB", "512 bytes" at the beginning of the text.
@@ -95,9 +156,10 @@ std::optional<Bytes> size_at(std::string_view text) {
                                                                                  {"MiB", 0x1p20},
                                                                                  {"KiB", 0x1p10},
                                                                                  {" B", 1}}};
+  constexpr double kAnExabyte = 0x1p60;  // PyTorch itself says no figure above
   for (const auto& [unit, bytes] : kUnits) {
     if (text.starts_with(unit)) {
-      return Bytes::ceil(number * bytes);
+      return number * bytes < kAnExabyte ? std::optional(Bytes::ceil(number * bytes)) : std::nullopt;
     }
   }
   return std::nullopt;
@@ -124,86 +186,87 @@ std::optional<Bytes> size_before(std::string_view text, std::string_view words) 
   return size_at(text.substr(begin, at - begin));
 }
 
-void read_figures(std::string_view text, OutOfMemoryText& found) {
+// Who quotes a long sentence folds it.
+std::string on_one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool blank = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    if (!blank) {
+      line += c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  return line;
+}
+
+// Where a second error begins that is none of the first one's.
+std::size_t end_of_first(std::string_view text) {
+  constexpr std::string_view kTried = "Tried to allocate";
+  const std::size_t tried = text.find(kTried);
+  const std::size_t next = tried == text.npos ? text.npos : text.find(kTried, tried + kTried.size());
+  return std::min<std::size_t>(next, 2000);
+}
+
+}  // namespace
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  std::transform(small.begin(), small.end(), small.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return small;
+}
+
+std::optional<MemoryWords> find_memory_words(std::string_view line) {
+  const std::string small = in_small_letters(line);
+  constexpr std::size_t kNowhere = std::string_view::npos;
+  if (const std::size_t at = first_of(small, kGpuNeedles); at != kNowhere) {
+    return MemoryWords{.of_gpu = true, .exact = true, .at = at};
+  }
+  const std::size_t of_host = std::min({first_of(small, kHostNeedles), refused_by_the_kernel(small),
+                                        shared_memory_full(small), refused_by_the_runtime(small)});
+  if (of_host != kNowhere) {
+    return MemoryWords{.of_gpu = false, .exact = true, .at = of_host};
+  }
+  const std::size_t at = ran_out(small);
+  if (at == kNowhere) {
+    return std::nullopt;
+  }
+  if (speaks_of_a_gpu(small)) {
+    return MemoryWords{.of_gpu = true, .exact = false, .at = at};
+  }
+  // TensorFlow names the device behind the shape.
+  return has(small, "device:cpu") ? std::optional(MemoryWords{.of_gpu = false, .exact = true, .at = at})
+                                  : std::nullopt;
+}
+
+OutOfMemoryFigures read_figures(std::string_view whole) {
+  const std::string unfolded = on_one_line(whole.substr(0, end_of_first(whole)));
+  const std::string_view text = unfolded;
+  OutOfMemoryFigures found;
   const std::optional<Bytes> tried = size_after(text, "Tried to allocate ");
   for (const std::string_view words : {"total capacity of ", "total capacty of "}) {  // sic, until 2.1
     found.capacity = found.capacity ? found.capacity : size_after(text, words);
   }
   found.fragmentation = size_before(text, " is reserved by PyTorch but unallocated");
   std::optional<Bytes> held = size_after(text, "this process has ");
-  if (const std::optional<Bytes> reserved = size_before(text, " reserved in total by PyTorch")) {
+  if (const std::optional<Bytes> allocated = size_before(text, " already allocated")) {
     // Until PyTorch 2.0: "(GPU 0; 15.78 GiB total capacity; 14.20 GiB already allocated; ...)".
     found.capacity = found.capacity ? found.capacity : size_before(text, " total capacity");
-    held = reserved;
-    if (const std::optional<Bytes> allocated = size_before(text, " already allocated")) {
+    if (const std::optional<Bytes> reserved = size_before(text, " reserved in total by PyTorch")) {
+      held = reserved;
       found.fragmentation = std::max(Bytes{}, *reserved - *allocated);
+    } else if (const std::optional<Bytes> cached = size_before(text, " cached)")) {  // until 1.3, beside it
+      held = *allocated + *cached;
+      found.fragmentation = cached;
     }
   }
   const std::optional<Bytes> free = size_after(text, "of which ");
   if (!held && found.capacity && free) {
-    held = *found.capacity - *free;  // of all that is on the card
+    held = std::max(Bytes{}, *found.capacity - *free);  // of all that is on the card
   }
   if (tried && held) {
     found.needed = *held + *tried;
-  }
-}
-
-}  // namespace
-
-std::string line_at(std::string_view text, std::size_t position, std::size_t limit) {
-  const std::size_t before = position == 0 ? text.npos : text.rfind('\n', position - 1);
-  std::string_view line = text.substr(before == text.npos ? 0 : before + 1);
-  line = line.substr(0, line.find('\n'));
-  const std::size_t offset = position - (before == text.npos ? 0 : before + 1);
-  if (line.size() > limit && offset > limit / 2) {
-    line.remove_prefix(std::min(offset - limit / 2, line.size() - limit));
-    while (!line.empty() && (static_cast<unsigned char>(line.front()) & 0xC0U) == 0x80U) {
-      line.remove_prefix(1);
-    }
-  }
-  if (line.size() > limit) {
-    std::size_t end = limit;
-    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) {
-      --end;
-    }
-    line = line.substr(0, end);
-  }
-  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
-    line.remove_suffix(1);
-  }
-  return std::string(line);
-}
-
-std::optional<OutOfMemoryText> find_out_of_memory(std::string_view text) {
-  OutOfMemoryText found;
-  Found at = first_of(text, kGpuNeedles);
-  // TensorFlow names the device behind the shape.
-  constexpr std::string_view kTensor = "OOM when allocating tensor with shape";
-  if (at.at == text.npos) {
-    const std::size_t tensor = text.find(kTensor);
-    if (tensor != text.npos) {
-      at = {tensor, kTensor};
-      found.of_gpu = line_at(text, tensor, 4096).find("device:GPU") != std::string::npos;
-    }
-  }
-  if (at.at == text.npos) {
-    found.of_gpu = false;
-    at = first_of(text, kHostNeedles);
-    if (at.at == text.npos && text.starts_with("MemoryError")) {
-      at = {0, "MemoryError"};
-    }
-  }
-  if (at.at == text.npos) {
-    return std::nullopt;
-  }
-  found.line = line_at(text, at.at + (at.needle.front() == '\n' ? 1 : 0));
-  if (found.of_gpu) {
-    // A message may go over several lines; another rank's must not be read into it.
-    const std::string_view rest = text.substr(at.at);
-    constexpr std::string_view kTried = "Tried to allocate";
-    const std::size_t tried = rest.find(kTried);
-    const std::size_t next = tried == rest.npos ? rest.npos : rest.find(kTried, tried + kTried.size());
-    read_figures(rest.substr(0, std::min<std::size_t>(next, 2000)), found);
   }
   return found;
 }

@@ -1,7 +1,8 @@
-// What a text says about memory that ran out: of a GPU, in the words of PyTorch (old and new), CUDA's and
-// AMD's libraries, NCCL, JAX and TensorFlow; or of the host.
+// What a line says about memory that ran out: of a GPU, in the words of PyTorch (old and new), CUDA's and
+// AMD's libraries, NCCL, JAX, TensorFlow and what is built on them; or of the host.
 //
-//   if (std::optional<OutOfMemoryText> found = find_out_of_memory(termination_message)) ...
+//   if (std::optional<MemoryWords> words = find_memory_words(line)) ...
+//   OutOfMemoryFigures figures = read_figures(text.substr(where_the_line_begins));
 //
 // Pure functions; any thread. Time linear in the text.
 #pragma once
@@ -14,9 +15,17 @@
 
 namespace plimsoll::controllers {
 
-struct OutOfMemoryText {
+struct MemoryWords {
   bool of_gpu = true;
-  std::string line;  // that says so, shortened
+  // A sentence that only the error has. Else the line speaks of a GPU and of memory that ran out, as a
+  // program's own remark might.
+  bool exact = true;
+  std::size_t at = 0;  // of the words in the line
+};
+
+std::optional<MemoryWords> find_memory_words(std::string_view line);
+
+struct OutOfMemoryFigures {
   // What the step that failed would have needed on the card: what the process held and what it asked for. An
   // upper bound for that step alone; later ones may need more.
   std::optional<Bytes> needed;
@@ -24,10 +33,11 @@ struct OutOfMemoryText {
   std::optional<Bytes> fragmentation;  // reserved by PyTorch but unallocated
 };
 
-// Of the GPU before the host, the first such line.
-std::optional<OutOfMemoryText> find_out_of_memory(std::string_view text);
+// Of PyTorch's error at the beginning of the text, which may go over several lines; nothing of a second one
+// behind it. What is no sane size is as if it were not there.
+OutOfMemoryFigures read_figures(std::string_view text);
 
-// The line around a position, without what surrounds it, at most `limit` bytes of it at whole characters.
-std::string line_at(std::string_view text, std::size_t position, std::size_t limit = 300);
+// In small letters, for comparing; each byte stays at its place.
+std::string in_small_letters(std::string_view text);
 
 }  // namespace plimsoll::controllers

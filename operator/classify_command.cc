@@ -7,6 +7,7 @@
 #include "cli/input.h"
 #include "cli/options.h"
 #include "controllers/attempt_end.h"
+#include "controllers/log_lines.h"
 
 namespace plimsoll::process {
 namespace {
@@ -54,7 +55,7 @@ void print(Console& console, const controllers::AttemptEnd& end) {
   const controllers::Evidence& evidence = end.evidence;
   const auto line = [&](const char* what, const std::string& text) {
     if (!text.empty()) {
-      console.out << "  " << what << text << '\n';
+      console.out << "  " << what << controllers::without_terminal_codes(text) << '\n';
     }
   };
   line("pod        ", evidence.pod);

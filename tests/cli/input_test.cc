@@ -36,6 +36,26 @@ TEST_F(InputTest, OpensDocumentsAndLists) {
   EXPECT_EQ(text_member((*read)[3].object, {"kind"}), "Shopping");
 }
 
+TEST_F(InputTest, ItemsOfTheApiServersOwnListsTakeItsKind) {
+  const auto read =
+      documents(R"({"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]})");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(text_member(read->front().object, {"kind"}), "Pod");
+  EXPECT_EQ(text_member(read->front().object, {"apiVersion"}), "v1");
+  const auto mixed =
+      documents(R"({"kind": "List", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]})");
+  ASSERT_TRUE(mixed.ok());
+  EXPECT_EQ(text_member(mixed->front().object, {"kind"}), "");
+}
+
+TEST_F(InputTest, ReadsOneObjectALine) {
+  const auto read = documents("{\"kind\": \"A\"}\n\n{\"kind\": \"B\"}\r\n");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  ASSERT_EQ(read->size(), 2U);
+  EXPECT_EQ((*read)[1].where, "standard input, document 2");
+  EXPECT_THAT(documents("{\"kind\": \"A\"}\n{\"kind\": \n").error().message, HasSubstr("not valid YAML"));
+}
+
 TEST_F(InputTest, SeveralFilesAreReadInTheirOrder) {
   const TemporaryFile first("kind: A\n");
   const TemporaryFile second("{\"kind\": \"B\"}");

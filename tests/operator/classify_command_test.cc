@@ -45,7 +45,18 @@ TEST(ClassifyCommand, KeepsTheJsonContract) {
   EXPECT_THAT(json["evidence"]["field"].asString(), HasSubstr("terminated.message"));
   EXPECT_THAT(json["evidence"]["text"].asString(), HasSubstr("CUDA out of memory"));
   EXPECT_EQ(json["neededBytes"].asInt64(), std::int64_t{80} << 30);
+  EXPECT_EQ(json["capacityBytes"].asInt64(), std::int64_t{79} << 30);  // though the sentence is folded there
   EXPECT_EQ(json["fragmentationBytes"].asInt64(), std::int64_t{5} << 30);
+}
+
+TEST(ClassifyCommand, ShowsNoControlCharactersOnATerminal) {
+  const Outcome outcome =
+      run(run_classify, {"-f", "-"},
+          R"({"kind": "Pod", "metadata": {"name": "a"}, "status": {"phase": "Failed", "reason":
+                              "Evicted", "message": "\u001b]0;title\u0007\u001b[2J\u001b[31mno"}})");
+  EXPECT_EQ(outcome.code, cli::kExitDone) << outcome.err;
+  EXPECT_THAT(outcome.out, ::testing::AllOf(HasSubstr("Preempted"), HasSubstr("]0;titleno")));
+  EXPECT_THAT(outcome.out, ::testing::Not(::testing::AnyOf(HasSubstr("\x1b"), HasSubstr("\x07"))));
 }
 
 TEST(ClassifyCommand, WhatIsNotKnownIsNull) {
