@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +25,7 @@
 namespace plimsoll {
 namespace {
 
+using testing::cpu_time_of_thread;
 using testing::Seconds;
 using testing::Times;
 
@@ -55,12 +55,6 @@ std::optional<Settings> parse(int argc, char** argv) {
                                                          {"--workers", &settings.workers}},
                                              .texts = {{"--job", &settings.job}}});
   return good ? std::optional(settings) : std::nullopt;
-}
-
-Seconds cpu_time_of_thread() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return Seconds(static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec));
 }
 
 // Where the time goes without a search: reading the review, and the job in it.
@@ -93,7 +87,6 @@ int run(const Settings& settings) {
   const webhook::AdmissionHandler handler({.cluster = &cluster, .tables = nullptr, .metrics = nullptr});
   Times server_times;
   Times cpu_times;
-  Times client_times;
   webhook::HttpServerOptions options = testing::test_options();
   options.workers = settings.workers;
   webhook::HttpServer server(
@@ -112,9 +105,8 @@ int run(const Settings& settings) {
     return 1;
   }
 
-  const testing::Drive drive =
-      testing::send_all(server.port(), std::string(webhook::kMutatePath) + "?timeout=10s", bodies,
-                        settings.clients, client_times);
+  const testing::Drive drive = testing::send_all(
+      server.port(), std::string(webhook::kMutatePath) + "?timeout=10s", bodies, settings.clients);
   server.stop(std::chrono::milliseconds(0));
 
   if (!settings.json) {
@@ -125,6 +117,7 @@ int run(const Settings& settings) {
   const testing::Report report("admission", settings.json);
   testing::report_times(report, "server", server_times, 25);
   testing::report_times(report, "cpu", cpu_times, std::nullopt);
+  Times client_times(drive.seconds);
   testing::report_times(report, "client", client_times, 25);
   report_decoding(report, bodies);
   if (drive.patched != settings.requests) {

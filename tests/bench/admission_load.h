@@ -1,8 +1,9 @@
 // What the admission benchmarks share: reviews of one job that are never alike, and clients that send them.
 //
 //   std::vector<std::string> bodies = different_reviews(job, 400);
-//   Times times;
-//   Drive drive = send_all(port, path, bodies, 4, times);
+//   Drive drive = send_all(port, path, bodies, 4);
+//   Times times(drive.seconds);
+//   report_times(report, "client", times, 25);
 #pragma once
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -22,6 +24,8 @@ using Seconds = std::chrono::duration<double>;
 // Durations, from many threads.
 class Times {
  public:
+  Times() = default;
+  explicit Times(std::vector<double> seconds) : times_(std::move(seconds)) {}
   void add(Seconds time) {
     const std::lock_guard lock(mutex_);
     times_.push_back(time.count());
@@ -36,6 +40,8 @@ class Times {
   std::vector<double> times_;
 };
 
+Seconds cpu_time_of_thread();
+
 // Sorts them; p50, p90, p99 with its aim, and the worst, in milliseconds.
 void report_times(const Report& report, const std::string& of, Times& times, std::optional<double> aim);
 
@@ -47,11 +53,15 @@ std::vector<std::string> different_reviews(const Json& job, int count);
 
 struct Drive {
   Seconds elapsed{};
-  int patched = 0;  // answers that hold a patch
+  Seconds client_cpu{};         // of the clients' threads: what is not the server's
+  int patched = 0;              // answers that hold a patch
+  std::vector<double> seconds;  // of each request, in no order
 };
 
-// Sends every body once, each of `clients` connections (TLS, kept alive) one after the other.
+// Sends every body once, each of `clients` connections (TLS, kept alive) one after the other. A client
+// costs as little as it can, for it shares the processors with the server: requests are put together
+// beforehand, and of an answer no more is read than its status, its length and whether it holds a patch.
 Drive send_all(std::uint16_t port, const std::string& target, const std::vector<std::string>& bodies,
-               int clients, Times& times);
+               int clients);
 
 }  // namespace plimsoll::testing

@@ -28,7 +28,7 @@ void Report::add(const Measured& one) const {
   } else {
     std::printf("%-30s %-17s %10.4g  %-9s", one.of.c_str(), one.metric.c_str(), one.value, one.unit.c_str());
     if (one.reference) {
-      std::printf(" %.4g%s", *one.reference, one.value > *one.reference ? "  MISSED" : "");
+      std::printf(" %.4g%s", *one.reference, one.value > *one.reference ? "  MISSED" : "  MET");
     }
     std::printf("\n");
   }
