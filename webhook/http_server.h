@@ -6,10 +6,13 @@
 //   ...
 //   server.stop(5s);   // lame duck, drain, close: returns when no thread and no socket is left
 //
-// One network thread owns all sockets; `handle` runs on a bounded pool of workers, so that a slow handler
-// stops neither a handshake nor another connection. Whatever a peer does ends within a deadline and below a
-// limit of HttpServerOptions. What is no HTTP is answered 400, what is too large 413 or 431, and 429 or 503
-// when there is too much of it; peers that are too slow are cut off. Handlers that throw become a 500.
+// All threads wait for all connections, so that whichever has nothing to do takes what comes next, and a
+// request is read, handled and answered by one of them. They are one more than the workers, of which no more
+// than `workers` are ever at the handler: handlers that take long stop neither a handshake nor another
+// connection. Another thread takes new connections and watches the time. Whatever a peer does ends within a
+// deadline and below a limit of HttpServerOptions. What is no HTTP is answered 400, what is too large 413 or
+// 431, and 429 or 503 when there is too much of it; peers that are too slow are cut off. Handlers that throw
+// become a 500.
 //
 // Stopping loses no request of a well-behaved client: while the lame duck lasts, new connections are taken
 // and every answer says `Connection: close`; then the listener closes, requests under way are answered, and
@@ -51,7 +54,7 @@ using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 struct HttpServerOptions {
   std::string bind_address = "0.0.0.0";
   std::uint16_t port = 0;  // 0: any free one, see port()
-  int workers = 2;         // threads that run the handler
+  int workers = 2;         // handlers that run at the same time
 
   // The API server sends some 1 KiB of header; 16 KiB leaves room for proxies and none for floods.
   std::size_t header_limit = 16 << 10;

@@ -275,6 +275,28 @@ TEST(HttpServer, SlowHandlersDoNotStopOthers) {
   EXPECT_TRUE(slow.read_response().has_value());
 }
 
+// With every worker at its handler, and it is one, others are still shaken hands with, read and answered.
+TEST(HttpServer, BusyWorkersDoNotStopHandshakesNorRefusals) {
+  HttpServerOptions options = testing::test_options();
+  options.workers = 1;
+  options.max_in_flight = 1;
+  Echo echo(options, std::make_shared<testing::HeldCertificate>());
+  Peer slow(echo.server.port());
+  ASSERT_TRUE(slow.start_tls());
+  slow.write(get("/slow"));
+  while (echo.server.stats().in_flight == 0) {
+    std::this_thread::sleep_for(1ms);
+  }
+  Peer other(echo.server.port());
+  ASSERT_TRUE(other.start_tls());
+  const std::optional<Response> refused = other.exchange("GET", "/", "text/plain", "");
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status, 429);
+  const std::optional<Response> answer = slow.read_response();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->status, 200);
+}
+
 // 200 peers that send nothing, half a TLS hello, half a header or half a body.
 TEST(HttpServer, SlowClientsDoNotStopAFastOne) {
   HttpServerOptions options = testing::test_options();
