@@ -168,11 +168,27 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
   }
 }
 
-// False for a rank whose other measures are full: it could only swap, for what is smaller in those.
-bool Placement::has_room(std::size_t rank, const Goal& goal) const {
-  constexpr double kFull = 0.999;
+// Above which a rank counts as full: where all are nearly so, those that are fuller than most.
+Amount Placement::full(std::size_t main, const Amount& limits) const {
+  constexpr double kShareOfLimit = 0.001;
+  constexpr double kShareOfFree = 0.1;
+  Amount full;
+  full.fill(std::numeric_limits<double>::infinity());
   for (std::size_t other = 0; other < measures_; ++other) {
-    if (other != goal.measure && load_[other][rank] > goal.limits[other] * kFull) {
+    if (other != main && limits[other] < full[other]) {
+      const double mean = std::accumulate(load_[other].begin(), load_[other].end(), 0.0) /
+                          static_cast<double>(pieces_.size());
+      full[other] =
+          limits[other] - std::min(limits[other] * kShareOfLimit, (limits[other] - mean) * kShareOfFree);
+    }
+  }
+  return full;
+}
+
+// False for a rank whose other measures are full: it could only swap, for what is smaller in those.
+bool Placement::has_room(std::size_t rank, const Amount& full) const {
+  for (std::size_t other = 0; other < measures_; ++other) {
+    if (load_[other][rank] > full[other]) {
       return false;
     }
   }
@@ -212,6 +228,7 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
     std::stable_sort(held.begin(), held.end(),
                      [&](const Piece& a, const Piece& b) { return a.amount[main] < b.amount[main]; });
   }
+  const Amount full = this->full(main, limits);
   const std::vector<double>& load = load_[main];
   std::vector<std::size_t> order(load.size());  // emptiest first
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -229,7 +246,7 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
       if (partners >= kPartners && best.highest < start) {
         break;
       }
-      if (has_room(order[i], goal)) {
+      if (has_room(order[i], full)) {
         consider(fullest, order[i], goal, &best);
         ++partners;
       }

@@ -68,7 +68,8 @@ class Placement {
   };
   std::size_t emptiest(const Piece& piece, const std::array<std::vector<double>, kMeasures>& shares,
                        const Amount& more) const;
-  bool has_room(std::size_t rank, const Goal& goal) const;
+  Amount full(std::size_t main, const Amount& limits) const;
+  bool has_room(std::size_t rank, const Amount& full) const;
   void consider(std::size_t from, std::size_t to, const Goal& goal, Exchange* best);
   void apply(std::size_t from, const Exchange& exchange, std::size_t measure);
   bool may_lie(const Piece& piece, std::size_t rank) const {

@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 #include <map>
-#include <set>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -29,15 +29,16 @@ constexpr double kFirstAllowance = 0.03;
 constexpr double kMoreAllowance = 1.5;
 constexpr std::int64_t kStepsARank = 24;  // levelling takes fewer than 3 on the models of docs/sharding.md
 
-constexpr double kFinest = 0.2;                       // of the mean: smaller shards level no better
-constexpr int kPatience = 2;                          // selections in a row that bring nothing
-constexpr std::int64_t kMostEffort = 2'000'000;       // comparisons: some 10 ms
-constexpr std::int64_t kMostEffortToFit = 5'000'000;  // while no plan fits
-constexpr std::int64_t kLeastTries = 3;               // even where the first of them took more than that
-constexpr std::size_t kHeaviest = 4;                  // tables of the worst rank that are given other options
-constexpr double kLeastGain = 0.001;             // of time, for which all plans of a small request are tried
-constexpr std::int64_t kRefineEffort = 350'000;  // a search that took more goes without
-constexpr std::int64_t kSmallEffort = 100'000;   // so little that every table may be given other options
+constexpr double kFinest = 0.2;                   // of the mean: smaller shards level no better
+constexpr double kEase = 0.0003;                  // share of all memory that shards need free to be moved
+constexpr int kPatience = 2;                      // selections in a row that bring nothing
+constexpr std::size_t kLeastTries = 3;            // however much they take
+constexpr std::int64_t kMostEffort = 1'000'000;   // comparisons: some 5 ms
+constexpr std::int64_t kSettledEffort = 400'000;  // after it, what brings nothing is the last
+constexpr std::size_t kHeaviest = 4;              // tables of the worst rank that are given other options
+constexpr double kLeastGain = 0.001;              // of time, for which all plans of a small request are tried
+constexpr std::int64_t kRefineEffort = 350'000;   // a search that took more goes without
+constexpr std::int64_t kSmallEffort = 100'000;    // so little that every table may be given other options
 
 }  // namespace
 
@@ -349,83 +350,108 @@ bool Search::offer(Selection selection) {
   return true;
 }
 
-// Within the caps, with memory at a higher price where all cards together could not hold the selection.
-Affordable Search::afford(Caps caps) const {
-  static constexpr double kRaises[] = {1.02, 1.03, 1.05, 1.1, 1.2, 1.5, 2, 4, 16};
-  const auto at_these_prices = [&] {
-    Choices choices(options_, caps);
-    Selection whole = choices.select(room_.largest);
-    return Affordable{.choices = std::move(choices), .whole = std::move(whole)};
-  };
-  Affordable found = at_these_prices();
-  for (const double raise : kRaises) {
-    if (found.whole.total_bytes <= room_.total || caps.prices.card <= 0) {
-      break;
-    }
-    caps.prices.card *= raise;
-    found = at_these_prices();
-  }
-  return found;
-}
-
-// Selections of ever finer shards, which cost more in total and level better.
-void Search::sweep() {
-  struct Try {
-    double slack;     // share of the fastest selection's time that may be paid for smaller shards
-    double ms_share;  // longest shard, as a share of the bound
-    double price;     // factor on the price of memory
-  };
-  static constexpr Try kTries[] = {{0.004, 1, 1},  {0.004, 0.7, 1}, {0.03, 0.7, 1}, {0.002, 1, 1},
-                                   {0.01, 0.5, 1}, {0.02, 0.35, 2}, {0.001, 1, 1},  {0.02, 1, 1.1},
-                                   {0.05, 1, 4},   {0.06, 0.25, 1}};
-  const Selection fastest =
-      select(options_, {.ms = bound_.milliseconds, .bytes = room_.largest, .prices = bound_.prices});
-  mean_bytes_ = unit_of(fastest)[static_cast<std::size_t>(Measure::kMemory)];
+// What selections are made of: shards that leave the other ranks something to do.
+Caps Search::caps(const Selection& fastest) const {
   double base = 0;
   for (const Option* option : fastest.options) {
     base += option->everywhere() ? option->ms : 0;
   }
   // What is left of the bound for shards that only some ranks have.
-  const double longest = std::max({bound_.milliseconds - base, bound_.milliseconds * 0.05, 1e-300});
-  const double longest_compute = lockstep_ ? unit_of(fastest)[static_cast<std::size_t>(Measure::kCompute)]
-                                           : std::numeric_limits<double>::infinity();
-  std::map<std::array<double, 4>, Affordable> affordable;  // by what can make a difference
-  std::set<std::pair<const Choices*, double>> asked;
-  std::vector<std::vector<const Option*>> tried;
-  int fruitless = 0;
-  std::int64_t first_effort = 0;
+  return {.ms = std::max({bound_.milliseconds - base, bound_.milliseconds * 0.05, 1e-300}),
+          .compute_ms = lockstep_ ? unit_of(fastest)[static_cast<std::size_t>(Measure::kCompute)]
+                                  : std::numeric_limits<double>::infinity(),
+          .prices = bound_.prices};
+}
+
+void Search::sweep() {
+  const Selection fastest =
+      select(options_, {.ms = bound_.milliseconds, .bytes = room_.largest, .prices = bound_.prices});
+  mean_bytes_ = unit_of(fastest)[static_cast<std::size_t>(Measure::kMemory)];
+  const bool scarce = bound_.prices.card > 0 || fastest.total_bytes > room_.total * (1 - kEase);
+  scarce ? squeeze(caps(fastest)) : spread(caps(fastest));
+}
+
+bool Search::is_new(const Selection& selection) {
+  const bool known = std::find(tried_.begin(), tried_.end(), selection.options) != tried_.end();
+  if (!known) {
+    tried_.push_back(selection.options);
+  }
+  return !known;
+}
+
+// True when another selection is not worth a try.
+bool Search::enough(bool better) {
+  const bool fruitless = !better && fits(best_) && effort_ > kSettledEffort;
+  return good_enough() || fruitless || (tried_.size() >= kLeastTries && effort_ > kMostEffort);
+}
+
+// Where memory is nearly full, shards need room to be moved in: fine ones, at what it costs to leave a little
+// of all memory free.
+void Search::squeeze(const Caps& caps) {
+  struct Try {
+    double bytes;  // largest shard, as a share of the mean of memory
+    double free;   // in kEase
+    double ms;     // longest shard, of the longest that is sensible
+    double price;  // factor on the price of the host's memory
+  };
+  static constexpr Try kTries[] = {{0.35, 1, 1, 1}, {0.35, 16, 1, 1}, {0.2, 1, 1, 1}, {0.35, 64, 1, 2},
+                                   {0.5, 1, 1, 1},  {0.2, 4, 1, 1},   {1, 16, 1, 1},  {0.1, 16, 0.5, 1},
+                                   {0.7, 4, 1, 2},  {1, 1, 1, 4},     {1, 64, 1, 1},  {0.2, 64, 1, 1},
+                                   {1, 0, 1, 1}};
+  const auto selection = [&](const Try& a_try) {
+    return select_within(options_,
+                         {.ms = caps.ms * a_try.ms,
+                          .bytes = mean_bytes_ * a_try.bytes,
+                          .compute_ms = caps.compute_ms * a_try.ms,
+                          .prices = {.card = 0, .host = caps.prices.host * a_try.price}},
+                         room_.total * (1 - kEase * a_try.free));
+  };
+  std::map<double, double> unfree;  // by largest shard: what could not be left free
   for (const Try& a_try : kTries) {
-    const bool fit = !tried.empty() && fits(best_);
-    if (!tried.empty() &&
-        (effort_ > std::max(fit ? kMostEffort : kMostEffortToFit, kLeastTries * first_effort) ||
-         (fit && fruitless >= kPatience))) {
+    const auto known = unfree.find(a_try.bytes);
+    if (known != unfree.end() && known->second <= a_try.free) {
+      continue;
+    }
+    std::optional<Selection> found = selection(a_try);
+    if (!found) {
+      unfree[a_try.bytes] = a_try.free;
+    } else if (is_new(*found) && enough(offer(*std::move(found)))) {
       return;
     }
-    const Caps caps{
-        .ms = std::min(longest * a_try.ms_share, options_.longest_ms()),
-        .compute_ms = std::min(longest_compute * a_try.ms_share, options_.longest_compute()),
-        .prices = {.card = bound_.prices.card * a_try.price, .host = bound_.prices.host * a_try.price}};
-    const std::array<double, 4> key{caps.ms, caps.compute_ms, caps.prices.card, caps.prices.host};
-    auto known = affordable.find(key);
-    if (known == affordable.end()) {
-      known = affordable.emplace(key, afford(caps)).first;
+  }
+  if (best_.selection.options.empty()) {  // the bounds say that all of memory holds it, if only just
+    offer(select(options_, {.ms = bound_.milliseconds, .bytes = room_.largest, .prices = bound_.prices}));
+  }
+}
+
+// Selections of ever finer shards, which cost more in total and level better.
+void Search::spread(const Caps& caps) {
+  struct Try {
+    double slack;  // share of the fastest selection's time that may be paid for smaller shards
+    double ms;     // longest shard, of the longest that is sensible
+    double price;  // factor on the price of the host's memory
+  };
+  static constexpr Try kTries[] = {{0.004, 1, 1},  {0.004, 0.7, 1}, {0.03, 0.7, 1}, {0.002, 1, 1},
+                                   {0.01, 0.5, 1}, {0.02, 0.35, 2}, {0.001, 1, 1},  {0.02, 1, 1.1},
+                                   {0.05, 1, 4},   {0.06, 0.25, 1}};
+  std::map<std::array<double, 3>, std::pair<Choices, double>> known;  // by what can make a difference
+  for (const Try& a_try : kTries) {
+    const Caps finer{.ms = std::min(caps.ms * a_try.ms, options_.longest_ms()),
+                     .compute_ms = std::min(caps.compute_ms * a_try.ms, options_.longest_compute()),
+                     .prices = {.card = 0, .host = caps.prices.host * a_try.price}};
+    const std::array<double, 3> key{finer.ms, finer.compute_ms, finer.prices.host};
+    auto found = known.find(key);
+    if (found == known.end()) {
+      Choices choices(options_, finer);
+      const double whole_ms = choices.select(room_.largest).total_ms;
+      found = known.emplace(key, std::pair(std::move(choices), whole_ms)).first;
     }
-    auto& [choices, whole] = known->second;
+    auto& [choices, whole_ms] = found->second;
     const double cap = choices.smallest_cap(
         mean_bytes_ * kFinest, room_.largest,
-        {.ms = std::max(bound_.milliseconds * ranks_, whole.total_ms) * (1 + a_try.slack),
-         .bytes = std::max(room_.total, whole.total_bytes)});
-    if (!asked.emplace(&choices, cap).second) {
-      continue;
-    }
+        {.ms = std::max(bound_.milliseconds * ranks_, whole_ms) * (1 + a_try.slack), .bytes = room_.total});
     Selection selection = choices.select(cap);
-    if (std::find(tried.begin(), tried.end(), selection.options) != tried.end()) {
-      continue;
-    }
-    tried.push_back(selection.options);
-    fruitless = offer(std::move(selection)) ? 0 : fruitless + 1;
-    first_effort = tried.size() == 1 ? effort_ : first_effort;
-    if (good_enough()) {
+    if (is_new(selection) && enough(offer(std::move(selection)))) {
       return;
     }
   }
@@ -466,7 +492,7 @@ void Search::refine() {
     const std::vector<std::size_t> tables = heaviest(by_time ? best_.slowest : best_.fullest, by_time);
     improved = false;
     for (std::size_t i = 0; i < std::min(tables.size(), kHeaviest) && !improved; ++i) {
-      improved = improve(tables[i], by_time ? kRefineEffort : kMostEffortToFit);
+      improved = improve(tables[i], by_time ? kRefineEffort : kMostEffort);
     }
     improved = improved || improve_alike(kSmallEffort);
     for (std::size_t table = 0; table < options_.tables() && !improved && effort_ < kSmallEffort; ++table) {

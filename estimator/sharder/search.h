@@ -52,12 +52,6 @@ struct Candidate {
   double score = std::numeric_limits<double>::infinity();  // lower is better
 };
 
-// What may be chosen, and what is chosen with no cap on bytes but the budget.
-struct Affordable {
-  Choices choices;
-  Selection whole;
-};
-
 class Search {
  public:
   // Every table must have an option.
@@ -76,10 +70,14 @@ class Search {
   struct Work;
 
   void sweep();
+  void squeeze(const Caps& caps);
+  void spread(const Caps& caps);
+  Caps caps(const Selection& fastest) const;
+  bool is_new(const Selection& selection);
+  bool enough(bool better);
   void refine();
   void try_all();
   bool offer(Selection selection);
-  Affordable afford(Caps caps) const;
   Candidate place(Selection selection);
   Candidate fixed(Selection selection, const std::vector<std::vector<std::int64_t>>& places) const;
   Work empty_work(const Amount& unit) const;
@@ -113,6 +111,7 @@ class Search {
   TimeBound bound_;
   double mean_bytes_ = 1;  // of the fastest selection
   std::int64_t effort_ = 0;
+  std::vector<std::vector<const Option*>> tried_;
   Candidate best_;
 };
 

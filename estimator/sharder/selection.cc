@@ -12,9 +12,7 @@ const Option& cheapest(std::span<const Option> options, const Caps& caps) {
   double least = std::numeric_limits<double>::infinity();
   for (const Option& option : options) {
     const double value = caps.prices.of(option);
-    // Work that is everywhere is level already, however much it is.
-    if (value < least && (option.everywhere() || (option.ms <= caps.ms && option.bytes <= caps.bytes &&
-                                                  option.compute_ms <= caps.compute_ms))) {
+    if (value < least && caps.allow(option)) {
       least = value;
       best = &option;
     }
@@ -49,6 +47,69 @@ Selection select(const Options& options, const Caps& caps) {
     const Option& option = cheapest(options.of(table), caps);
     selection.options.push_back(&option);
     selection.add(option);
+  }
+  return selection;
+}
+
+std::optional<Selection> select_within(const Options& options, const Caps& caps, double bytes) {
+  const Prices prices{.card = 0, .host = caps.prices.host};
+  struct Point {
+    double bytes = 0;
+    double value = 0;
+    const Option* option = nullptr;
+  };
+  // One table's next option down: what a byte less costs there.
+  struct Step {
+    double price = 0;
+    std::size_t table = 0;
+    const Option* option = nullptr;
+  };
+  Caps fastest = caps;
+  fastest.prices = prices;
+  Selection selection;
+  selection.options.reserve(options.tables());
+  std::vector<Step> steps;
+  steps.reserve(options.tables() * 2);
+  std::vector<Point> smaller;
+  for (std::size_t table = 0; table < options.tables(); ++table) {
+    const Option& first = cheapest(options.of(table), fastest);
+    selection.options.push_back(&first);
+    selection.add(first);
+    smaller.clear();
+    for (const Option& option : options.of(table)) {
+      if (option.total_bytes < first.total_bytes && caps.allow(option)) {
+        smaller.push_back({option.total_bytes, prices.of(option), &option});
+      }
+    }
+    // Along the convex hull: from each option to the one that saves bytes at the lowest price.
+    Point from{first.total_bytes, prices.of(first), &first};
+    while (true) {
+      const Point* next = nullptr;
+      double least = std::numeric_limits<double>::infinity();
+      for (const Point& to : smaller) {
+        const double price = (to.value - from.value) / (from.bytes - to.bytes);
+        if (to.bytes < from.bytes && (price < least || (price == least && to.bytes < next->bytes))) {
+          least = price;
+          next = &to;
+        }
+      }
+      if (next == nullptr) {
+        break;
+      }
+      steps.push_back({least, table, next->option});
+      from = *next;
+    }
+  }
+  std::stable_sort(steps.begin(), steps.end(),
+                   [](const Step& a, const Step& b) { return a.price < b.price; });
+  for (auto step = steps.begin(); selection.total_bytes > bytes; ++step) {
+    if (step == steps.end()) {
+      return std::nullopt;
+    }
+    const Option*& chosen = selection.options[step->table];
+    selection.add(*chosen, -1);
+    selection.add(*step->option);
+    chosen = step->option;
   }
   return selection;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,12 @@ struct Caps {
   double bytes = std::numeric_limits<double>::infinity();
   double compute_ms = std::numeric_limits<double>::infinity();
   Prices prices = {};
+
+  // Work that is everywhere is level already, however much it is.
+  bool allow(const Option& option) const {
+    return option.everywhere() ||
+           (option.ms <= ms && option.bytes <= bytes && option.compute_ms <= compute_ms);
+  }
 };
 
 struct Selection {
@@ -45,6 +52,12 @@ struct Selection {
 
 // The cheapest option within the caps; where a table has none, the one that exceeds them least.
 Selection select(const Options& options, const Caps& caps);
+
+// The least time within the caps for which all tables together take `bytes` of cards' memory at most, but for
+// the last table that was made to take less (the greedy solution of the multiple-choice knapsack problem's
+// relaxation; Sinha and Zoltners 1979). None where the smallest options take more. Its price of card memory
+// plays no role.
+std::optional<Selection> select_within(const Options& options, const Caps& caps, double bytes);
 
 // What `select` chooses at the same prices and caps on time, whatever the cap on bytes: looks at all options
 // once, then at few of them a table for each cap that is asked for. Refers to the options.

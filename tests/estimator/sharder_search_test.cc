@@ -240,6 +240,17 @@ TEST(SharderSearch, TablesThatAreAlikeAreTurnedTogether) {
   EXPECT_LE(plan->max_milliseconds, plan->lower_bound_milliseconds * 1.15);
 }
 
+// The budget of a trainer below which the bounds refuse the request.
+Bytes least_budget(ShardRequest request) {
+  Bytes refused = 1_MiB;
+  Bytes enough = 1024_GiB;
+  while (enough - refused > 1_MiB) {
+    request.budget = Bytes{(refused.count + enough.count) / 2};
+    (rule_out(request).constraint.empty() ? enough : refused) = request.budget;
+  }
+  return enough;
+}
+
 TEST(SharderSearch, FitsWhereMemoryIsAllButFull) {
   // Column blocks of few columns keep a number a row each, so fast selections take more memory than there is;
   // within 0.3% of the least memory there still is a plan.
@@ -251,14 +262,33 @@ TEST(SharderSearch, FitsWhereMemoryIsAllButFull) {
                               .dim = std::vector<std::int64_t>{32, 64, 128}[random() % 3],
                               .lookups_per_sample = static_cast<double>(1 + random() % 100) / 10});
   }
-  Infeasibility why;
-  request.budget = 1_GiB;
-  ASSERT_FALSE(shard(request, &why).ok());
-  const double least = static_cast<double>((why.missing + 16_GiB).count) / 16;
-  request.budget = Bytes::ceil(least * 1.003);
+  request.budget = Bytes::ceil(static_cast<double>(least_budget(request).count) * 1.003);
   const Result<Plan> plan = shard(request);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_THAT(verify(request, *plan), IsEmpty());
+}
+
+// Where every rank was 99.9% full none counted as having room, and plans ended a quarter above the bound.
+TEST(SharderSearch, LevelsTimeWhereMemoryIsAllButFull) {
+  std::mt19937_64 random(kSeed);
+  std::lognormal_distribution<double> rows(14, 1);
+  std::lognormal_distribution<double> lookups(0.5, 1.3);
+  ShardRequest request{.topology = {.trainers = 64}, .batch_size = 1024};
+  for (int i = 0; i < 1500; ++i) {
+    request.tables.push_back(
+        {.name = "t" + std::to_string(i),
+         .rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(rows(random)), 4, 1'000'000'000),
+         .dim = one_of<std::int64_t>(random, {16, 32, 64, 96, 128, 192, 256}),
+         .lookups_per_sample = std::clamp(lookups(random), 0.01, 200.0)});
+  }
+  const double least = static_cast<double>(least_budget(request).count);
+  for (const double more : {0.0005, 0.001, 0.005}) {
+    request.budget = Bytes::ceil(least * (1 + more));
+    const Result<Plan> plan = shard(request);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    EXPECT_LE(plan->max_milliseconds, plan->lower_bound_milliseconds * 1.01) << more;
+    EXPECT_THAT(verify(request, *plan), IsEmpty());
+  }
 }
 
 TEST(SharderSearch, ABudgetWithoutEndIsNoTrouble) {

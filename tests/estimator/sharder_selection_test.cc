@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "estimator/sharder/selection.h"
 #include "tests/estimator/sharder_instances.h"
 
@@ -65,6 +68,43 @@ TEST(SharderSelection, SmallestCapIsAffordableAndAsksForNothingTwice) {
   EXPECT_LE(capped.total_ms, allowed.ms);
   EXPECT_LE(capped.total_bytes, allowed.bytes);
   EXPECT_EQ(choices.smallest_cap(largest * 1e-3, largest, {}), largest) << "nothing is affordable";
+}
+
+// Whatever a price of memory makes of a request, select_within makes of the bytes that this takes: no other
+// selection of so few bytes takes less time.
+TEST(SharderSelection, WithinSoManyBytesNoneIsFasterAtAnyPrice) {
+  int compared = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    ShardRequest request = random_request(random, {});
+    request.budget = 1024_GiB;
+    const Options options(request);
+    double largest = 0;
+    double least = 0;
+    for (std::size_t table = 0; table < options.tables(); ++table) {
+      const auto takes = [](const Option& a, const Option& b) { return a.total_bytes < b.total_bytes; };
+      const auto [low, high] = std::minmax_element(options.of(table).begin(), options.of(table).end(), takes);
+      least += low->total_bytes;
+      largest = std::max(largest, high->bytes);
+    }
+    for (const double price : {0.0, 1e-12, 1e-9, 1e-6, 1.0}) {
+      Caps caps{.prices = {.card = price}};
+      const Selection priced = select(options, caps);
+      const double slack = 1 + 1e-12;  // sums in another order
+      const std::optional<Selection> within = select_within(options, caps, priced.total_bytes * slack);
+      ASSERT_TRUE(within);
+      EXPECT_LE(within->total_bytes, priced.total_bytes * slack);
+      EXPECT_LE(within->total_ms, priced.total_ms * (1 + 1e-9)) << price;
+      caps.bytes = largest * 0.1;
+      if (const std::optional<Selection> finer = select_within(options, caps, priced.total_bytes)) {
+        EXPECT_LE(finer->total_bytes, priced.total_bytes);
+      }
+      ++compared;
+    }
+    EXPECT_FALSE(select_within(options, {}, least * (1 - 1e-9) - 1)) << "no options take so little";
+  }
+  EXPECT_EQ(compared, 2000);
 }
 
 }  // namespace
