@@ -7,6 +7,7 @@
 #include <iostream>
 #include <limits>
 
+#include "base/allocator.h"
 #include "base/log.h"
 #include "kube/file.h"
 #include "kube/http_client.h"
@@ -113,6 +114,7 @@ Result<void> prepare_server(const ServerOptions& options) {
     return format.error();
   }
   configure_log(*level, *format);
+  use_server_allocator();
   ::signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/allocator.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "crds/training_job.h"
@@ -80,6 +81,7 @@ int run(const Settings& settings) {
   if (!job) {
     return 2;
   }
+  use_server_allocator();
   configure_log(LogLevel::kError, LogFormat::kText);
   const std::vector<std::string> bodies = testing::different_reviews(*job, settings.requests);
   estimator::ClusterViewStore cluster;

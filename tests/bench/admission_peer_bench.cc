@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/allocator.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "crds/training_job.h"
@@ -103,6 +104,7 @@ webhook::HttpResponse answer_fixed(const webhook::HttpRequest& request, const Js
 }
 
 int serve(const Settings& settings) {
+  use_server_allocator();
   configure_log(LogLevel::kError, LogFormat::kText);
   auto certificates = std::make_shared<webhook::FileCertificateSource>(
       webhook::FileCertificateOptions{.directory = settings.serve});
