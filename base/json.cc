@@ -117,28 +117,36 @@ class Scanner {
   return builder;
 }
 
-void write_text(std::string_view text, std::string& to) {
-  to += '"';
-  for (const char c : text) {
-    switch (c) {
-      case '"': to += "\\\""; break;
-      case '\\': to += "\\\\"; break;
-      case '\b': to += "\\b"; break;
-      case '\f': to += "\\f"; break;
-      case '\n': to += "\\n"; break;
-      case '\r': to += "\\r"; break;
-      case '\t': to += "\\t"; break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          static constexpr std::string_view kHex = "0123456789abcdef";
-          to += "\\u00";
-          to += kHex[static_cast<unsigned char>(c) >> 4];
-          to += kHex[static_cast<unsigned char>(c) & 15];
-        } else {
-          to += c;
-        }
+void write_escaped(char c, std::string& to) {
+  switch (c) {
+    case '"': to += "\\\""; break;
+    case '\\': to += "\\\\"; break;
+    case '\b': to += "\\b"; break;
+    case '\f': to += "\\f"; break;
+    case '\n': to += "\\n"; break;
+    case '\r': to += "\\r"; break;
+    case '\t': to += "\\t"; break;
+    default: {
+      static constexpr std::string_view kHex = "0123456789abcdef";
+      to += "\\u00";
+      to += kHex[static_cast<unsigned char>(c) >> 4];
+      to += kHex[static_cast<unsigned char>(c) & 15];
     }
   }
+}
+
+void write_text(std::string_view text, std::string& to) {
+  to += '"';
+  std::size_t plain = 0;  // from here on nothing was written yet, and nothing needs an escape
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20) {
+      to += text.substr(plain, i - plain);
+      write_escaped(c, to);
+      plain = i + 1;
+    }
+  }
+  to += text.substr(plain);
   to += '"';
 }
 
