@@ -98,9 +98,9 @@ HttpResponse plain_text(int status, std::string text) {
   return {status, "text/plain; charset=utf-8", std::move(text)};
 }
 
-HttpConnection::HttpConnection(HttpServerShared& shared, int descriptor,
+HttpConnection::HttpConnection(HttpServerShared& shared, Descriptor descriptor,
                                std::shared_ptr<asio::ssl::context> context)
-    : shared_(shared), socket_(descriptor, std::move(context)) {
+    : shared_(shared), socket_(std::move(descriptor), std::move(context)) {
   if (socket_.tls()) {
     enter(State::kHandshake, shared_.options.handshake_timeout);
   } else {

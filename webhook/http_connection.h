@@ -47,7 +47,7 @@ class HttpConnection {
   enum class Next { kReadable, kWritable, kHandler, kOver };
 
   // `context` null: plain HTTP.
-  HttpConnection(HttpServerShared& shared, int descriptor,
+  HttpConnection(HttpServerShared& shared, Descriptor descriptor,
                  std::shared_ptr<boost::asio::ssl::context> context);
   ~HttpConnection();
   HttpConnection(const HttpConnection&) = delete;

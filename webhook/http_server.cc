@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +17,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <unordered_map>
 #include <utility>  // before asio's headers, which need it under C++20
@@ -26,6 +26,7 @@
 #include <boost/asio/ip/tcp.hpp>
 
 #include "base/log.h"
+#include "webhook/descriptor.h"
 #include "webhook/http_connection.h"
 
 namespace plimsoll::webhook {
@@ -38,26 +39,6 @@ using Next = HttpConnection::Next;
 
 constexpr Milliseconds kFirstAcceptPause{10};
 constexpr Milliseconds kLongestAcceptPause{1'000};
-
-// Closes what it holds.
-class Descriptor {
- public:
-  Descriptor() = default;
-  ~Descriptor() { reset(); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return number_; }
-  void reset(int number = -1) {
-    if (number_ >= 0) {
-      ::close(number_);
-    }
-    number_ = number;
-  }
-
- private:
-  int number_ = -1;
-};
 
 // Who may be at the handler: as many at once as there are workers; the others wait in line, up to a limit.
 class HandlerTurns {
@@ -116,6 +97,11 @@ Next go_on_after(HttpConnection& connection, const Call& call) {
   }
 }
 
+// None when nobody waits, or on an error: errno says which.
+Descriptor accept_from(const Descriptor& listener) {
+  return Descriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
 Milliseconds shortest_timeout(const HttpServerOptions& options) {
   return std::min({options.handshake_timeout, options.header_timeout, options.body_timeout,
                    options.write_timeout, options.idle_timeout, options.linger_timeout});
@@ -152,7 +138,7 @@ class HttpServer::Impl {
   // On the door's thread.
   void keep_the_door();
   void accept_connections();
-  void admit(int descriptor);
+  void admit(Descriptor descriptor);
   void close_listener();
   bool end_longest_idle();
   void shed_one();
@@ -206,9 +192,9 @@ Result<void> HttpServer::Impl::open_listener() {
                                               std::to_string(options.port) + ": " + std::strerror(errno));
   };
   const int on = 1;
-  listener_.reset(
+  listener_ = Descriptor(
       ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  if (listener_.get() < 0) {
+  if (!listener_) {
     return failed("cannot open a socket for");
   }
   ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -229,13 +215,12 @@ Result<void> HttpServer::Impl::start() {
   if (Result<void> opened = open_listener(); !opened) {
     return opened;
   }
-  reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  knock_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  end_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  poller_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  reserve_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  knock_ = Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  end_ = Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  poller_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-  if (knock_.get() < 0 || end_.get() < 0 || poller_.get() < 0 ||
-      ::epoll_ctl(poller_.get(), EPOLL_CTL_ADD, end_.get(), &event) != 0) {
+  if (!knock_ || !end_ || !poller_ || ::epoll_ctl(poller_.get(), EPOLL_CTL_ADD, end_.get(), &event) != 0) {
     return Error(ErrorCode::kUnavailable,
                  std::string("cannot wait for connections: ") + std::strerror(errno));
   }
@@ -298,7 +283,7 @@ bool HttpServer::Impl::all_ended_within(Milliseconds limit) {
 void HttpServer::Impl::keep_the_door() {
   while (!door_ends_) {
     Clock::time_point wake_at = end_late_connections();
-    if (close_door_ && listener_.get() >= 0) {
+    if (close_door_ && listener_) {
       close_listener();
     }
     const bool pausing = Clock::now() < accept_again_;
@@ -324,10 +309,9 @@ void HttpServer::Impl::accept_connections() {
       pause_accepting(end_longest_idle() ? kFirstAcceptPause : kLongestAcceptPause);
       return;
     }
-    const int descriptor = ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor >= 0) {
+    if (Descriptor descriptor = accept_from(listener_)) {
       next_pause_ = kFirstAcceptPause;
-      admit(descriptor);
+      admit(std::move(descriptor));
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED || errno == EINTR) {
@@ -343,25 +327,28 @@ void HttpServer::Impl::accept_connections() {
   }
 }
 
-void HttpServer::Impl::admit(int descriptor) {
+void HttpServer::Impl::admit(Descriptor descriptor) {
   ++shared_.accepted;
   const int on = 1;
-  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(descriptor.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   std::shared_ptr<boost::asio::ssl::context> context;
   if (certificates_ != nullptr && (context = certificates_->current()) == nullptr) {
     ++shared_.rejected_tls;  // no certificate yet: nothing can be said over TLS
-    ::close(descriptor);
     return;
   }
-  auto connection = std::make_unique<HttpConnection>(shared_, descriptor, std::move(context));
-  HttpConnection* raw = connection.get();
-  {
+  HttpConnection* raw = nullptr;
+  try {
+    auto connection = std::make_unique<HttpConnection>(shared_, std::move(descriptor), std::move(context));
+    raw = connection.get();
     const std::lock_guard lock(mutex_);
     connections_.emplace(raw, std::move(connection));
     shared_.open = connections_.size();
+  } catch (const std::bad_alloc&) {
+    log_error("Turned a connection away for want of memory");
+    return;
   }
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = raw}};
-  if (::epoll_ctl(poller_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+  if (::epoll_ctl(poller_.get(), EPOLL_CTL_ADD, raw->descriptor(), &event) != 0) {
     log_error("Could not wait for a connection", {{"problem", std::strerror(errno)}});
     remove(raw);
   }
@@ -369,11 +356,8 @@ void HttpServer::Impl::admit(int descriptor) {
 
 // Whoever has connected already is served; closing the listener would reset them.
 void HttpServer::Impl::close_listener() {
-  for (int descriptor = 0; descriptor >= 0;) {
-    descriptor = ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (descriptor >= 0) {
-      admit(descriptor);
-    }
+  while (Descriptor descriptor = accept_from(listener_)) {
+    admit(std::move(descriptor));
   }
   listener_.reset();
   const std::lock_guard lock(mutex_);
@@ -397,11 +381,8 @@ bool HttpServer::Impl::end_longest_idle() {
 void HttpServer::Impl::shed_one() {
   ++shared_.rejected_no_descriptor;
   reserve_.reset();
-  const int descriptor = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
-  if (descriptor >= 0) {
-    ::close(descriptor);
-  }
-  reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  accept_from(listener_).reset();
+  reserve_ = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 // When to look again: at the next deadline, and before one that is set meanwhile could pass.

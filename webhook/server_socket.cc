@@ -3,7 +3,6 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <utility>  // before asio's headers, which need it under C++20
 
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <new>
 
 namespace plimsoll::webhook {
 namespace {
@@ -34,13 +34,16 @@ IoResult result_of(ssize_t bytes, IoState when_full) {
 
 }  // namespace
 
-ServerSocket::ServerSocket(int descriptor, std::shared_ptr<boost::asio::ssl::context> context)
-    : descriptor_(descriptor), context_(std::move(context)) {
+ServerSocket::ServerSocket(Descriptor descriptor, std::shared_ptr<boost::asio::ssl::context> context)
+    : descriptor_(std::move(descriptor)), context_(std::move(context)) {
   if (context_ == nullptr) {
     return;
   }
   ssl_ = SSL_new(context_->native_handle());
-  SSL_set_fd(ssl_, descriptor_);
+  if (ssl_ == nullptr || SSL_set_fd(ssl_, descriptor_.get()) != 1) {
+    SSL_free(ssl_);
+    throw std::bad_alloc();  // the one reason there is
+  }
   SSL_set_accept_state(ssl_);
   // A record's header and content come in one call of the system, and a large answer goes out in pieces.
   SSL_set_read_ahead(ssl_, 1);
@@ -49,7 +52,6 @@ ServerSocket::ServerSocket(int descriptor, std::shared_ptr<boost::asio::ssl::con
 
 ServerSocket::~ServerSocket() {
   SSL_free(ssl_);
-  ::close(descriptor_);
 }
 
 template <class Call>
@@ -82,14 +84,15 @@ IoResult ServerSocket::handshake() {
 
 IoResult ServerSocket::read(std::span<char> into) {
   if (ssl_ == nullptr) {
-    return result_of(::recv(descriptor_, into.data(), into.size(), 0), IoState::kWouldRead);
+    return result_of(::recv(descriptor_.get(), into.data(), into.size(), 0), IoState::kWouldRead);
   }
   return over_tls([&](SSL* ssl) { return SSL_read(ssl, into.data(), size_for_openssl(into.size())); });
 }
 
 IoResult ServerSocket::write(std::string_view bytes) {
   if (ssl_ == nullptr) {
-    return result_of(::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL), IoState::kWouldWrite);
+    return result_of(::send(descriptor_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+                     IoState::kWouldWrite);
   }
   return over_tls([&](SSL* ssl) { return SSL_write(ssl, bytes.data(), size_for_openssl(bytes.size())); });
 }
@@ -100,7 +103,7 @@ bool ServerSocket::has_read_ahead() const {
 
 bool ServerSocket::quiet() const {
   char one = 0;
-  return !has_read_ahead() && ::recv(descriptor_, &one, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+  return !has_read_ahead() && ::recv(descriptor_.get(), &one, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
 }
 
 void ServerSocket::forget_tls() {
@@ -111,19 +114,19 @@ void ServerSocket::finish_writing() {
   if (ssl_ != nullptr && shaken_) {
     over_tls(SSL_shutdown);  // if it does not fit into the socket's buffer, the peer sees a cut
   }
-  ::shutdown(descriptor_, SHUT_WR);
+  ::shutdown(descriptor_.get(), SHUT_WR);
 }
 
 IoResult ServerSocket::discard(std::span<char> into) {
-  return result_of(::recv(descriptor_, into.data(), into.size(), 0), IoState::kWouldRead);
+  return result_of(::recv(descriptor_.get(), into.data(), into.size(), 0), IoState::kWouldRead);
 }
 
 void ServerSocket::stop_reading() {
-  ::shutdown(descriptor_, SHUT_RD);
+  ::shutdown(descriptor_.get(), SHUT_RD);
 }
 
 void ServerSocket::cut() {
-  ::shutdown(descriptor_, SHUT_RDWR);
+  ::shutdown(descriptor_.get(), SHUT_RDWR);
 }
 
 }  // namespace plimsoll::webhook

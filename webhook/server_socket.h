@@ -13,6 +13,8 @@
 #include <span>
 #include <string_view>
 
+#include "webhook/descriptor.h"
+
 typedef struct ssl_st SSL;
 
 namespace boost::asio::ssl {
@@ -37,13 +39,13 @@ struct IoResult {
 
 class ServerSocket {
  public:
-  // `descriptor` must not block.
-  ServerSocket(int descriptor, std::shared_ptr<boost::asio::ssl::context> context);
-  ~ServerSocket();  // closes
+  // `descriptor` must not block. Throws std::bad_alloc when OpenSSL does not get its memory.
+  ServerSocket(Descriptor descriptor, std::shared_ptr<boost::asio::ssl::context> context);
+  ~ServerSocket();
   ServerSocket(const ServerSocket&) = delete;
   ServerSocket& operator=(const ServerSocket&) = delete;
 
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
   bool tls() const { return ssl_ != nullptr; }
 
   IoResult handshake();  // of a plain socket: done at once
@@ -71,7 +73,7 @@ class ServerSocket {
   template <class Call>
   IoResult over_tls(const Call& call);
 
-  const int descriptor_;
+  const Descriptor descriptor_;
   const std::shared_ptr<boost::asio::ssl::context> context_;  // OpenSSL's object would do; asio's owns more
   SSL* ssl_ = nullptr;
   bool shaken_ = false;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "tests/webhook/peer.h"
 #include "tests/webhook/test_server.h"
@@ -42,11 +43,11 @@ class HttpConnectionTest : public ::testing::Test {
     EXPECT_EQ(::getsockname(listener, generic, &size), 0);
     peer_ = std::make_unique<Peer>(ntohs(address.sin_port));
     EXPECT_TRUE(peer_->connected());
-    accepted_ = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    accepted_ = Descriptor(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     ::close(listener);
   }
 
-  void serve() { connection_ = std::make_unique<HttpConnection>(shared_, accepted_, nullptr); }
+  void serve() { connection_ = std::make_unique<HttpConnection>(shared_, std::move(accepted_), nullptr); }
 
   // Bytes are there when they were written: the loopback delivers within the call.
   void expect_answer(const std::string& body) {
@@ -56,7 +57,7 @@ class HttpConnectionTest : public ::testing::Test {
   }
 
   HttpServerShared shared_;
-  int accepted_ = -1;
+  Descriptor accepted_;
   std::unique_ptr<Peer> peer_;
   std::unique_ptr<HttpConnection> connection_;
 };
