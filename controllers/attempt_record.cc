@@ -87,6 +87,18 @@ JobEnd end_of(const Json& job) {
   return condition_of(job, "Failed") != nullptr ? JobEnd::kFailed : JobEnd::kNone;
 }
 
+std::string unschedulable(const std::vector<Json>& pods) {
+  for (const Json& pod : pods) {
+    for (const Json& condition : member(pod, {"status", "conditions"})) {
+      if (text_member(condition, {"type"}) == "PodScheduled" &&
+          text_member(condition, {"status"}) == "False") {
+        return text_member(condition, {"message"}, text_member(condition, {"reason"}));
+      }
+    }
+  }
+  return {};
+}
+
 void record_end(crds::Attempt& attempt, Outcome outcome, const std::string& message, const std::string& now) {
   attempt.outcome = outcome;
   attempt.completion_time = now;

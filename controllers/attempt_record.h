@@ -19,6 +19,9 @@ enum class JobEnd { kNone, kComplete, kFailed };
 // What a batch/v1 Job's conditions say.
 JobEnd end_of(const Json& job);
 
+// Why one of the pods cannot be placed, as the scheduler says it; empty: all are.
+std::string unschedulable(const std::vector<Json>& pods);
+
 // `pods`: all of the attempt's that are known, also those that have gone. `now` as in metav1.Time.
 void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
                 const std::string& now);

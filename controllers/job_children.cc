@@ -188,11 +188,17 @@ Json pod_template(const crds::TrainingJob& job, const crds::Attempt& attempt, co
   Json& pod = made["spec"];
   pod["restartPolicy"] = "Never";
   pod["subdomain"] = child_name(job.name, attempt.number);
-  Json& containers = pod["containers"];
-  for (Json& container : containers) {
-    // Without it, an exception that is only printed would be lost with the pod.
-    add_missing(container, "terminationMessagePolicy", "FallbackToLogsOnError");
+  for (const char* list : {"initContainers", "containers"}) {
+    const bool given = pod[list].isArray();
+    for (Json& container : pod[list]) {
+      // Without it, an exception that is only printed would be lost with the pod.
+      add_missing(container, "terminationMessagePolicy", "FallbackToLogsOnError");
+    }
+    if (!given) {
+      pod.removeMember(list);
+    }
   }
+  Json& containers = pod["containers"];
   const int index = crds::trainer_container(containers);
   if (index >= 0) {
     Json& trainer = containers[static_cast<Json::ArrayIndex>(index)];

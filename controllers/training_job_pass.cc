@@ -48,19 +48,6 @@ std::string gpus_text(const Attempt& attempt) {
   return std::to_string(attempt.trainers) + " x " + (attempt.gpu_model.empty() ? "GPU" : attempt.gpu_model);
 }
 
-// The reason why a pod cannot be placed, as the scheduler says it.
-std::string unschedulable(const std::vector<Json>& pods) {
-  for (const Json& pod : pods) {
-    for (const Json& condition : member(pod, {"status", "conditions"})) {
-      if (text_member(condition, {"type"}) == "PodScheduled" &&
-          text_member(condition, {"status"}) == "False") {
-        return text_member(condition, {"message"}, text_member(condition, {"reason"}));
-      }
-    }
-  }
-  return {};
-}
-
 class Pass {
  public:
   Pass(const Surroundings& surroundings, const Json& object, crds::TrainingJob job)
@@ -79,11 +66,14 @@ class Pass {
  private:
   Result<Step> step();
   Result<Step> finished();
+  Result<Json> child_that_ended();
   Result<Step> suspend();
   Result<Step> begin(bool expandable_segments);
   Result<Step> watch(Attempt& attempt);
+  Result<AttemptChildren> children_of(const Attempt& attempt);
   Result<Step> make_children_of(Attempt& attempt);
   Result<Step> look_at(Attempt& attempt, const Json& child);
+  Result<void> restore_what_pods_need(const Attempt& attempt);
   Result<Step> started(Attempt& attempt, const Json& child);
   Result<Step> ended(Attempt& attempt);
   Result<Step> follow(const Attempt& attempt);
@@ -222,11 +212,17 @@ Result<Step> Pass::step() {
     return finished();
   }
   const std::optional<Next> deadline = until_deadline();
-  if (deadline && *deadline && **deadline <= milliseconds(0)) {
-    return fail_for_deadline();
-  }
-  if (job_.spec.suspend) {
-    return suspend();
+  const bool too_late = deadline && *deadline && **deadline <= milliseconds(0);
+  if (too_late || job_.spec.suspend) {
+    // What has ended by itself while nobody looked is not stopped.
+    Result<Json> ended = child_that_ended();
+    if (!ended) {
+      return ended.error();
+    }
+    if (!ended->isNull()) {
+      return look_at(status_.attempts.back(), *ended);
+    }
+    return too_late ? fail_for_deadline() : suspend();
   }
   if (status_.is_true("Suspended")) {
     set("Suspended", false, "Resumed", "the job may run");
@@ -237,6 +233,20 @@ Result<Step> Pass::step() {
   }
   Attempt& attempt = status_.attempts.back();
   return attempt.outcome == Outcome::kRunning ? watch(attempt) : follow(attempt);
+}
+
+// The Job of the attempt that runs, when it does so no more; else null.
+Result<Json> Pass::child_that_ended() {
+  if (status_.attempts.empty() || status_.attempts.back().outcome != Outcome::kRunning) {
+    return Json();
+  }
+  Result<Json> child =
+      with_.client->get(kJobs, job_.namespace_name, child_of(status_.attempts.back()), call_);
+  if (!child && child.error().code != ErrorCode::kNotFound) {
+    return child.error();
+  }
+  const bool ended = child && is_controlled_by(*child, uid()) && end_of(*child) != JobEnd::kNone;
+  return ended ? *std::move(child) : Json();
 }
 
 Result<Step> Pass::finished() {
@@ -450,10 +460,7 @@ Result<void> Pass::is_current() {
   return {};
 }
 
-Result<Step> Pass::make_children_of(Attempt& attempt) {
-  if (const Result<void> current = is_current(); !current) {
-    return current.error();
-  }
+Result<AttemptChildren> Pass::children_of(const Attempt& attempt) {
   if (!plan_) {
     plan_ = make_plan(attempt);
   }
@@ -462,6 +469,14 @@ Result<Step> Pass::make_children_of(Attempt& attempt) {
     tell(EventType::kWarning, "PlanTooLarge", children.error().message);
     children = make_children(job_, attempt, "{}");
   }
+  return children;
+}
+
+Result<Step> Pass::make_children_of(Attempt& attempt) {
+  if (const Result<void> current = is_current(); !current) {
+    return current.error();
+  }
+  const Result<AttemptChildren> children = children_of(attempt);
   if (!children) {
     return children.error();
   }
@@ -524,7 +539,9 @@ Result<Step> Pass::look_at(Attempt& attempt, const Json& child) {
     const Json& value = member(child, {"status", name});
     return value.isInt64() ? value.asInt64() : 0;
   };
-  const std::int64_t wanted = member(child, {"spec", "parallelism"}).asInt64();
+  const Json& parallelism = member(child, {"spec", "parallelism"});
+  const std::int64_t wanted = parallelism.isInt64() ? parallelism.asInt64() : 0;
+  Next after;
   const std::string pods =
       std::to_string(count("ready")) + " of " + std::to_string(wanted) + " pods are ready";
   if (member(child, {"spec", "suspend"}) == Json(true)) {
@@ -539,11 +556,50 @@ Result<Step> Pass::look_at(Attempt& attempt, const Json& child) {
     const std::string why = unschedulable(with_.find_pods(key_of_child(attempt)));
     set("Running", false, why.empty() ? "PodsPending" : "Unschedulable",
         why.empty() ? pods : pods + ": " + why);
+    if (why.empty()) {
+      if (const Result<void> restored = restore_what_pods_need(attempt); !restored) {
+        return restored.error();
+      }
+      after = kLookAgain;
+    }
   }
   if (const Result<void> written = write(); !written) {
     return written.error();
   }
-  return Step();
+  return Step{.after = after};
+}
+
+// Pods that are placed but do not start may wait for a plan that somebody deleted, and would for ever.
+Result<void> Pass::restore_what_pods_need(const Attempt& attempt) {
+  const std::optional<Clock::WallTime> began = parse_time(attempt.start_time);
+  if (!began || with_.clock->wall_now() - *began < kLookAgain) {
+    return {};
+  }
+  const std::string name = child_of(attempt);
+  const auto is_missing = [&](const kube::Resource& resource, const std::string& of) {
+    const Result<Json> there = with_.client->get(resource, job_.namespace_name, of, call_);
+    return !there && there.error().code == ErrorCode::kNotFound;
+  };
+  const bool plan = is_missing(kConfigMaps, name + "-plan");
+  const bool service = is_missing(kServices, name);
+  if (!plan && !service) {
+    return {};
+  }
+  const Result<AttemptChildren> children = children_of(attempt);
+  if (!children) {
+    return children.error();
+  }
+  Result<Json> made = plan ? children_.create(kConfigMaps, children->plan) : Json();
+  if (made && service) {
+    made = children_.create(kServices, children->service);
+  }
+  if (!made) {
+    return made.error().within("make again what was deleted");
+  }
+  tell(EventType::kWarning, "Restored",
+       std::string(plan ? "the plan" : "the Service") + " of attempt " + std::to_string(attempt.number) +
+           " had been deleted, and was made again");
+  return {};
 }
 
 // Those that the API server has now, those that the cache still has, and those that have gone. Of this very
@@ -723,6 +779,9 @@ Result<Next> look_after(const Surroundings& surroundings, const Json& object) {
     // The API server's schema refuses such objects; one that is older than the schema waits to be edited.
     log_warning("Left a job alone that cannot be read",
                 {{"job", kube::key_of(object)}, {"problem", job.error().message}});
+    return Next();
+  }
+  if (crds::is_managed_elsewhere(*job)) {
     return Next();
   }
   return Pass(surroundings, object, *std::move(job)).run();

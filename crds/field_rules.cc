@@ -69,6 +69,18 @@ bool is_config_map_key(std::string_view text) {
          all(text, [](char c) { return is_alphanumeric(c) || c == '-' || c == '.' || c == '_'; });
 }
 
+// ([a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9/._~%!$&'()*+,;=:@]+)?
+bool is_controller_name(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  if (slash == text.npos) {
+    return text.empty();
+  }
+  const std::string_view path = text.substr(slash + 1);
+  constexpr std::string_view kOthers = "-/._~%!$&'()*+,;=:@";  // of a path, RFC 3986
+  return is_object_name(text.substr(0, slash)) && !path.empty() &&
+         all(path, [&](char c) { return is_alphanumeric(c) || kOthers.find(c) != kOthers.npos; });
+}
+
 // [A-Za-z0-9_][A-Za-z0-9_./:-]*
 bool is_table_name(std::string_view text) {
   const auto word = [](char c) { return is_alphanumeric(c) || c == '_'; };
@@ -192,6 +204,11 @@ constexpr TextRule kConfigMapKey = {"^[-._a-zA-Z0-9]+$",
                                     {1, 253},
                                     is_config_map_key,
                                     "a key of a ConfigMap: letters, digits, '-', '_' and '.'"};
+constexpr TextRule kControllerName = {
+    R"(^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9/._~%!$&'()*+,;=:@]+)?$)",
+    {0, 63},
+    is_controller_name,
+    "a domain, '/' and a path, such as kueue.x-k8s.io/multikueue"};
 constexpr TextRule kContainerName = {"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
                                      {1, 63},
                                      is_dns_1123_label,

@@ -56,6 +56,7 @@ extern const TextRule kProductLabel;
 extern const TextRule kNodeLabel;
 extern const TextRule kConfigMapName;
 extern const TextRule kConfigMapKey;
+extern const TextRule kControllerName;  // a domain and a path, as batch/v1 wants it; may be empty
 extern const TextRule kContainerName;
 extern const TextRule kPercentage;
 extern const TextRule kModuleName;

@@ -64,6 +64,10 @@ FailurePolicy decode_failure_policy(const JsonView& object) {
   return policy;
 }
 
+bool is_managed_elsewhere(const TrainingJob& job) {
+  return !job.spec.managed_by.empty() && job.spec.managed_by != kTrainingJobController;
+}
+
 int trainer_container(const Json& containers) {
   if (!containers.isArray() || containers.empty()) {
     return -1;

@@ -246,8 +246,12 @@ struct FailurePolicy {
 // The default of the vertical pod autoscaler's --oom-min-bump-up-bytes (100 MiB), as is the ratio's 1.2.
 inline constexpr Bytes kOomMinBumpUp = 100_MiB;
 
+// What spec.managedBy says of a job of Plimsoll's own, when it says anything.
+inline constexpr const char* kTrainingJobController = "plimsoll.dev/training-job-controller";
+
 struct TrainingJobSpec {
   bool suspend = false;
+  std::string managed_by;  // empty: by Plimsoll
   ModelSpec model;
   TrainingSpec training;
   ProvisioningSpec provisioning;
@@ -293,7 +297,11 @@ FailurePolicy decode_failure_policy(const JsonView& object);
 // any.
 int trainer_container(const Json& containers);
 
-// What may not change once the job exists: spec.model, and spec.training while the job is not suspended.
+// Whether another controller runs the job: it is neither to be run nor to be sized here.
+bool is_managed_elsewhere(const TrainingJob& job);
+
+// What may not change once the job exists: spec.model, spec.managedBy, and spec.training while the job is not
+// suspended.
 std::vector<FieldError> validate_update(const TrainingJob& before, const TrainingJob& now);
 
 // The enum spellings of the API: "BF16Mixed", "RowWiseAdagrad", ...

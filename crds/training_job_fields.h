@@ -170,6 +170,7 @@ void describe(Visitor& visit, Of<FailurePolicy> auto& policy) {
 template <class Visitor>
 void describe(Visitor& visit, Of<TrainingJobSpec> auto& spec) {
   visit.boolean("suspend", spec.suspend, Presence::kDefaulted);
+  visit.text("managedBy", spec.managed_by, Presence::kOptional, kControllerName);
   visit.object("model", spec.model, Presence::kRequired);
   visit.object("training", spec.training, Presence::kRequired);
   visit.object("provisioning", spec.provisioning, Presence::kDefaulted);

@@ -108,6 +108,9 @@ std::vector<FieldError> validate_update(const TrainingJob& before, const Trainin
   if (!before.spec.suspend && before.spec.training != now.spec.training) {
     errors.add(FieldPath(spec, "training"), "training may only change while the job is suspended");
   }
+  if (before.spec.managed_by != now.spec.managed_by) {
+    errors.add(FieldPath(spec, "managedBy"), "managedBy cannot be changed");
+  }
   return std::move(errors).take();
 }
 

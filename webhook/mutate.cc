@@ -123,6 +123,9 @@ Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs) {
   if (const std::vector<crds::FieldError> wrong = crds::validate(*job); !wrong.empty()) {
     return fall_back("Malformed", crds::to_string(wrong));
   }
+  if (crds::is_managed_elsewhere(*job)) {
+    return leave_as_is("ManagedElsewhere");
+  }
   if (job->namespace_name.empty()) {
     job->namespace_name = request.namespace_name;  // a create request may leave it to the URL
   }

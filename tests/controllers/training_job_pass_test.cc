@@ -202,6 +202,60 @@ TEST_F(TrainingJobPass, ADeletedChildIsAFailureOfTheInfrastructure) {
   EXPECT_FALSE(world_.child("ads-1").isNull());
 }
 
+// The operator was away while the attempt ended, and comes back to a job that is to be stopped.
+TEST_F(TrainingJobPass, WhatHasEndedIsNotStopped) {
+  const std::string limited = "  activeDeadlineSeconds: 8640000\n";
+  world_.create(job_yaml("late", 4, limited));
+  world_.create(job_yaml("held", 4));
+  world_.create(job_yaml("broken", 4, limited));
+  for (const char* name : {"late", "held", "broken"}) {
+    world_.settle(name);
+  }
+  world_.complete("late-0");
+  world_.complete("held-0");
+  world_.fail_pods("broken-0", "ValueError: no");
+  world_.patch("held", R"({"spec":{"suspend":true}})");
+  world_.pass(std::chrono::hours(24 * 365 * 10));
+  for (const char* name : {"late", "held", "broken"}) {
+    world_.settle(name);
+  }
+  EXPECT_TRUE(world_.status("late").is_true("Succeeded"));
+  EXPECT_TRUE(world_.status("held").is_true("Succeeded"));
+  const JobStatus broken = world_.status("broken");
+  EXPECT_EQ(reason_of(broken, "Failed"), "DeadlineExceeded");
+  EXPECT_EQ(broken.attempts[0].outcome, Outcome::kUserError);
+}
+
+TEST_F(TrainingJobPass, AJobOfAnotherControllerIsLeftAlone) {
+  world_.create(job_yaml("ads", 4, "  managedBy: kueue.x-k8s.io/multikueue\n"));
+  world_.settle("ads");
+  EXPECT_TRUE(world_.job("ads")["status"].isNull() || world_.job("ads")["status"].empty());
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+  world_.create(job_yaml("ours", 4, std::string("  managedBy: ") + crds::kTrainingJobController + "\n"));
+  world_.settle("ours");
+  EXPECT_FALSE(world_.child("ours-0").isNull());
+}
+
+// Pods that have a node but wait for their plan would wait for ever.
+TEST_F(TrainingJobPass, WhatStartingPodsNeedIsMadeAgain) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  const std::string plan = write_json((*world_.client().get(kConfigMaps, "default", "ads-0-plan"))["data"]);
+  ASSERT_TRUE(world_.client().remove(kConfigMaps, "default", "ads-0-plan").ok());
+  ASSERT_TRUE(world_.client().remove(kServices, "default", "ads-0").ok());
+  const Result<Next> next = world_.look("ads");
+  ASSERT_TRUE(next.ok());
+  ASSERT_TRUE(next->has_value());
+  EXPECT_LE(**next, std::chrono::seconds(30));
+  world_.pass(std::chrono::hours(24 * 365 * 10));  // the embedded server's clock is another
+  world_.settle("ads");
+  const Result<Json> again = world_.client().get(kConfigMaps, "default", "ads-0-plan");
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(write_json((*again)["data"]), plan);
+  EXPECT_TRUE(world_.client().get(kServices, "default", "ads-0").ok());
+  EXPECT_EQ(world_.status("ads").attempts.size(), 1U);
+}
+
 TEST_F(TrainingJobPass, EndsAtItsDeadline) {
   world_.create(job_yaml("ads", 4, "  activeDeadlineSeconds: 600\n"));
   world_.settle("ads");

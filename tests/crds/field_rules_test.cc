@@ -24,6 +24,7 @@ const Rule kRules[] = {
     {"RequiredFamilyName", kRequiredFamilyName.pattern, kRequiredFamilyName.matches, "aZ0._-/"},
     {"ConfigMapName", kConfigMapName.pattern, kConfigMapName.matches, "az0-.A"},
     {"ConfigMapKey", kConfigMapKey.pattern, kConfigMapKey.matches, "aZ0-._/"},
+    {"ControllerName", kControllerName.pattern, kControllerName.matches, "az0-./A@ "},
     {"ContainerName", kContainerName.pattern, kContainerName.matches, "az0-A."},
     {"Percentage", kPercentage.pattern, kPercentage.matches, "019.%"},
     {"PoolingFactor", kPoolingFactor.pattern, kPoolingFactor.matches, "0129.-"},

@@ -335,6 +335,7 @@ TEST(Schema, EveryRuleOfATrainingJobIsMirroredWordForWord) {
   TrainingJob now = *before;
   now.spec.model.family = "other";
   now.spec.training.batch_size_per_trainer = 2048;
+  now.spec.managed_by = "kueue.x-k8s.io/multikueue";
   for (const FieldError& problem : validate_update(*before, now)) {
     said.insert(reported(problem));
   }

@@ -275,10 +275,23 @@ TEST(TrainingJob, AnUpdateKeepsTheModelAndWhileRunningTheTraining) {
   EXPECT_EQ(to_string(validate_update(before, now)),
             "spec.model: model cannot be changed; create another job for another model; "
             "spec.training: training may only change while the job is suspended");
+  TrainingJob taken_over = before;
+  taken_over.spec.managed_by = "kueue.x-k8s.io/multikueue";
+  EXPECT_EQ(to_string(validate_update(before, taken_over)), "spec.managedBy: managedBy cannot be changed");
+  EXPECT_EQ(to_string(validate_update(taken_over, before)), "spec.managedBy: managedBy cannot be changed");
   TrainingJob suspended = before;
   suspended.spec.suspend = true;
   now.spec.model = before.spec.model;
   EXPECT_TRUE(validate_update(suspended, now).empty());
+}
+
+TEST(TrainingJob, AnotherControllersJobsAreToldFromOurOwn) {
+  Json object = small_job();
+  EXPECT_FALSE(is_managed_elsewhere(decoded(object)));
+  set(object, "spec.managedBy", kTrainingJobController);
+  EXPECT_FALSE(is_managed_elsewhere(decoded(object)));
+  set(object, "spec.managedBy", "kueue.x-k8s.io/multikueue");
+  EXPECT_TRUE(is_managed_elsewhere(decoded(object)));
 }
 
 TEST(TrainingJob, EnumsHaveNames) {

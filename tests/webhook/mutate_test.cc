@@ -153,6 +153,14 @@ TEST(Mutate, OptsOutByAnnotation) {
   EXPECT_TRUE(mutated(sample_review(job)).answer.warnings.empty());
 }
 
+TEST(Mutate, LeavesTheJobsOfAnotherControllerAsTheyAre) {
+  Json job = sample_job();
+  job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
+  expect_untouched(mutated(sample_review(job)), "ManagedElsewhere");
+  job["spec"]["managedBy"] = crds::kTrainingJobController;
+  EXPECT_TRUE(mutated(sample_review(job)).applied);
+}
+
 TEST(Mutate, OnlyRecommendsInModeOff) {
   Json job = sample_job();
   job["spec"]["provisioning"]["mode"] = "Off";
