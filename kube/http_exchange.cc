@@ -16,8 +16,9 @@ namespace {
 using web::http::http_request;
 using web::http::http_response;
 
-// cpprestsdk reads no further while this much waits for the caller.
-constexpr std::size_t kBufferLimit = 8 << 20;
+// cpprestsdk reads no further while this much waits for the caller: enough to keep both busy. A watch whose
+// server is faster than we are holds about four times as much for as long as it lasts.
+constexpr std::size_t kBufferLimit = 256 << 10;
 // It keeps chunk sizes in an int and adds no check of its own; larger ones cannot be right.
 constexpr std::size_t kChunkLimit = 1 << 30;
 // Our own deadlines end an exchange; cpprestsdk's per-read timer is a last resort behind them.
@@ -421,7 +422,11 @@ HttpExchange::Read HttpExchange::read(std::string& bytes, Deadline deadline, con
       }
       return state_->ended && !state_->failure ? Read::kEnd : Read::kFailed;
     }
-    bytes.append(state_->buffer);
+    if (bytes.empty()) {
+      bytes.swap(state_->buffer);
+    } else {
+      bytes.append(state_->buffer);
+    }
     state_->buffer.clear();
     blocked.swap(state_->blocked);
     count = state_->blocked_count;
