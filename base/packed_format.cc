@@ -91,7 +91,7 @@ void close(Tag tag, std::size_t count, std::size_t body, std::string& to) {
 
 }  // namespace
 
-void append(const JsonView& value, std::string& to) {
+void append(const JsonView& value, const JsonSelection* kept, std::string& to) {
   const std::size_t begin = to.size();
   switch (value.kind()) {
     case JsonView::Kind::kNull: append_tag(Tag::kNull, to); break;
@@ -113,7 +113,7 @@ void append(const JsonView& value, std::string& to) {
     case JsonView::Kind::kArray: {
       std::size_t count = 0;
       for (const JsonView element : value.elements()) {
-        append(element, to);
+        append(element, kept, to);
         ++count;
       }
       close(Tag::kArray, count, begin, to);
@@ -122,9 +122,11 @@ void append(const JsonView& value, std::string& to) {
     case JsonView::Kind::kObject: {
       std::size_t count = 0;
       for (const auto& [name, inner] : value.members()) {
-        append_text(name, true, to);
-        append(inner, to);
-        ++count;
+        if (kept == nullptr || kept->keeps(name)) {
+          append_text(name, true, to);
+          append(inner, kept == nullptr ? nullptr : kept->below(name), to);
+          ++count;
+        }
       }
       close(Tag::kObject, count, begin, to);
       break;

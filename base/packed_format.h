@@ -13,11 +13,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_selection.h"
 #include "base/json_view.h"
 
 namespace plimsoll::packed {
 
-void append(const JsonView& value, std::string& to);
+// `kept`: null keeps all.
+void append(const JsonView& value, const JsonSelection* kept, std::string& to);
 
 // The place behind the value.
 const char* behind(const char* value);

@@ -8,10 +8,14 @@
 
 namespace plimsoll {
 
-PackedJson::PackedJson(const JsonView& value) {
+PackedJson::PackedJson(const JsonView& value) : PackedJson(value, nullptr) {}
+
+PackedJson::PackedJson(const JsonView& value, const JsonSelection& kept) : PackedJson(value, &kept) {}
+
+PackedJson::PackedJson(const JsonView& value, const JsonSelection* kept) {
   static thread_local std::string packed;
   packed.clear();
-  packed::append(value, packed);
+  packed::append(value, kept, packed);
   const auto block = std::make_shared_for_overwrite<char[]>(packed.size());
   std::copy(packed.begin(), packed.end(), block.get());
   block_ = block;

@@ -3,6 +3,7 @@
 // numbers of shared words (base/shared_words.h), and so are strings such as "True" and "Running".
 //
 //   PackedJson pod(view);                       // of a tree, a parsed text, or a part of either
+//   PackedJson slim(view, selection);           // of some of its members (base/json_selection.h)
 //   text_member(*pod, {"spec", "nodeName"});    // read where it lies, as a JsonView
 //   Json changed = pod.tree();                  // a copy to change
 //
@@ -14,6 +15,7 @@
 #include <memory>
 
 #include "base/json.h"
+#include "base/json_selection.h"
 #include "base/json_view.h"
 
 namespace plimsoll {
@@ -23,6 +25,7 @@ class PackedJson {
   PackedJson() = default;
   PackedJson(std::nullptr_t) {}  // NOLINT(google-explicit-constructor): as a pointer's
   explicit PackedJson(const JsonView& value);
+  PackedJson(const JsonView& value, const JsonSelection& kept);
 
   explicit operator bool() const { return block_ != nullptr; }
   // Not of null.
@@ -32,6 +35,8 @@ class PackedJson {
   friend bool operator==(const PackedJson& one, const PackedJson& other) = default;
 
  private:
+  PackedJson(const JsonView& value, const JsonSelection* kept);
+
   std::shared_ptr<const char[]> block_;
 };
 

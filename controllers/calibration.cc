@@ -25,18 +25,13 @@ kube::Reflector::Options reflect(const char* plural, bool namespaced) {
 }
 
 // What is learned from.
-Json project_job(const JsonView& job) {
-  const auto of = [&](std::initializer_list<std::string_view> path) { return tree_of(member(job, path)); };
-  Json kept;
-  kept["metadata"]["name"] = of({"metadata", "name"});
-  kept["metadata"]["namespace"] = of({"metadata", "namespace"});
-  kept["metadata"]["uid"] = of({"metadata", "uid"});
-  kept["metadata"]["resourceVersion"] = of({"metadata", "resourceVersion"});
-  kept["spec"]["model"]["family"] = of({"spec", "model", "family"});
-  kept["spec"]["failurePolicy"] = of({"spec", "failurePolicy"});
-  kept["status"]["attempts"] = of({"status", "attempts"});
-  kept["status"]["estimate"] = of({"status", "estimate"});
-  return kept;
+JsonSelection slim_job() {
+  return JsonSelection()
+      .only({}, {"metadata", "spec", "status"})
+      .only({"metadata"}, {"name", "namespace", "uid", "resourceVersion"})
+      .only({"spec"}, {"model", "failurePolicy"})
+      .only({"spec", "model"}, {"family"})
+      .only({"status"}, {"attempts", "estimate"});
 }
 
 bool has_ended(const crds::Attempt& attempt) {
@@ -73,7 +68,7 @@ CalibrationController::CalibrationController(kube::Client& client, estimator::Gp
       jobs_(client,
             [this] {
               kube::Reflector::Options jobs = reflect("trainingjobs", true);
-              jobs.project = project_job;
+              jobs.keep = slim_job();
               jobs.on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); };
               return jobs;
             }()),

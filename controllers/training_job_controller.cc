@@ -26,41 +26,28 @@ std::string key_of_controller(const JsonView& object, const char* kind) {
   return {};
 }
 
-void keep(Json& kept, const JsonView& object, const char* part, std::initializer_list<const char*> fields) {
-  const JsonView source = member(object, {part});
-  for (const char* field : fields) {
-    if (const JsonView value = member(source, {field}); !value.is_null()) {
-      kept[part][field] = tree_of(value);
-    }
-  }
+JsonSelection slim_child() {
+  return JsonSelection()
+      .only({}, {"metadata", "spec", "status"})
+      .only({"metadata"}, {"name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences",
+                           "creationTimestamp", "deletionTimestamp"})
+      .only({"spec"}, {"parallelism", "suspend"})
+      .only({"status"}, {"active", "ready", "succeeded", "failed", "conditions"});
 }
 
-Json project_child(const JsonView& object) {
-  Json kept(::Json::objectValue);
-  keep(kept, object, "metadata",
-       {"name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
-        "deletionTimestamp"});
-  keep(kept, object, "spec", {"parallelism", "suspend"});
-  keep(kept, object, "status", {"active", "ready", "succeeded", "failed", "conditions"});
-  return kept;
+JsonSelection slim_trainer_pod() {
+  return JsonSelection()
+      .only({}, {"metadata", "status"})
+      .only({"metadata"},
+            {"name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp"})
+      .only({"status"},
+            {"phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"});
 }
 
-Json project_trainer_pod(const JsonView& object) {
-  Json kept(::Json::objectValue);
-  keep(kept, object, "metadata",
-       {"name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp"});
-  keep(kept, object, "status",
-       {"phase", "reason", "message", "conditions", "containerStatuses", "initContainerStatuses"});
-  return kept;
-}
-
-Json project_training_job(const JsonView& object) {
-  Json kept = tree_of(object);
-  kept["metadata"].removeMember("managedFields");
-  if (kept["metadata"].isMember("annotations")) {
-    kept["metadata"]["annotations"].removeMember("kubectl.kubernetes.io/last-applied-configuration");
-  }
-  return kept;
+JsonSelection slim_training_job() {
+  return JsonSelection()
+      .without({"metadata"}, {"managedFields"})
+      .without({"metadata", "annotations"}, {"kubectl.kubernetes.io/last-applied-configuration"});
 }
 
 // Whether the pod's end tells something of why: what a pod that was deleted in good health does not.
@@ -170,7 +157,7 @@ kube::Reflector::Options TrainingJobController::reflect_jobs() {
   kube::Reflector::Options options;
   options.resource = kTrainingJobs;
   options.observer = metrics_ == nullptr ? nullptr : &metrics_->training_jobs;
-  options.project = project_training_job;
+  options.keep = slim_training_job();
   options.on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); };
   return options;
 }
@@ -180,7 +167,7 @@ kube::Reflector::Options TrainingJobController::reflect_children() {
   options.resource = kJobs;
   options.observer = metrics_ == nullptr ? nullptr : &metrics_->children;
   options.label_selector = kJobNameLabel;
-  options.project = project_child;
+  options.keep = slim_child();
   options.on_change = [this](const kube::Reflector::Change& change) {
     if (const std::string key = key_of_controller(*change.object, "TrainingJob"); !key.empty()) {
       queue_.add(key);
@@ -197,7 +184,7 @@ kube::Reflector::Options TrainingJobController::reflect_pods() {
   options.resource = kPods;
   options.observer = metrics_ == nullptr ? nullptr : &metrics_->pods;
   options.label_selector = kJobNameLabel;
-  options.project = project_trainer_pod;
+  options.keep = slim_trainer_pod();
   options.indexers = {
       {kByJob, [](const JsonView& pod) { return std::vector<std::string>{key_of_controller(pod, "Job")}; }}};
   options.on_change = [this](const kube::Reflector::Change& change) { pod_changed(change); };

@@ -312,7 +312,7 @@ SharedObject Reflector::keep(const std::string& key, const JsonView& object) con
     return known;
   }
   if (!options_.project) {
-    return SharedObject(object);
+    return {object, options_.keep};
   }
   const Json kept = options_.project(object);
   return kept.isNull() ? SharedObject() : SharedObject(kept);

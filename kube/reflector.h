@@ -43,6 +43,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_selection.h"
 #include "base/json_view.h"
 #include "kube/backoff.h"
 #include "kube/client.h"
@@ -85,7 +86,10 @@ class Reflector {
     std::string label_selector = {};
     std::string field_selector = {};
     // What to keep of an object, to save memory; it must keep metadata's name, namespace, uid and
-    // resourceVersion. A null result keeps nothing: the object counts as deleted.
+    // resourceVersion.
+    JsonSelection keep = {};
+    // The same for what names of members cannot say, in its place. A null result keeps nothing: the object
+    // counts as deleted.
     std::function<Json(const JsonView&)> project = {};
     ObjectStore::Indexers indexers = {};  // of what was kept
     Handler on_change = {};               // the first handler

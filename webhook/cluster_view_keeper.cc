@@ -20,11 +20,7 @@ kube::Reflector::Options reflector_options(const char* plural, bool namespaced,
   kube::Reflector::Options options;
   options.resource = {
       .group = crds::kGroup, .version = crds::kVersion, .plural = plural, .namespaced = namespaced};
-  options.project = [](const JsonView& object) {
-    Json kept = tree_of(object);
-    kept["metadata"].removeMember("managedFields");
-    return kept;
-  };
+  options.keep.without({"metadata"}, {"managedFields"});
   options.on_change = [on_change = std::move(on_change)](const kube::Reflector::Change&) { on_change(); };
   return options;
 }

@@ -499,6 +499,21 @@ TEST_F(ReflectorTest, KeepsOnlyWhatTheProjectionKeeps) {
   EXPECT_EQ(reflector.size(), 0U);
 }
 
+TEST_F(ReflectorTest, KeepsOnlyTheMembersThatItIsToldTo) {
+  client_.lists = {answer(list_of(7, {object("a", 3, "big")}))};
+  client_.watches = {lasting(kLong, {{WatchEventType::kAdded, object("b", 8, "big")}})};
+  Reflector::Options with = options();
+  with.keep.without({}, {"data"});
+  Reflector reflector(client_, with);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 8"));
+  for (const SharedObject& kept : reflector.snapshot()) {
+    EXPECT_FALSE((*kept).member("data").has_value());
+    EXPECT_TRUE((*kept).member("metadata").has_value());
+  }
+}
+
 TEST_F(ReflectorTest, SeveralHandlersAreToldTheSameInTheirOrder) {
   client_.lists = {answer(list_of(7, {object("a", 3)}))};
   client_.watches = {lasting(kLong, {{WatchEventType::kDeleted, object("a", 8)}})};
