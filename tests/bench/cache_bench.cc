@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/allocator.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "kube/http_client.h"
@@ -114,6 +115,7 @@ void tell(const char* what, Seconds took) {
 }
 
 int be_the_cache(const Settings& settings) {
+  use_server_allocator();  // as the operator
   kube::initialise_transport();
   configure_log(LogLevel::kError, LogFormat::kText);
   kube::ClientConfig config;
