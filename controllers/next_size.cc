@@ -160,6 +160,17 @@ NextSize step_up(const RemediationInputs& inputs, const std::vector<FailedSize>&
   return nothing_larger(spec);
 }
 
+// Whether the last attempt's text leaves open how much was missing: it has no figures, or they say no more
+// than would be taken for granted without them. A correction by so much is an assumption, and so is its
+// conclusion that no size is large enough.
+bool is_missing_a_step(const RemediationInputs& inputs) {
+  const crds::Attempt& last = inputs.attempts->back();
+  const std::optional<Bytes> card = estimator::capacity_of(last, *inputs.gpus);
+  const double ratio = inputs.job->spec.failure_policy.oom_bump_up_ratio;
+  return last.outcome == crds::Outcome::kCudaOutOfMemory &&
+         (!last.needed || (card && *last.needed <= Bytes::ceil(static_cast<double>(card->count) * ratio)));
+}
+
 }  // namespace
 
 bool more_trainers_take_less(const crds::TrainingJobSpec& spec) {
@@ -191,7 +202,11 @@ NextSize larger_size(const RemediationInputs& inputs) {
     return taken(inputs, std::move(answer), why);
   }
   if (answer.event_reason == "NoFittingGPU" || answer.event_reason == "NoGPUInCluster") {
-    return none(answer.reason);
+    NextSize next;
+    if (is_missing_a_step(inputs)) {
+      next = step_up(inputs, failed, cap, why + "; how much was missing is not known");
+    }
+    return next.found ? next : none(answer.reason);
   }
   return step_up(inputs, failed, cap, why + "; estimated it could not be: " + answer.reason);
 }

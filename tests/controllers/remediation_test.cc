@@ -180,6 +180,32 @@ TEST(Remediation, SecondPassesGrowFromAllThatHasFailed) {
   EXPECT_GE(sizes.size(), 3U);
 }
 
+// A job that should have left most of the card free ran out of it: no card is large enough for the estimate
+// and as much more as is assumed to be missing, but that is an assumption.
+TEST(Remediation, WhatIsOnlyAssumedToBeMissingRulesOutNoLargerSize) {
+  for (const std::optional<Bytes> over : {std::optional<Bytes>(), std::optional(4_GiB)}) {
+    History history(job_object(4, kGiBOfRows), {available("A100-40GB", 8)});
+    history.admit();
+    ASSERT_EQ(history.trainers(), 1);
+    std::int64_t before = 1;
+    for (int i = 0; i < 3; ++i) {
+      Attempt& attempt = history.end(Outcome::kCudaOutOfMemory);
+      attempt.estimated = 7_GiB;
+      if (over) {
+        attempt.needed = memory_of(history.gpus, "A100-40GB") + *over;
+      }
+      ASSERT_TRUE(history.remedy().restart) << history.last.message;
+      EXPECT_GT(history.trainers(), before);
+      before = history.trainers();
+    }
+    EXPECT_EQ(history.remedy(Outcome::kCudaOutOfMemory).reason, "ReachedMaxRestarts");
+  }
+  History far(job_object(4, kGiBOfRows), {available("A100-40GB", 8)});
+  far.admit();
+  far.end(Outcome::kCudaOutOfMemory).needed = 4 * memory_of(far.gpus, "A100-40GB");
+  EXPECT_EQ(far.remedy().reason, "MaxResourcesReached");  // and this is no assumption
+}
+
 TEST(Remediation, AtMaxTrainersItFailsAndSaysWhatToDo) {
   Json object = job_object(100, kGiBOfRows);
   object["spec"]["provisioning"]["maxTrainers"] = 8;
