@@ -49,15 +49,24 @@ class Dual {
   Dual(const Options& options, std::int64_t trainers, const Room& room, double longest)
       : options_(options), trainers_(static_cast<double>(trainers)), room_(room), longest_(longest) {}
 
-  // Maximises over the price of card memory, by the sign of its slope: memory used minus memory there is.
-  // Stops early once the value passes `enough`.
+  // Maximises over the price of card memory. The value is concave and made of straight pieces, whose slope is
+  // memory used minus memory there is; so the next price is where the pieces on either side of the maximum
+  // would meet. Stops early once the value passes `enough`.
   TimeBound maximise(double host_price, double start, double enough);
 
   // The same over the price of host memory too, where that is what is scarce.
   TimeBound maximise_both();
 
  private:
-  bool too_full_at(const Prices& prices);
+  // The straight piece at a price of card memory: its value there, of all trainers, and its slope.
+  struct Piece {
+    double price = 0;
+    double value = 0;
+    double slope = 0;  // above 0: more memory is used than there is
+
+    double at(double other) const { return value + slope * (other - price); }
+  };
+  Piece piece_at(const Prices& prices);
 
   const Options& options_;
   double trainers_;
@@ -67,38 +76,45 @@ class Dual {
   Relaxed relaxed_;
 };
 
-bool Dual::too_full_at(const Prices& prices) {
+Dual::Piece Dual::piece_at(const Prices& prices) {
   if (!relax(options_, prices, longest_, &relaxed_)) {
     best_.milliseconds = kInfinity;
-    return false;
+    return {};
   }
   const double memory = prices.card * room_.total + prices.host * room_.host * trainers_;
-  const double value = (relaxed_.value - memory) / trainers_;
-  if (value > best_.milliseconds) {
-    best_ = {.milliseconds = value, .prices = prices};
+  const double value = relaxed_.value - memory;
+  if (value / trainers_ > best_.milliseconds) {
+    best_ = {.milliseconds = value / trainers_, .prices = prices};
   }
-  return relaxed_.total_bytes > room_.total;
+  return {.price = prices.card, .value = value, .slope = relaxed_.total_bytes - room_.total};
 }
 
 TimeBound Dual::maximise(double host_price, double start, double enough) {
   best_ = {.milliseconds = 0, .prices = {.card = 0, .host = host_price}};
-  if (!too_full_at(best_.prices) || best_.milliseconds > enough) {
+  Piece rising = piece_at(best_.prices);
+  if (rising.slope <= 0 || best_.milliseconds > enough) {
     return best_;
   }
-  double low = 0;
-  double high = start > 0 ? start : std::max(relaxed_.value, 1e-9) / std::max(room_.total, 1.0);
+  Piece falling;
+  double price = start > 0 ? start : std::max(relaxed_.value, 1e-9) / std::max(room_.total, 1.0);
   constexpr int kGrowths = 30;
   for (int i = 0; i < kGrowths && best_.milliseconds <= enough; ++i) {
-    if (!too_full_at({.card = high, .host = host_price})) {
+    falling = piece_at({.card = price, .host = host_price});
+    if (falling.slope <= 0) {
       break;
     }
-    low = high;
-    high *= 4;
+    rising = falling;
+    price *= 4;
   }
-  constexpr int kHalvings = 12;
-  for (int i = 0; i < kHalvings && best_.milliseconds <= enough; ++i) {
-    const double middle = low > 0 ? std::sqrt(low * high) : high / 16;
-    (too_full_at({.card = middle, .host = host_price}) ? low : high) = middle;
+  constexpr int kMeetings = 12;
+  constexpr double kTolerance = 1e-6;
+  for (int i = 0; i < kMeetings && falling.slope <= 0 && best_.milliseconds <= enough; ++i) {
+    const double meeting = (falling.at(0) - rising.at(0)) / (rising.slope - falling.slope);
+    if (!(rising.at(meeting) > best_.milliseconds * trainers_ * (1 + kTolerance))) {
+      break;
+    }
+    const Piece between = piece_at({.card = meeting, .host = host_price});
+    (between.slope > 0 ? rising : falling) = between;
   }
   return best_;
 }

@@ -394,28 +394,23 @@ void Search::squeeze(const Caps& caps) {
     double ms;     // longest shard, of the longest that is sensible
     double price;  // factor on the price of the host's memory
   };
-  static constexpr Try kTries[] = {{0.35, 1, 1, 1}, {0.35, 16, 1, 1}, {0.2, 1, 1, 1}, {0.35, 64, 1, 2},
+  static constexpr Try kTries[] = {{0.35, 1, 1, 1}, {0.35, 16, 1, 1}, {0.2, 1, 1, 1}, {0.35, 64, 1, 1},
                                    {0.5, 1, 1, 1},  {0.2, 4, 1, 1},   {1, 16, 1, 1},  {0.1, 16, 0.5, 1},
                                    {0.7, 4, 1, 2},  {1, 1, 1, 4},     {1, 64, 1, 1},  {0.2, 64, 1, 1},
                                    {1, 0, 1, 1}};
-  const auto selection = [&](const Try& a_try) {
-    return select_within(options_,
-                         {.ms = caps.ms * a_try.ms,
-                          .bytes = mean_bytes_ * a_try.bytes,
-                          .compute_ms = caps.compute_ms * a_try.ms,
-                          .prices = {.card = 0, .host = caps.prices.host * a_try.price}},
-                         room_.total * (1 - kEase * a_try.free));
-  };
-  std::map<double, double> unfree;  // by largest shard: what could not be left free
+  std::map<std::array<double, 3>, Savings> known;
   for (const Try& a_try : kTries) {
-    const auto known = unfree.find(a_try.bytes);
-    if (known != unfree.end() && known->second <= a_try.free) {
-      continue;
+    const std::array<double, 3> key{a_try.bytes, a_try.ms, a_try.price};
+    auto savings = known.find(key);
+    if (savings == known.end()) {
+      const Caps finer{.ms = caps.ms * a_try.ms,
+                       .bytes = mean_bytes_ * a_try.bytes,
+                       .compute_ms = caps.compute_ms * a_try.ms,
+                       .prices = {.card = 0, .host = caps.prices.host * a_try.price}};
+      savings = known.emplace(key, Savings(options_, finer)).first;
     }
-    std::optional<Selection> found = selection(a_try);
-    if (!found) {
-      unfree[a_try.bytes] = a_try.free;
-    } else if (is_new(*found) && enough(offer(*std::move(found)))) {
+    std::optional<Selection> found = savings->second.within(room_.total * (1 - kEase * a_try.free));
+    if (found && is_new(*found) && enough(offer(*std::move(found)))) {
       return;
     }
   }
@@ -492,7 +487,7 @@ void Search::refine() {
     const std::vector<std::size_t> tables = heaviest(by_time ? best_.slowest : best_.fullest, by_time);
     improved = false;
     for (std::size_t i = 0; i < std::min(tables.size(), kHeaviest) && !improved; ++i) {
-      improved = improve(tables[i], by_time ? kRefineEffort : kMostEffort);
+      improved = improve(tables[i], kRefineEffort);
     }
     improved = improved || improve_alike(kSmallEffort);
     for (std::size_t table = 0; table < options_.tables() && !improved && effort_ < kSmallEffort; ++table) {

@@ -51,61 +51,60 @@ Selection select(const Options& options, const Caps& caps) {
   return selection;
 }
 
-std::optional<Selection> select_within(const Options& options, const Caps& caps, double bytes) {
-  const Prices prices{.card = 0, .host = caps.prices.host};
-  struct Point {
-    double bytes = 0;
-    double value = 0;
-    const Option* option = nullptr;
-  };
-  // One table's next option down: what a byte less costs there.
-  struct Step {
-    double price = 0;
-    std::size_t table = 0;
-    const Option* option = nullptr;
-  };
-  Caps fastest = caps;
-  fastest.prices = prices;
-  Selection selection;
-  selection.options.reserve(options.tables());
-  std::vector<Step> steps;
-  steps.reserve(options.tables() * 2);
-  std::vector<Point> smaller;
+Savings::Savings(const Options& options, const Caps& caps) {
+  Caps within = caps;
+  within.prices.card = 0;
+  fastest_.options.reserve(options.tables());
+  steps_.reserve(options.tables() * 2);
+  std::vector<const Option*> smaller;
   for (std::size_t table = 0; table < options.tables(); ++table) {
-    const Option& first = cheapest(options.of(table), fastest);
-    selection.options.push_back(&first);
-    selection.add(first);
+    const Option& first = cheapest(options.of(table), within);
+    fastest_.options.push_back(&first);
+    fastest_.add(first);
     smaller.clear();
     for (const Option& option : options.of(table)) {
-      if (option.total_bytes < first.total_bytes && caps.allow(option)) {
-        smaller.push_back({option.total_bytes, prices.of(option), &option});
+      if (option.total_bytes < first.total_bytes && within.allow(option)) {
+        smaller.push_back(&option);
       }
     }
-    // Along the convex hull: from each option to the one that saves bytes at the lowest price.
-    Point from{first.total_bytes, prices.of(first), &first};
-    while (true) {
-      const Point* next = nullptr;
-      double least = std::numeric_limits<double>::infinity();
-      for (const Point& to : smaller) {
-        const double price = (to.value - from.value) / (from.bytes - to.bytes);
-        if (to.bytes < from.bytes && (price < least || (price == least && to.bytes < next->bytes))) {
-          least = price;
-          next = &to;
-        }
-      }
-      if (next == nullptr) {
-        break;
-      }
-      steps.push_back({least, table, next->option});
-      from = *next;
-    }
+    append_steps(table, smaller, within.prices);
   }
-  std::stable_sort(steps.begin(), steps.end(),
+  std::stable_sort(steps_.begin(), steps_.end(),
                    [](const Step& a, const Step& b) { return a.price < b.price; });
-  for (auto step = steps.begin(); selection.total_bytes > bytes; ++step) {
-    if (step == steps.end()) {
-      return std::nullopt;
+}
+
+// Along the convex hull: from each option to the one that saves bytes at the lowest price.
+void Savings::append_steps(std::size_t table, const std::vector<const Option*>& smaller,
+                           const Prices& prices) {
+  const Option* from = fastest_.options[table];
+  while (true) {
+    const Option* next = nullptr;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Option* to : smaller) {
+      if (to->total_bytes >= from->total_bytes) {
+        continue;
+      }
+      const double price = (prices.of(*to) - prices.of(*from)) / (from->total_bytes - to->total_bytes);
+      if (price < least || (price == least && to->total_bytes < next->total_bytes)) {
+        least = price;
+        next = to;
+      }
     }
+    if (next == nullptr) {
+      return;
+    }
+    steps_.push_back({least, table, next});
+    saved_ += from->total_bytes - next->total_bytes;
+    from = next;
+  }
+}
+
+std::optional<Selection> Savings::within(double bytes) const {
+  if (fastest_.total_bytes - saved_ > bytes) {
+    return std::nullopt;
+  }
+  Selection selection = fastest_;
+  for (auto step = steps_.begin(); selection.total_bytes > bytes && step != steps_.end(); ++step) {
     const Option*& chosen = selection.options[step->table];
     selection.add(*chosen, -1);
     selection.add(*step->option);

@@ -3,8 +3,9 @@
 //   Selection chosen = select(options, Caps{.ms = bound.milliseconds, .bytes = cap, .prices = bound.prices});
 //   Choices choices(options, caps);  // for many caps on bytes
 //   Selection finer = choices.select(cap / 2);
+//   std::optional<Selection> smaller = Savings(options, caps).within(bytes);
 //
-// Pure; any thread; Selections and Choices refer to the options, which must outlive them.
+// Pure; any thread; Selections refer to the options, which must outlive them.
 #pragma once
 
 #include <limits>
@@ -53,11 +54,30 @@ struct Selection {
 // The cheapest option within the caps; where a table has none, the one that exceeds them least.
 Selection select(const Options& options, const Caps& caps);
 
-// The least time within the caps for which all tables together take `bytes` of cards' memory at most, but for
-// the last table that was made to take less (the greedy solution of the multiple-choice knapsack problem's
-// relaxation; Sinha and Zoltners 1979). None where the smallest options take more. Its price of card memory
-// plays no role.
-std::optional<Selection> select_within(const Options& options, const Caps& caps, double bytes);
+// How the fastest selection within the caps is made to take fewer bytes of cards' memory: one table after the
+// other turns to a smaller option, first those that save a byte at the lowest price of time. This is the
+// greedy solution of the relaxed multiple-choice knapsack problem (Sinha and Zoltners 1979): no selection of
+// as few bytes is faster, but for the last table turned. The caps' price of card memory plays no role. Refers
+// to the options.
+class Savings {
+ public:
+  Savings(const Options& options, const Caps& caps);
+
+  // None where the smallest options take more.
+  std::optional<Selection> within(double bytes) const;
+
+ private:
+  struct Step {
+    double price = 0;  // of a byte less, in milliseconds
+    std::size_t table = 0;
+    const Option* option = nullptr;
+  };
+  void append_steps(std::size_t table, const std::vector<const Option*>& smaller, const Prices& prices);
+
+  Selection fastest_;
+  std::vector<Step> steps_;  // the cheapest first
+  double saved_ = 0;         // by all of them
+};
 
 // What `select` chooses at the same prices and caps on time, whatever the cap on bytes: looks at all options
 // once, then at few of them a table for each cap that is asked for. Refers to the options.

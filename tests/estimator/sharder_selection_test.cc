@@ -70,7 +70,7 @@ TEST(SharderSelection, SmallestCapIsAffordableAndAsksForNothingTwice) {
   EXPECT_EQ(choices.smallest_cap(largest * 1e-3, largest, {}), largest) << "nothing is affordable";
 }
 
-// Whatever a price of memory makes of a request, select_within makes of the bytes that this takes: no other
+// Whatever a price of memory makes of a request, savings make of the bytes that this takes: no other
 // selection of so few bytes takes less time.
 TEST(SharderSelection, WithinSoManyBytesNoneIsFasterAtAnyPrice) {
   int compared = 0;
@@ -92,17 +92,17 @@ TEST(SharderSelection, WithinSoManyBytesNoneIsFasterAtAnyPrice) {
       Caps caps{.prices = {.card = price}};
       const Selection priced = select(options, caps);
       const double slack = 1 + 1e-12;  // sums in another order
-      const std::optional<Selection> within = select_within(options, caps, priced.total_bytes * slack);
+      const std::optional<Selection> within = Savings(options, caps).within(priced.total_bytes * slack);
       ASSERT_TRUE(within);
       EXPECT_LE(within->total_bytes, priced.total_bytes * slack);
       EXPECT_LE(within->total_ms, priced.total_ms * (1 + 1e-9)) << price;
       caps.bytes = largest * 0.1;
-      if (const std::optional<Selection> finer = select_within(options, caps, priced.total_bytes)) {
+      if (const std::optional<Selection> finer = Savings(options, caps).within(priced.total_bytes)) {
         EXPECT_LE(finer->total_bytes, priced.total_bytes);
       }
       ++compared;
     }
-    EXPECT_FALSE(select_within(options, {}, least * (1 - 1e-9) - 1)) << "no options take so little";
+    EXPECT_FALSE(Savings(options, {}).within(least * (1 - 1e-9) - 1)) << "no options take so little";
   }
   EXPECT_EQ(compared, 2000);
 }
