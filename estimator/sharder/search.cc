@@ -20,8 +20,10 @@ constexpr double kNearLevel = 1.05;  // of the mean: a memory level nobody needs
 constexpr double kMemoryWeight = 0.003;
 constexpr double kUnfit = 1e6;  // above any score of a plan that fits
 
-// Levelling stops a little above the mean: the rest is not worth the steps.
+// Levelling stops a little above the mean, and where most of the slack is used: the rest is not worth the
+// steps.
 constexpr double kTimeLevel = 1.0005;
+constexpr double kMostOfSlack = 0.9;
 constexpr double kMemoryLevel = 1.01;
 
 // By how much the memory limit is relaxed while time does not level, and how fast that grows.
@@ -295,13 +297,14 @@ void Search::level(Placement* ranks, const Amount& unit) const {
   // What a stage takes when all takes the bound's time.
   const double stretch = bound_.milliseconds / (unit[kTime] + (lockstep_ ? unit[kCompute] : 0));
 
+  const double level = std::max(kTimeLevel, stretch * (1 + request_.time_slack * kMostOfSlack));
   const auto level_time = [&](double memory) {
     limits[kMemory] = memory;
     limits[kCompute] = kNoLimit;
-    ranks->level(Measure::kTime, unit[kTime] * kTimeLevel, limits, steps);
+    ranks->level(Measure::kTime, unit[kTime] * level, limits, steps);
     if (lockstep_) {  // ranks whose sums are equal still wait for each other at every exchange
-      limits[kTime] = std::max(ranks->highest(Measure::kTime), unit[kTime] * kTimeLevel);
-      ranks->level(Measure::kCompute, unit[kCompute] * kTimeLevel, limits, steps);
+      limits[kTime] = std::max(ranks->highest(Measure::kTime), unit[kTime] * level);
+      ranks->level(Measure::kCompute, unit[kCompute] * level, limits, steps);
       limits[kTime] = kNoLimit;
     }
   };
