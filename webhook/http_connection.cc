@@ -106,7 +106,6 @@ HttpConnection::HttpConnection(HttpServerShared& shared, Descriptor descriptor,
   } else {
     enter_idle(shared_.options.header_timeout);
   }
-  handed_over_.store(true, std::memory_order_release);
 }
 
 HttpConnection::~HttpConnection() = default;
@@ -129,14 +128,6 @@ void HttpConnection::begin_request() {
 }
 
 HttpConnection::Next HttpConnection::advance() {
-  // The kernel's readiness brings a connection from thread to thread, of which the language knows nothing.
-  handed_over_.load(std::memory_order_acquire);
-  const Next next = go_on();
-  handed_over_.store(true, std::memory_order_release);
-  return next;
-}
-
-HttpConnection::Next HttpConnection::go_on() {
   for (;;) {
     std::optional<Next> wait;
     switch (state_) {

@@ -10,8 +10,8 @@
 //     }
 //   }
 //
-// One thread at a time, except where a method says otherwise. What a thread does up to the end of advance()
-// is seen by the one that calls it next.
+// One thread at a time, except where a method says otherwise; whoever hands a connection from one thread to
+// another orders what they do.
 #pragma once
 
 #include <atomic>
@@ -81,7 +81,6 @@ class HttpConnection {
   enum class Cut { kNo, kStopping, kTimedOut };
   struct Request;
 
-  Next go_on();
   void enter(State state, std::chrono::milliseconds limit);
   void enter_idle(std::chrono::milliseconds limit);
   void begin_request();
@@ -110,7 +109,6 @@ class HttpConnection {
   State after_sending_ = State::kOver;
   std::size_t discarded_ = 0;
 
-  std::atomic<bool> handed_over_ = false;
   std::atomic<Clock::rep> deadline_ = 0;
   std::atomic<Clock::rep> idle_since_ = 0;
   std::atomic<Idle> idle_ = Idle::kNo;

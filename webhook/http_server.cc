@@ -40,6 +40,14 @@ using Next = HttpConnection::Next;
 constexpr Milliseconds kFirstAcceptPause{10};
 constexpr Milliseconds kLongestAcceptPause{1'000};
 
+// A connection on its way from thread to thread. The kernel says when the next one may have it, of which the
+// language knows nothing: so the one that gives it away holds the mutex meanwhile, and the next takes it
+// once.
+struct Served : HttpConnection {
+  using HttpConnection::HttpConnection;
+  std::mutex giving_away;
+};
+
 // Who may be at the handler: as many at once as there are workers; the others wait in line, up to a limit.
 class HandlerTurns {
  public:
@@ -49,7 +57,7 @@ class HandlerTurns {
       : at_once_(at_once), limit_(limit), count_(count) {}
 
   // kLater: it will be given out by a give_back().
-  Turn ask(HttpConnection* connection) {
+  Turn ask(Served* connection) {
     const std::lock_guard lock(mutex_);
     if (running_ + line_.size() >= limit_) {
       return Turn::kNever;
@@ -64,14 +72,14 @@ class HandlerTurns {
   }
 
   // Whose turn it is now; null: nobody waits.
-  HttpConnection* give_back() {
+  Served* give_back() {
     const std::lock_guard lock(mutex_);
     --count_;
     if (line_.empty()) {
       --running_;
       return nullptr;
     }
-    HttpConnection* next = line_.front();
+    Served* next = line_.front();
     line_.pop_front();
     return next;
   }
@@ -82,7 +90,7 @@ class HandlerTurns {
   std::atomic<std::uint64_t>& count_;  // of both, for others to read
   std::mutex mutex_;
   std::size_t running_ = 0;
-  std::deque<HttpConnection*> line_;
+  std::deque<Served*> line_;
 };
 
 // Calls and then advances a connection; one that throws (memory, as a rule) is over.
@@ -147,9 +155,10 @@ class HttpServer::Impl {
 
   // On the threads that serve.
   void serve_connections();
-  void serve(HttpConnection* connection);
-  void settle(HttpConnection* connection, Next next);
-  void remove(HttpConnection* connection);
+  void serve(Served* connection);
+  void settle(Served* connection, Next next);
+  bool give_away(Served* connection, int operation, std::uint32_t readiness);
+  void remove(Served* connection);
 
   bool all_ended_within(Milliseconds limit);
 
@@ -172,8 +181,8 @@ class HttpServer::Impl {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<HttpConnection*, std::unique_ptr<HttpConnection>> connections_;  // guarded by mutex_
-  bool door_closed_ = false;                                                          // likewise
+  std::unordered_map<Served*, std::unique_ptr<Served>> connections_;  // guarded by mutex_
+  bool door_closed_ = false;                                          // likewise
 
   std::vector<std::thread> serving_;
   std::thread door_;
@@ -336,9 +345,9 @@ void HttpServer::Impl::admit(Descriptor descriptor) {
     ++shared_.rejected_tls;  // no certificate yet: nothing can be said over TLS
     return;
   }
-  HttpConnection* raw = nullptr;
+  Served* raw = nullptr;
   try {
-    auto connection = std::make_unique<HttpConnection>(shared_, std::move(descriptor), std::move(context));
+    auto connection = std::make_unique<Served>(shared_, std::move(descriptor), std::move(context));
     raw = connection.get();
     const std::lock_guard lock(mutex_);
     connections_.emplace(raw, std::move(connection));
@@ -347,8 +356,7 @@ void HttpServer::Impl::admit(Descriptor descriptor) {
     log_error("Turned a connection away for want of memory");
     return;
   }
-  epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = raw}};
-  if (::epoll_ctl(poller_.get(), EPOLL_CTL_ADD, raw->descriptor(), &event) != 0) {
+  if (!give_away(raw, EPOLL_CTL_ADD, EPOLLIN)) {
     log_error("Could not wait for a connection", {{"problem", std::strerror(errno)}});
     remove(raw);
   }
@@ -367,7 +375,7 @@ void HttpServer::Impl::close_listener() {
 
 bool HttpServer::Impl::end_longest_idle() {
   const std::lock_guard lock(mutex_);
-  HttpConnection* longest = nullptr;
+  Served* longest = nullptr;
   for (const auto& [connection, owner] : connections_) {
     if (connection->idle() && connection->served() &&
         (longest == nullptr || connection->idle_since() < longest->idle_since())) {
@@ -409,12 +417,15 @@ void HttpServer::Impl::serve_connections() {
     if (event.data.ptr == nullptr) {
       return;
     }
-    serve(static_cast<HttpConnection*>(event.data.ptr));
+    auto* connection = static_cast<Served*>(event.data.ptr);
+    connection->giving_away.lock();  // until the thread that had it is done with it
+    connection->giving_away.unlock();
+    serve(connection);
   }
 }
 
 // A connection is in one place at a time: with the kernel, for one event; in line for the handler; or here.
-void HttpServer::Impl::serve(HttpConnection* connection) {
+void HttpServer::Impl::serve(Served* connection) {
   Next next = go_on_after(*connection, [](HttpConnection&) {});
   if (next == Next::kHandler) {
     const HandlerTurns::Turn turn = turns_.ask(connection);
@@ -424,7 +435,7 @@ void HttpServer::Impl::serve(HttpConnection* connection) {
     if (turn == HandlerTurns::Turn::kNow) {
       while (connection != nullptr) {
         next = go_on_after(*connection, [](HttpConnection& one) { one.handle(); });
-        HttpConnection* waiting = turns_.give_back();
+        Served* waiting = turns_.give_back();
         settle(connection, next);
         connection = waiting;
       }
@@ -438,20 +449,23 @@ void HttpServer::Impl::serve(HttpConnection* connection) {
   settle(connection, next);
 }
 
-void HttpServer::Impl::settle(HttpConnection* connection, Next next) {
-  if (next != Next::kOver) {
-    const std::uint32_t readiness = next == Next::kReadable ? EPOLLIN : EPOLLOUT;
-    epoll_event event{.events = readiness | EPOLLONESHOT, .data = {.ptr = connection}};
-    if (::epoll_ctl(poller_.get(), EPOLL_CTL_MOD, connection->descriptor(), &event) == 0) {
-      return;
-    }
+void HttpServer::Impl::settle(Served* connection, Next next) {
+  if (next == Next::kOver ||
+      !give_away(connection, EPOLL_CTL_MOD, next == Next::kReadable ? EPOLLIN : EPOLLOUT)) {
+    remove(connection);
   }
-  remove(connection);
 }
 
-void HttpServer::Impl::remove(HttpConnection* connection) {
+// To the kernel, for one event: then another thread has it, perhaps before this returns.
+bool HttpServer::Impl::give_away(Served* connection, int operation, std::uint32_t readiness) {
+  epoll_event event{.events = readiness | EPOLLONESHOT, .data = {.ptr = connection}};
+  const std::lock_guard lock(connection->giving_away);
+  return ::epoll_ctl(poller_.get(), operation, connection->descriptor(), &event) == 0;
+}
+
+void HttpServer::Impl::remove(Served* connection) {
   bool was_full = false;
-  std::unique_ptr<HttpConnection> owner;
+  std::unique_ptr<Served> owner;
   {
     const std::lock_guard lock(mutex_);
     const auto place = connections_.find(connection);
