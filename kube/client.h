@@ -69,6 +69,12 @@ struct WatchOptions {
 
 inline constexpr std::string_view kInitialEventsEnd = "k8s.io/initial-events-end";
 
+// Takes a list item by item. An item lives as long as the call that brings it.
+struct ItemReader {
+  std::function<void()> begin;  // forget what came before: the list begins, perhaps anew
+  std::function<void(const JsonView&)> take;
+};
+
 class Client {
  public:
   virtual ~Client() = default;
@@ -78,6 +84,11 @@ class Client {
   // The List object: metadata.resourceVersion and all items.
   virtual Result<Json> list(const Resource& resource, const std::string& namespace_name,
                             const ListOptions& what = {}, const CallOptions& options = {}) = 0;
+  // The same, with no items in what it returns: for collections that are too large for a tree of them all.
+  // After an error not all of them have come.
+  virtual Result<Json> list_each(const Resource& resource, const std::string& namespace_name,
+                                 const ListOptions& what, const ItemReader& reader,
+                                 const CallOptions& options = {});
   virtual Result<Json> create(const Resource& resource, const std::string& namespace_name, const Json& object,
                               const CallOptions& options = {}) = 0;
   // PUT; with metadata.resourceVersion the write is conditional (kConflict).

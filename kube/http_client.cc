@@ -1,9 +1,11 @@
 #include "kube/http_client.h"
 
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "base/json_split.h"
 #include "kube/api_error.h"
 #include "kube/backoff.h"
 #include "kube/credentials.h"
@@ -97,21 +99,20 @@ struct Call {
   std::size_t body_limit = kObjectLimit;
 };
 
-// Items of a List carry no kind of their own when they are built-in types.
-void name_items(Json& list) {
+// Items of a List carry no kind of their own when they are built-in types: what they lack stands in front, as
+// the beginning of an object's text.
+std::string missing_names(const Json& list) {
   const std::string kind = text_member(list, {"kind"});
-  const std::string api_version = text_member(list, {"apiVersion"});
   constexpr std::string_view kSuffix = "List";
-  if (!kind.ends_with(kSuffix) || !list["items"].isArray()) {
-    return;
+  if (!kind.ends_with(kSuffix) || kind.size() == kSuffix.size()) {
+    return {};
   }
-  const std::string item_kind = kind.substr(0, kind.size() - kSuffix.size());
-  for (Json& item : list["items"]) {
-    if (item.isObject() && !item.isMember("kind") && !item_kind.empty()) {
-      item["kind"] = item_kind;
-      item["apiVersion"] = api_version;
-    }
-  }
+  return R"({"kind":)" + write_json(kind.substr(0, kind.size() - kSuffix.size())) + R"(,"apiVersion":)" +
+         write_json(text_member(list, {"apiVersion"}));
+}
+
+bool is_nameless(const JsonView& item) {
+  return item.is_object() && !item.member("kind") && !item.member("apiVersion");
 }
 
 class HttpClient final : public Client {
@@ -135,13 +136,26 @@ class HttpClient final : public Client {
 
   Result<Json> list(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
                     const CallOptions& options) override {
+    Json items(::Json::arrayValue);
+    Result<Json> all = list_each(
+        resource, namespace_name, what,
+        {.begin = [&] { items.clear(); }, .take = [&](const JsonView& item) { items.append(tree_of(item)); }},
+        options);
+    if (all) {
+      (*all)["items"].swap(items);
+    }
+    return all;
+  }
+
+  Result<Json> list_each(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
+                         const ItemReader& reader, const CallOptions& options) override {
     const Limits limits = limits_of(options);
-    Result<Json> all = list_pages(resource, namespace_name, what, limits);
+    Result<Json> all = list_pages(resource, namespace_name, what, reader, limits);
     if (!all && all.error().code == ErrorCode::kExpired && what.limit > 0) {
       // The continue token grew older than the server's history between two pages: take all at once.
       ListOptions whole = what;
       whole.limit = 0;
-      return list_pages(resource, namespace_name, whole, limits);
+      return list_pages(resource, namespace_name, whole, reader, limits);
     }
     return all;
   }
@@ -377,18 +391,20 @@ class HttpClient final : public Client {
       return body.error();
     }
     Result<Json> parsed = parse_json(*body);
-    if (!parsed || !parsed->isObject()) {
-      return Error(ErrorCode::kInternal,
-                   server_ + " answered something that is no JSON object; is it an API server?",
-                   body->substr(0, 40));
-    }
-    return parsed;
+    return parsed && parsed->isObject() ? std::move(parsed) : not_an_object(*body);
+  }
+
+  Error not_an_object(const std::string& body) const {
+    return Error(ErrorCode::kInternal,
+                 server_ + " answered something that is no JSON object; is it an API server?",
+                 body.substr(0, 40));
   }
 
   Result<Json> list_pages(const Resource& resource, const std::string& namespace_name,
-                          const ListOptions& what, const Limits& limits) {
+                          const ListOptions& what, const ItemReader& reader, const Limits& limits) {
     Json all;
     std::string next;
+    reader.begin();
     do {
       Query query;
       query.add("labelSelector", what.label_selector);
@@ -400,27 +416,53 @@ class HttpClient final : public Client {
       query.add(next.empty() ? "resourceVersion" : "continue", next.empty() ? what.resource_version : next);
       Call call{{"GET", path_of(resource, namespace_name) + query.text(), "", "", ""}};
       call.body_limit = kListLimit;
-      Result<Json> page = json_call(std::move(call), limits);
+      const Result<std::string> body = perform(std::move(call), limits);
+      if (!body) {
+        return body.error();
+      }
+      Result<Json> page = read_page(*body, reader);
       if (!page) {
         return page;
       }
-      if (!(*page)["items"].isArray()) {
-        (*page)["items"] = Json(::Json::arrayValue);  // Go writes an empty list as null
-      }
-      name_items(*page);
       next = text_member(*page, {"metadata", "continue"});
       if (all.isNull()) {
         all = std::move(*page);
       } else {
-        for (Json& item : (*page)["items"]) {
-          all["items"].append(std::move(item));
-        }
         all["metadata"] = (*page)["metadata"];
       }
     } while (!next.empty());
     all["metadata"].removeMember("continue");
     all["metadata"].removeMember("remainingItemCount");
     return all;
+  }
+
+  // Hands the items out one by one, since a tree of a large list takes ten times its text, and returns the
+  // rest.
+  Result<Json> read_page(const std::string& body, const ItemReader& reader) const {
+    const std::optional<SplitArray> page = split_array(body, "items");
+    Result<Json> list = parse_json(page ? std::string_view(page->rest) : body);
+    if (!list || !list->isObject()) {
+      return not_an_object(body);
+    }
+    Json others;  // none, but where their name is written with escapes; Go writes an empty list as null
+    list->removeMember("items", &others);
+    for (const Json& item : others) {
+      reader.take(item);
+    }
+    const std::string names = missing_names(*list);
+    for (const std::string_view text : page ? page->elements : std::vector<std::string_view>()) {
+      Result<JsonText> item = JsonText::parse_as_tree(text);
+      if (item && !names.empty() && is_nameless(item->root())) {
+        const bool is_empty = item->root().members().empty();
+        item = JsonText::parse_as_tree(names + (is_empty ? "" : ",") +
+                                       std::string(text.substr(text.find('{') + 1)));
+      }
+      if (!item) {
+        return not_an_object(body);
+      }
+      reader.take(item->root());
+    }
+    return list;
   }
 
   static Error refusal_of(HttpExchange& exchange, const std::stop_token& stop) {

@@ -196,20 +196,21 @@ Result<void> Reflector::request_list(const std::stop_token& stop) {
   call.stop = stop;
   tell([](ReflectorObserver& observer) { observer.list_began(); });
   const Clock::SteadyTime began = options_.clock->steady_now();
-  Result<Json> answer = client_.list(options_.resource, options_.namespace_name, what, call);
-  if (!answer) {
-    return answer.error();
-  }
   Items items;
-  for (Json& item : (*answer)["items"]) {
-    Json object;
-    object.swap(item);  // so that the list shrinks while the copy grows
-    const std::string key = key_of(object);
-    if (SharedObject kept = keep(key, object); kept) {
-      items[key] = std::move(kept);
-    }
+  const Result<Json> list = client_.list_each(options_.resource, options_.namespace_name, what,
+                                              {.begin = [&] { items.clear(); },
+                                               .take =
+                                                   [&](const JsonView& object) {
+                                                     const std::string key = key_of(object);
+                                                     if (SharedObject kept = keep(key, object); kept) {
+                                                       items[key] = std::move(kept);
+                                                     }
+                                                   }},
+                                              call);
+  if (!list) {
+    return list.error();
   }
-  replace(items, text_member(*answer, {"metadata", "resourceVersion"}), began);
+  replace(items, text_member(*list, {"metadata", "resourceVersion"}), began);
   return {};
 }
 

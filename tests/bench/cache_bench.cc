@@ -44,13 +44,16 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr const char* kUsage =
     "usage: cache_bench [--json] [--peer PROGRAM] [--pods N] [--jobs N] [--events N] [--rounds N]\n"
+    "                   [--first watch|list]\n"
     "\n"
     "  --json         one object a line: {bench, case, metric, value, unit, reference}\n"
     "  --peer PROGRAM the Go informers; without it ours alone are measured\n"
     "  --pods N       (default 50000)\n"
     "  --jobs N       (default 10000)\n"
     "  --events N     changes of pods, once all is there (default 20000)\n"
-    "  --rounds N     by turns (default 5)\n";
+    "  --rounds N     by turns (default 5)\n"
+    "  --first HOW    the first list comes by watch (the default of both), or by list, as from servers\n"
+    "                 that cannot stream it\n";
 
 struct Settings {
   bool json = false;
@@ -59,20 +62,23 @@ struct Settings {
   int jobs = 10'000;
   int events = 20'000;
   int rounds = 5;
+  std::string first = "watch";
   std::string cache;  // a server's URL: be the cache
 };
 
 std::optional<Settings> parse(int argc, char** argv) {
   Settings settings;
-  const bool good =
-      testing::read_arguments(argc, argv,
-                              {.json = &settings.json,
-                               .numbers = {{"--pods", &settings.pods},
-                                           {"--jobs", &settings.jobs},
-                                           {"--events", &settings.events},
-                                           {"--rounds", &settings.rounds}},
-                               .texts = {{"--peer", &settings.peer}, {"--cache", &settings.cache}}});
-  return good && settings.events > 1 ? std::optional(settings) : std::nullopt;
+  const bool good = testing::read_arguments(
+      argc, argv,
+      {.json = &settings.json,
+       .numbers = {{"--pods", &settings.pods},
+                   {"--jobs", &settings.jobs},
+                   {"--events", &settings.events},
+                   {"--rounds", &settings.rounds}},
+       .texts = {{"--peer", &settings.peer}, {"--cache", &settings.cache}, {"--first", &settings.first}}});
+  return good && settings.events > 1 && (settings.first == "watch" || settings.first == "list")
+             ? std::optional(settings)
+             : std::nullopt;
 }
 
 // As slimPod of the peer.
@@ -133,22 +139,25 @@ int be_the_cache(const Settings& settings) {
                                   .keep = slim_pod(),
                                   .indexers = {{"owner", kube::index_by_owner},
                                                {"job", kube::index_by_label("plimsoll.dev/job-name")}},
-                                  .on_change = [&](const kube::Reflector::Change& change) {
-                                    if (!change.before) {
-                                      return;
-                                    }
-                                    const int number = ++seen;
-                                    if (number == 1) {
-                                      first = std::chrono::steady_clock::now();
-                                    } else if (number == settings.events) {
-                                      tell("events", std::chrono::steady_clock::now() - first);
-                                      done = true;
-                                      done.notify_all();
-                                    }
-                                  }});
+                                  .on_change =
+                                      [&](const kube::Reflector::Change& change) {
+                                        if (!change.before) {
+                                          return;
+                                        }
+                                        const int number = ++seen;
+                                        if (number == 1) {
+                                          first = std::chrono::steady_clock::now();
+                                        } else if (number == settings.events) {
+                                          tell("events", std::chrono::steady_clock::now() - first);
+                                          done = true;
+                                          done.notify_all();
+                                        }
+                                      },
+                                  .stream_lists = settings.first == "watch"});
   kube::Reflector jobs(
       **client, {.resource = {.group = "plimsoll.dev", .version = "v1alpha1", .plural = "trainingjobs"},
-                 .keep = slim_job()});
+                 .keep = slim_job(),
+                 .stream_lists = settings.first == "watch"});
   const auto begin = std::chrono::steady_clock::now();
   pods.start();
   jobs.start();
@@ -198,10 +207,12 @@ std::optional<Figures> measure(const Settings& settings, bool peer, const std::s
   testing::ObjectServer server({.pods = settings.pods, .jobs = settings.jobs});
   const std::string url = "http://127.0.0.1:" + std::to_string(server.port());
   const std::string events = std::to_string(settings.events);
-  const std::vector<std::string> ours = {"/proc/self/exe", "--cache", url, "--events", events};
+  const std::vector<std::string> ours = {"/proc/self/exe", "--cache", url,           "--events",
+                                         events,           "--first", settings.first};
   Result<std::unique_ptr<testing::Subprocess>> process = testing::Subprocess::start(
       {.arguments = peer ? std::vector<std::string>{settings.peer, url, events} : ours,
-       .environment = {},
+       .environment = {settings.first == "list" ? "KUBE_FEATURE_WatchListClient=false"
+                                                : "KUBE_FEATURE_WatchListClient=true"},
        .log_file = log});
   if (!process) {
     std::fprintf(stderr, "%s\n", process.error().message.c_str());

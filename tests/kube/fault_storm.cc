@@ -62,6 +62,13 @@ class UnreliableClient final : public Client {
     }
     return real_->list(resource, namespace_name, what, options);
   }
+  Result<Json> list_each(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
+                         const ItemReader& reader, const CallOptions& options) override {
+    if (std::optional<Error> error = draw()) {
+      return *error;
+    }
+    return real_->list_each(resource, namespace_name, what, reader, options);
+  }
   Result<Json> create(const Resource& resource, const std::string& namespace_name, const Json& object,
                       const CallOptions& options) override {
     return real_->create(resource, namespace_name, object, options);

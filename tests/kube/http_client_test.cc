@@ -538,6 +538,50 @@ TEST(HttpClientList, TakesNullItemsForNone) {
   EXPECT_TRUE((*all)["items"].isArray());
 }
 
+TEST(HttpClientList, BringsItemsOneByOneAndBeginsAgainWhenAPageHasExpired) {
+  ScriptedServer server([](Peer& peer) {
+    if (peer.target().find("continue=") != std::string::npos) {
+      peer.respond(410, status_body(410, "Expired"));
+    } else if (peer.target().find("limit=") != std::string::npos) {
+      peer.respond(200, R"({"kind":"PodList","metadata":{"continue":"x"},"items":[{"n":1}]})");
+    } else {
+      peer.respond(200, R"({"items":[{"n":2}, {} ,{"n":3,"kind":"Own"},{"apiVersion":"own/v1"},4],)"
+                        R"("kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"}})");
+    }
+  });
+  ListOptions what;
+  what.limit = 1;
+  std::vector<std::string> seen;
+  const Result<Json> rest = client_of(server)->list_each(
+      kMaps, "", what,
+      {.begin = [&] { seen.emplace_back("begin"); },
+       .take = [&](const JsonView& item) { seen.push_back(write_json(tree_of(item))); }});
+  ASSERT_TRUE(rest) << to_string(rest.error());
+  EXPECT_EQ(write_json(*rest), R"({"apiVersion":"v1","kind":"PodList","metadata":{"resourceVersion":"9"}})");
+  EXPECT_THAT(seen, ::testing::ElementsAre("begin", R"({"apiVersion":"","kind":"Pod","n":1})", "begin",
+                                           R"({"apiVersion":"v1","kind":"Pod","n":2})",
+                                           R"({"apiVersion":"v1","kind":"Pod"})", R"({"kind":"Own","n":3})",
+                                           R"({"apiVersion":"own/v1"})", "4"));
+}
+
+TEST(HttpClientList, RefusesWhatIsNoJson) {
+  for (const char* body : {R"({"kind":"PodList","items":[{"n":1},{"n":}]})", R"({"items":[{}]} and more)",
+                           R"({"items":[{"a":1,"a":2}]})", R"({"items":[{}])", "[]", "", "<html>"}) {
+    ScriptedServer server([body](Peer& peer) { peer.respond(200, body); });
+    const Result<Json> all = client_of(server)->list(kMaps, "");
+    ASSERT_FALSE(all) << body;
+    EXPECT_EQ(all.error().code, ErrorCode::kInternal) << body;
+    EXPECT_THAT(all.error().message, ::testing::HasSubstr("is it an API server?")) << body;
+  }
+}
+
+TEST(HttpClientList, FindsItemsWhoseNameIsWrittenWithEscapes) {
+  ScriptedServer server([](Peer& peer) { peer.respond(200, R"({"kind":"x","item\u0073":[{"n":1}]})"); });
+  const Result<Json> all = client_of(server)->list(kMaps, "");
+  ASSERT_TRUE(all) << to_string(all.error());
+  EXPECT_EQ((*all)["items"].size(), 1U);
+}
+
 TEST(HttpClient, ServesManyThreadsAtOnce) {
   ScriptedServer server([](Peer& peer) { peer.respond(200, kMap); });
   const auto client = client_of(server);
