@@ -1,6 +1,7 @@
 // A subcommand of the one binary. Each parses its own options and prints its own --help.
 #pragma once
 
+#include <boost/program_options/options_description.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct Command {
   const char* name;
   const char* summary;                                    // one line, for `plimsoll --help`
   int (*run)(const std::vector<std::string>& arguments);  // without the program's and the subcommand's name
+  // What it accepts, for the completion of shells; null: nothing is completed.
+  boost::program_options::options_description (*options)() = nullptr;
 };
 
 // The subcommands that work with no cluster or as a client of one.

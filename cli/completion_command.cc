@@ -29,30 +29,23 @@ constexpr std::array<Values, 5> kValues = {{
     {"precision", "FP32 TF32 BF16Mixed FP16Mixed BF16"},
 }};
 
-struct CommandOptions {
-  const char* name;
-  po::options_description (*options)();
-};
+using Commands = std::span<const Command>;
 
-constexpr std::array<CommandOptions, 5> kCommandOptions = {{
-    {"estimate", estimate_options},
-    {"provision", provision_options},
-    {"shard", shard_options},
-    {"completion", completion_options},
-    {"version", version_options},
-}};
-
-std::string command_names() {
+std::string command_names(Commands commands) {
   std::string names;
-  for (const CommandOptions& command : kCommandOptions) {
-    names += std::string(names.empty() ? "" : " ") + command.name;
+  for (const Command& command : commands) {
+    names += std::string(command.name) + " ";
   }
-  return names + " classify operator webhook help";
+  return names + "help";
 }
 
-std::string option_names(const CommandOptions& command) {
+po::options_description options_of(const Command& command) {
+  return command.options == nullptr ? po::options_description() : command.options();
+}
+
+std::string option_names(const Command& command) {
   std::string names;
-  const po::options_description description = command.options();
+  const po::options_description description = options_of(command);
   for (const auto& option : description.options()) {
     if (!option->long_name().empty()) {
       names += (names.empty() ? "--" : " --") + option->long_name();
@@ -62,7 +55,7 @@ std::string option_names(const CommandOptions& command) {
 }
 
 // bash's script serves zsh too, through its bashcompinit.
-std::string bash_script() {
+std::string bash_script(Commands commands) {
   std::string script =
       "# bash completion for plimsoll\n"
       "_plimsoll() {\n"
@@ -74,16 +67,16 @@ std::string bash_script() {
   }
   script +=
       "    -o)\n      COMPREPLY=($(compgen -W \"table json yaml\" -- \"$word\")); return ;;\n"
-      "    -f|--filename|--cluster|--tables|--graph|--kubeconfig)\n"
+      "    -f|--filename|--cluster|--tables|--graph|--kubeconfig|--log)\n"
       "      COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n"
       "  esac\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
       "    COMPREPLY=($(compgen -W \"" +
-      command_names() +
+      command_names(commands) +
       "\" -- \"$word\")); return\n"
       "  fi\n"
       "  case \"${COMP_WORDS[1]}\" in\n";
-  for (const CommandOptions& command : kCommandOptions) {
+  for (const Command& command : commands) {
     const std::string extra = std::string(command.name) == "completion" ? "bash zsh fish " : "";
     script += std::string("    ") + command.name + ") COMPREPLY=($(compgen -W \"" + extra +
               option_names(command) + "\" -- \"$word\")) ;;\n";
@@ -91,21 +84,21 @@ std::string bash_script() {
   return script + "  esac\n}\ncomplete -F _plimsoll plimsoll\n";
 }
 
-std::string zsh_script() {
-  return "#compdef plimsoll\nautoload -Uz bashcompinit && bashcompinit\n" + bash_script();
+std::string zsh_script(Commands commands) {
+  return "#compdef plimsoll\nautoload -Uz bashcompinit && bashcompinit\n" + bash_script(commands);
 }
 
-std::string fish_script() {
+std::string fish_script(Commands commands) {
   std::string script =
       "# fish completion for plimsoll\ncomplete -c plimsoll -n __fish_use_subcommand -f -a \"" +
-      command_names() + "\"\n";
-  for (const CommandOptions& command : kCommandOptions) {
+      command_names(commands) + "\"\n";
+  for (const Command& command : commands) {
     const std::string when =
         std::string("complete -c plimsoll -n \"__fish_seen_subcommand_from ") + command.name + "\"";
     if (std::string(command.name) == "completion") {
       script += when + " -f -a \"bash zsh fish\"\n";
     }
-    const po::options_description description = command.options();
+    const po::options_description description = options_of(command);
     for (const auto& option : description.options()) {
       std::string line = when + " -l " + option->long_name();
       for (const Values& values : kValues) {
@@ -127,17 +120,18 @@ po::options_description completion_options() {
   return options;
 }
 
-int run_completion(const std::vector<std::string>& arguments, Console& console) {
+int run_completion(const std::vector<std::string>& arguments, std::span<const Command> commands,
+                   Console& console) {
   if (arguments.size() == 1 && arguments.front() == "bash") {
-    console.out << bash_script();
+    console.out << bash_script(commands);
     return kExitDone;
   }
   if (arguments.size() == 1 && arguments.front() == "zsh") {
-    console.out << zsh_script();
+    console.out << zsh_script(commands);
     return kExitDone;
   }
   if (arguments.size() == 1 && arguments.front() == "fish") {
-    console.out << fish_script();
+    console.out << fish_script(commands);
     return kExitDone;
   }
   po::variables_map values;

@@ -21,14 +21,20 @@ int on_process(const std::vector<std::string>& arguments) {
   return code;
 }
 
+int complete_built_in(const std::vector<std::string>& arguments, Console& console) {
+  return run_completion(arguments, commands(), console);
+}
+
 constexpr std::array<Command, 5> kCommands = {{
     {"estimate", "Tell the peak GPU memory of a training job, and what it consists of",
-     on_process<run_estimate>},
+     on_process<run_estimate>, estimate_options},
     {"provision", "Tell the GPU model and the number of trainers that a job would be given",
-     on_process<run_provision>},
-    {"shard", "Place embedding tables on trainers, within their memory", on_process<run_shard>},
-    {"completion", "Print the completion script of a shell", on_process<run_completion>},
-    {"version", "Print the version", on_process<run_version>},
+     on_process<run_provision>, provision_options},
+    {"shard", "Place embedding tables on trainers, within their memory", on_process<run_shard>,
+     shard_options},
+    {"completion", "Print the completion script of a shell", on_process<complete_built_in>,
+     completion_options},
+    {"version", "Print the version", on_process<run_version>, version_options},
 }};
 
 void print_help(std::ostream& out, std::span<const Command> commands) {
@@ -71,6 +77,9 @@ int run_program(const std::vector<std::string>& arguments, std::span<const Comma
   }
   if (name == "--version") {
     return run_version({}, console);
+  }
+  if (name == "completion") {
+    return run_completion(rest, commands, console);
   }
   const auto found = std::find_if(commands.begin(), commands.end(),
                                   [&](const Command& command) { return name == command.name; });

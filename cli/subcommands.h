@@ -15,7 +15,9 @@ namespace plimsoll::cli {
 int run_estimate(const std::vector<std::string>& arguments, Console& console);
 int run_provision(const std::vector<std::string>& arguments, Console& console);
 int run_shard(const std::vector<std::string>& arguments, Console& console);
-int run_completion(const std::vector<std::string>& arguments, Console& console);
+// For all of these commands, which may be more than this library's.
+int run_completion(const std::vector<std::string>& arguments, std::span<const Command> commands,
+                   Console& console);
 int run_version(const std::vector<std::string>& arguments, Console& console);
 
 // What each accepts, for its --help and for shell completion.

@@ -37,7 +37,8 @@ constexpr std::array kDeviceTexts = {"uncorrectable ecc error",
                                      "cuda driver initialization failed",
                                      "nvidia-container-cli: initialization error",
                                      "failed to initialize nvml",
-                                     "cuda error: system not yet initialized",
+                                     "system not yet initialized",
+                                     "unsupported display driver / cuda driver combination",
                                      "stale file handle",
                                      "transport endpoint is not connected",
                                      "input/output error"};
@@ -52,6 +53,7 @@ constexpr std::array kPeerTexts = {"ncclsystemerror",
                                    "net/ib",
                                    "ibv_",
                                    "watchdog caught collective operation timeout",
+                                   "heartbeat monitor timeout",
                                    "terminated with exception: [",
                                    "distbackenderror",
                                    "monitoredbarrier",
@@ -88,11 +90,11 @@ constexpr std::array kPeerTexts = {"ncclsystemerror",
                                    "signalexception: process",
                                    "keyboardinterrupt"};
 
-// Errors of a card's libraries behind which may be the program, the card, or memory that is short.
-constexpr std::array kUnclearTexts = {
-    "_status_not_initialized",   "_status_execution_failed",   "_status_internal_error",
-    "cuda error: unknown error", "unspecified launch failure", "cudaerrorlaunchfailure",
-    "cudaerrorunknown"};
+// Errors behind which may be the program, the card, or memory that is short.
+constexpr std::array kUnclearTexts = {"_status_not_initialized",    "_status_execution_failed",
+                                      "_status_internal_error",     "cuda error: unknown error",
+                                      "unspecified launch failure", "cudaerrorlaunchfailure",
+                                      "cudaerrorunknown",           "dataloader worker (pid"};
 
 // Exceptions of what starts the processes: they say that a child failed, and not why.
 constexpr std::array kLaunchers = {"ChildFailedError",
@@ -163,8 +165,9 @@ class Reading {
   std::vector<std::string> small_;  // the lines in small letters
   const std::vector<LoggedException> exceptions_;
   std::vector<Claim> claims_;  // by line
-  // Of the exceptions: the last that is the program's own, and the first that a lost peer causes.
-  std::optional<std::size_t> program_, peer_;
+  // Of the exceptions: the last that is the program's own, the last that may be, and the first that a lost
+  // peer causes.
+  std::optional<std::size_t> program_, unclear_, peer_;
 };
 
 Reading::Reading(std::string_view text)
@@ -207,7 +210,8 @@ bool Reading::is_pinned_memory(std::size_t line) const {
     if (small_[i].find("traceback (most recent call last)") != std::string::npos) {
       return false;
     }
-    if (has_any(small_[i], std::array{".pin_memory(", "in pin_memory", "pin memory thread"})) {
+    if (has_any(small_[i],
+                std::array{".pin_memory(", "in pin_memory", "pin_memory=true", "pin memory thread"})) {
       return true;
     }
   }
@@ -263,13 +267,15 @@ void Reading::judge_exceptions() {
                     [&](std::string_view launcher) { return one.name.ends_with(launcher); })) {
       continue;
     }
-    const bool peer = std::any_of(small_.begin() + static_cast<std::ptrdiff_t>(one.line),
-                                  small_.begin() + static_cast<std::ptrdiff_t>(one.end),
-                                  [](const std::string& line) { return has_any(line, kPeerTexts); });
-    if (!peer) {
-      program_ = one.line;
-    } else if (!peer_) {
-      peer_ = one.line;
+    const auto says = [&](const auto& needles) {
+      return std::any_of(small_.begin() + static_cast<std::ptrdiff_t>(one.line),
+                         small_.begin() + static_cast<std::ptrdiff_t>(one.end),
+                         [&](const std::string& line) { return has_any(line, needles); });
+    };
+    if (says(kPeerTexts)) {
+      peer_ = peer_ ? peer_ : one.line;
+    } else {
+      (says(kUnclearTexts) ? unclear_ : program_) = one.line;
     }
   }
 }
@@ -355,11 +361,10 @@ std::optional<LastWords> Reading::judge() const {
     return words(Weight::kCause, Verdict::kHostOutOfMemory, *killed);
   }
   if (program_) {
-    const LoggedException& one = *exception_around(*program_);
-    const bool unclear = std::any_of(small_.begin() + static_cast<std::ptrdiff_t>(one.line),
-                                     small_.begin() + static_cast<std::ptrdiff_t>(one.end),
-                                     [](const std::string& line) { return has_any(line, kUnclearTexts); });
-    return words(Weight::kProgram, unclear ? Verdict::kUnknown : Verdict::kUserError, *program_);
+    return words(Weight::kProgram, Verdict::kUserError, *program_);
+  }
+  if (unclear_) {
+    return words(Weight::kProgram, Verdict::kUnknown, *unclear_);
   }
   if (const std::optional<int> code = exit_code_of_the_first();
       code && (*code == 2 || *code == 126 || *code == 127)) {

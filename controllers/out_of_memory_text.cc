@@ -19,6 +19,7 @@ constexpr std::array kGpuNeedles = {
     "mib reserved in total by pytorch",
     "memory is large try setting pytorch",
     "memory is >> allocated memory try setting",
+    "see documentation for memory management",
     "torch.cuda.outofmemoryerror",
     "torch.outofmemoryerror",
     "c10::outofmemoryerror",
@@ -55,6 +56,7 @@ constexpr std::array kHostNeedles = {
     "is killed by signal: killed",     // a DataLoader's worker
     "is killed by signal: bus error",  // likewise, of /dev/shm
     "workers are out of shared memory",
+    "insufficient shared memory (shm)",
     "oom-kill:constraint=",  // the kernel's log
     "memory cgroup out of memory",
     "out of memory: killed process",

@@ -222,6 +222,24 @@ def single_gpu_model():
 #
 # After DHEN (arXiv 2203.11014); the sizes are made up.
 
+def guarded_model():
+    """single-gpu, with all that is said about failures; its trainers report what they take."""
+    comment = ("# A job that looks after itself: it reports its memory by signposts (docs/signposts.md), may grow to 4 GPUs\n"
+               "# after an out-of-memory, and says what becomes of it after other failures (docs/remediation.md).\n")
+    policy = ("  provisioning: {mode: Auto, maxTrainers: 4}\n"
+              "  failurePolicy:\n    maxRestarts: 5\n    oomBumpUpRatio: \"1.5\"\n    rules:\n"
+              "      # The nodes of this pool come and go.\n"
+              "      - {action: RestartJobAndIgnoreMaxRestarts, onCauses: [InfrastructureFailure]}\n"
+              "      # A host that is too small stays so: tell a person.\n"
+              "      - {action: FailJob, onCauses: [HostOutOfMemory]}\n"
+              "  activeDeadlineSeconds: 604800\n  ttlSecondsAfterFinished: 86400\n")
+    head, tail = single_gpu_model().split("  trainers:", 1)
+    job = comment + head.split("\n", 1)[1] + policy + "  trainers:" + tail
+    return (job.replace("name: single-gpu", "name: guarded-training").replace("getting-started", "guarded-training")
+            .replace("command: [torchrun, train.py]",
+                     "command: [torchrun, -m, plimsoll.signposts, train.py]"))
+
+
 def dhen_model():
     comment = "# A ranking model after DHEN (arXiv 2203.11014), with two histories that stay sequences. Sizes made up.\n"
     return (job_head("dhen-ranking", comment, "dhen-ranking") +
@@ -304,6 +322,7 @@ def files():
     contents["dlrm-dcnv2-mlperf.yaml"] = mlperf_model()
     contents.update({f"nvidia-synthetic-{size}.yaml": nvidia_model(size) for size in NVIDIA_MODELS})
     contents["single-gpu.yaml"] = single_gpu_model()
+    contents["guarded-training.yaml"] = guarded_model()
     contents["dhen-ranking.yaml"] = dhen_model()
     contents["llama-3-8b.yaml"] = llama_model()
     contents["cluster.yaml"] = cluster()

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   std::vector<plimsoll::cli::Command> commands(plimsoll::cli::commands().begin(),
                                                plimsoll::cli::commands().end());
   commands.push_back({"classify", "Tell why an attempt of a job ended, from its pods",
-                      plimsoll::process::run_classify_command});
+                      plimsoll::process::run_classify_command, plimsoll::process::classify_options});
   commands.push_back({"webhook", "Serve the admission webhook (runs in the cluster)",
                       plimsoll::process::run_webhook_command});
   commands.push_back(

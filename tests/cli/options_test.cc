@@ -37,8 +37,12 @@ TEST(Options, NamesAreNotGuessed) {
   EXPECT_EQ(run(run_version, {"--outp", "json"}).code, kExitUsage);
 }
 
+int complete(const std::vector<std::string>& arguments, Console& console) {
+  return run_completion(arguments, commands(), console);
+}
+
 TEST(Options, HelpShowsUsageOptionsAndExamples) {
-  for (const auto command : {run_estimate, run_provision, run_shard, run_version, run_completion}) {
+  for (const auto command : {run_estimate, run_provision, run_shard, run_version, complete}) {
     const auto help = run(command, {"--help"});
     EXPECT_EQ(help.code, kExitDone);
     EXPECT_THAT(help.out, HasSubstr("Usage: plimsoll "));

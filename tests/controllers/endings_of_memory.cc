@@ -358,6 +358,23 @@ std::vector<Ending> endings_of_memory() {
        kCudaOutOfMemory,
        {with(ended({.message = kOutOfMemory}),
              {.code = 137, .reason = "OOMKilled", .time = "2026-11-21T07:00:00Z", .container = "metrics"})}},
+      {"TailOfTheSentencesLastWords", kCudaOutOfMemory,
+       said("or fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF")},
+      {"PinnedBuffersOfAnOffload", kHostOutOfMemory,
+       said("Traceback (most recent call last):\n  File \"stage3.py\", line 1, in __init__\n    self.flat = "
+            "torch.empty(n, device='cpu', pin_memory=True)\nRuntimeError: CUDA error: out of memory")},
+      {"BusErrorOfAWorker", kHostOutOfMemory,
+       said("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared "
+            "memory "
+            "(shm).\nRuntimeError: DataLoader worker (pid(s) 123) exited unexpectedly")},
+      {"StructuredLog", kCudaOutOfMemory,
+       said(
+           "{\"level\":\"error\",\"msg\":\"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+           "capacity of 79.15 GiB\"}")},
+      {"HugeCtr", kCudaOutOfMemory,
+       said("[HCTR][08:30:00.000][ERROR][RK0][main]: Runtime error: out of memory cudaMallocAsync( at "
+            "allocate "
+            "(core23/low_level_primitives.hpp:40)")},
   };
 }
 

@@ -203,6 +203,11 @@ std::vector<Ending> endings_of_programs() {
        kUserError,
        {with(ended({.code = 0, .reason = "Completed"}),
              {.code = 1, .message = "ValueError: no endpoint", .container = "metrics"})}},
+      {"WorkerThatWentWithoutAWord", kUnknown,
+       said("RuntimeError: DataLoader worker (pid(s) 3410) exited unexpectedly")},
+      {"RefusedByAStore", kUserError,
+       said("botocore.exceptions.ClientError: An error occurred (AccessDenied) when calling the GetObject "
+            "operation")},
   };
 }
 

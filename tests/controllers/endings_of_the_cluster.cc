@@ -195,6 +195,20 @@ std::vector<Ending> endings_of_the_cluster() {
        {ended({.code = 134, .message = "Watchdog caught collective operation timeout", .time = kTime},
               "job-0"),
         ended({.message = kOutOfMemory, .time = "2026-11-21T08:20:00Z"}, "job-1"), deleted(143).front()}},
+      {"HeartbeatMonitor",
+       kInfrastructureFailure,
+       {ended({.code = 134,
+               .message =
+                   "[rank3]:[E1121 ProcessGroupNCCL.cpp:1375] [Rank 3] First PG on this rank detecting the "
+                   "DumpSignal from rank 0 heartbeat monitor timeout. Terminating the process after "
+                   "attempting to dump debug info, due to ProcessGroupNCCL watchdog hang."})}},
+      {"FabricManagerNotUp", kInfrastructureFailure,
+       said("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet "
+            "initialized")},
+      {"DriverOfAnotherBranch", kInfrastructureFailure,
+       said("RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported "
+            "display driver "
+            "/ cuda driver combination")},
   };
 }
 

@@ -63,9 +63,9 @@ TEST_F(ExamplesTest, TerabyteModelsAreCutToWhatTheyNeed) {
 }
 
 TEST_F(ExamplesTest, EveryExampleIsDecided) {
-  for (const char* name :
-       {"dlrm-dcnv2-mlperf", "nvidia-synthetic-jumbo", "nvidia-synthetic-large", "nvidia-synthetic-medium",
-        "nvidia-synthetic-small", "nvidia-synthetic-tiny", "single-gpu"}) {
+  for (const char* name : {"dhen-ranking", "dlrm-dcnv2-mlperf", "guarded-training", "llama-3-8b",
+                           "nvidia-synthetic-jumbo", "nvidia-synthetic-large", "nvidia-synthetic-medium",
+                           "nvidia-synthetic-small", "nvidia-synthetic-tiny", "single-gpu"}) {
     SCOPED_TRACE(name);
     must({"apply", "-f", example(name)});
     EXPECT_FALSE(decision_of(job(name)).isNull());
