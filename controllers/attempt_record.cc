@@ -124,6 +124,7 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
     attempt.capacity = end.capacity;
     attempt.fragmentation = end.fragmentation;
     attempt.exit_code = exit_code_of(pods, end.evidence);
+    attempt.container = end.evidence.container;
     const bool says_nothing = pods.empty() || attempt.outcome == Outcome::kUnknown ||
                               attempt.outcome == Outcome::kSucceeded;  // a failed Job did not
     // The pod that was taken may be the one that is gone; how the others' containers ended follows from it.

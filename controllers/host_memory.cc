@@ -1,6 +1,7 @@
 #include "controllers/host_memory.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/quantity.h"
 #include "estimator/json_patch.h"
@@ -23,17 +24,36 @@ Bytes in_mebibytes(double bytes) {
   return (Bytes::ceil(bytes) + Bytes{kMiB - 1}).count / kMiB * 1_MiB;
 }
 
+struct Place {
+  const char* list = "containers";
+  Json::ArrayIndex index = 0;
+};
+
+std::optional<Place> place_of(const crds::TrainingJob& job, const std::string& name) {
+  if (name.empty()) {
+    const int trainer = crds::trainer_container(member(job.raw, {"spec", "template", "spec", "containers"}));
+    return trainer < 0 ? std::nullopt : std::optional(Place{.index = static_cast<Json::ArrayIndex>(trainer)});
+  }
+  for (const char* list : {"containers", "initContainers"}) {
+    const Json& containers = member(job.raw, {"spec", "template", "spec", list});
+    for (Json::ArrayIndex i = 0; containers.isArray() && i < containers.size(); ++i) {
+      if (text_member(containers[i], {"name"}) == name) {
+        return Place{.list = list, .index = i};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most) {
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& name) {
   HostMemory raised;
-  const Json& containers = member(job.raw, {"spec", "template", "spec", "containers"});
-  const int trainer = crds::trainer_container(containers);
-  if (trainer < 0) {
+  const std::optional<Place> place = place_of(job, name);
+  if (!place) {
     return raised;
   }
-  const auto index = static_cast<Json::ArrayIndex>(trainer);
-  const Json& container = containers[index];
+  const Json& container = member(job.raw, {"spec", "template", "spec", place->list})[place->index];
   const Bytes limit = memory_of(container, "limits");
   const Bytes request = memory_of(container, "requests");
   raised.before = limit > Bytes{} ? limit : request;
@@ -59,7 +79,7 @@ HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most) {
   const auto set = [&](const char* kind, Bytes was) {
     if (was > Bytes{}) {
       const Bytes now = std::min(in_mebibytes(static_cast<double>(was.count) * share), raised.now);
-      patch.set({"spec", "template", "spec", "containers", index, "resources", kind, "memory"},
+      patch.set({"spec", "template", "spec", place->list, place->index, "resources", kind, "memory"},
                 format_bytes(now));
     }
   };

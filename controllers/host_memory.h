@@ -1,5 +1,7 @@
-// More of the host's memory for the container that trains. Pure; any thread.
+// More of the host's memory for the container that ran out of it. Pure; any thread.
 #pragma once
+
+#include <string>
 
 #include "base/bytes.h"
 #include "base/json.h"
@@ -21,6 +23,8 @@ struct HostMemory {
 
 // By failurePolicy.oomBumpUpRatio, and oomMinBumpUp at least; to `most` at most, 0 being no bound. Limit and
 // request keep their ratio.
-HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most);
+// `container`: of the template, be it the trainer, one beside it or one before it; empty: the trainer. One
+// that the template does not have (a mesh's proxy) has nothing here that could be raised.
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& container = {});
 
 }  // namespace plimsoll::controllers

@@ -223,30 +223,30 @@ Remediation Policy::after_cuda_out_of_memory() {
 }
 
 Remediation Policy::after_host_out_of_memory() {
+  const std::string what = "the container " + (last_.container.empty() ? "that trains" : last_.container);
   if (!resizable()) {
-    return restarted("started again as it is; give the trainer container more memory", back_off());
+    return restarted("started again as it is; give " + what + " more memory", back_off());
   }
   const auto gpu =
       std::find_if(inputs_.gpus->begin(), inputs_.gpus->end(),
                    [&](const estimator::AvailableGpu& one) { return one.model.name == last_.gpu_model; });
   const Bytes node = gpu == inputs_.gpus->end() ? Bytes{} : gpu->host_memory;
-  HostMemory more =
-      raise_host_memory(*inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kShareOfANode));
+  HostMemory more = raise_host_memory(
+      *inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kShareOfANode), last_.container);
   switch (more.change) {
     case HostMemory::Change::kRaised:
-      return restarted(
-          "the trainer container gets " + to_string(more.now) + " instead of " + to_string(more.before),
-          std::chrono::seconds(0), std::move(more.patch));
+      return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before),
+                       std::chrono::seconds(0), std::move(more.patch));
     case HostMemory::Change::kUnlimited:
-      return restarted(
-          "the trainer container has no memory limit or request that could be raised: set "
-          "resources.requests.memory, so that it is scheduled where there is enough",
-          back_off());
+      return restarted(what +
+                           " has no memory limit or request in the template that could be raised: set "
+                           "resources.requests.memory, so that it is scheduled where there is enough",
+                       back_off());
     case HostMemory::Change::kAtMost: break;
   }
   return failed(
       "MaxResourcesReached",
-      "the trainer container has " + to_string(more.before) +
+      what + " has " + to_string(more.before) +
           ", which is all that the nodes of this GPU model can give. Lower what the job keeps on the "
           "host: workers of the data loader, prefetched batches, pinned memory");
 }

@@ -75,6 +75,7 @@ Attempt decode_attempt(const Json& json) {
   attempt.capacity = bytes_of(json, "capacityBytes");
   attempt.fragmentation = bytes_of(json, "fragmentationBytes");
   attempt.exit_code = integer_of(json, "exitCode");
+  attempt.container = text_member(json, {"container"});
   attempt.expandable_segments = member(json, {"expandableSegments"}) == Json(true);
   attempt.start_time = text_member(json, {"startTime"});
   attempt.completion_time = text_member(json, {"completionTime"});
@@ -104,6 +105,7 @@ Json encode(const Attempt& attempt) {
   if (attempt.exit_code) {
     put(json, "exitCode", *attempt.exit_code);
   }
+  put(json, "container", attempt.container);
   if (attempt.expandable_segments) {
     json["expandableSegments"] = true;
   }

@@ -51,6 +51,7 @@ struct Attempt {
   std::optional<Bytes> capacity{};
   std::optional<Bytes> fragmentation{};
   std::optional<std::int64_t> exit_code{};  // of the trainer that failed first
+  std::string container{};                  // that it was; empty: it was the pod as a whole
   bool expandable_segments = false;         // Plimsoll set PyTorch's allocator so
   std::string start_time{};                 // RFC 3339; empty until its Job exists
   std::string completion_time{};

@@ -88,6 +88,8 @@ TEST_F(CalibrationTest, WritesNothingWhenNothingIsNew) {
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
   calibration.start();
   ASSERT_TRUE(eventually([&] { return !shortfall("ads").empty(); }));
+  // What it wrote comes back to it by its watch; before that it may try once more, and meet a conflict.
+  std::this_thread::sleep_for(milliseconds(100));
   const int writes = cluster_.writes();
   for (int i = 0; i < 20; ++i) {
     cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));

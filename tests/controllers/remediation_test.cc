@@ -399,6 +399,32 @@ TEST(Remediation, HostMemoryIsRaisedUpToWhatNodesHave) {
   EXPECT_THAT(next.message, HasSubstr("data loader"));
 }
 
+// A container beside the trainer, or before it, whose memory ran out: more for the trainer would not help.
+TEST(Remediation, TheContainerThatWasKilledGetsTheMemory) {
+  Json object = job_object(100, kGiBOfRows);
+  Json& pod = object["spec"]["template"]["spec"];
+  const Json given = parse(R"({"limits": {"memory": "1Gi"}})");
+  pod["containers"][0]["resources"] = parse(R"({"limits": {"memory": "64Gi"}})");
+  pod["containers"][1]["name"] = "cache";
+  pod["containers"][1]["resources"] = given;
+  pod["initContainers"][0]["name"] = "fetch";
+  pod["initContainers"][0]["resources"] = given;
+  for (const char* name : {"cache", "fetch", "istio-proxy"}) {
+    History history(object, {available("A100-40GB", 8)});
+    history.admit();
+    history.end(Outcome::kHostOutOfMemory).container = name;
+    EXPECT_TRUE(history.remedy().restart);
+    EXPECT_THAT(history.last.message, HasSubstr(std::string("the container ") + name));
+    const Json& now = history.now["spec"]["template"]["spec"];
+    const auto limit = [](const Json& container) {
+      return text_member(container, {"resources", "limits", "memory"});
+    };
+    EXPECT_EQ(limit(now["containers"][0]), "64Gi") << name;
+    EXPECT_EQ(limit(now["containers"][1]) != "1Gi", std::string(name) == "cache");
+    EXPECT_EQ(limit(now["initContainers"][0]) != "1Gi", std::string(name) == "fetch");
+  }
+}
+
 TEST(Remediation, HostMemoryThatIsNotGivenCannotBeRaised) {
   for (const char* resources : {"{}", R"({"limits": {"memory": "lots"}})", R"({"limits": 7})"}) {
     Json object = job_object(100, kGiBOfRows);

@@ -30,6 +30,7 @@ Attempt full_attempt() {
   attempt.capacity = 80_GiB;
   attempt.fragmentation = 3_GiB;
   attempt.exit_code = 1;
+  attempt.container = "trainer";
   attempt.expandable_segments = true;
   attempt.start_time = kNow;
   attempt.completion_time = kLater;
