@@ -1,7 +1,9 @@
 // Reflector: a local copy of one collection of the API server, kept current by LIST and WATCH as client-go's
 // reflector keeps it.
 //
-//   Reflector pods(client, {.resource = kPods, .indexers = {{"owner", index_by_owner}}});
+//   Reflector pods(client, {.resource = kPods,
+//                           .keep = JsonSelection().without({"metadata"}, {"managedFields"}),
+//                           .indexers = {{"owner", index_by_owner}}});
 //   pods.add_handler([&](const Reflector::Change& change) { queue.add(job_of(*change.object)); });
 //   pods.start();
 //   if (!pods.wait_for_sync(stop)) return;
@@ -10,7 +12,7 @@
 //
 // Where the server can, the list comes as the first events of a watch (KEP 3157, as client-go since 1.35): it
 // is then never in memory as a whole, here or there, beside the copy that is made of it. Elsewhere it is a
-// LIST. Either way the copy changes only when the list is complete.
+// LIST, taken item by item. Either way the copy changes only when the list is complete.
 //
 // Controllers that need the same collection share one reflector: each adds its handler before the start.
 //
