@@ -21,6 +21,7 @@
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
+#include "operator/view_metrics.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/table_source.h"
 
@@ -80,7 +81,7 @@ class OperatorProcess {
         events_(*client_, {.component = "plimsoll-operator",
                            .instance = host_name(),
                            .on_loss = [this](auto why) { event_metrics_.lost(why); }}),
-        keeper_(*client_, catalog, view_),
+        keeper_(*client_, catalog, view_, view_metrics_.observers()),
         models_(*client_, {}),
         calibration_(*client_, catalog, calibration_options()),
         inventory_(*client_, std::move(catalog), inventory_options()),
@@ -194,6 +195,7 @@ class OperatorProcess {
   controllers::EventMetrics event_metrics_;
   kube::EventRecorder events_;
   estimator::ClusterViewStore view_;
+  ViewMetrics view_metrics_{*registry_};
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource models_;
   controllers::CalibrationController calibration_;

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
+#include "operator/view_metrics.h"
 #include "webhook/admission_handler.h"
 #include "webhook/certificate_source.h"
 #include "webhook/cluster_view_keeper.h"
@@ -88,7 +89,7 @@ class WebhookProcess {
       : options_(options),
         lame_duck_(lame_duck),
         client_(std::move(client)),
-        keeper_(*client_, std::move(catalog), view_),
+        keeper_(*client_, std::move(catalog), view_, view_metrics_.observers()),
         tables_(*client_, {}),
         certificates_(std::make_shared<webhook::FileCertificateSource>(
             webhook::FileCertificateOptions{.directory = options.certificate_directory})),
@@ -119,6 +120,7 @@ class WebhookProcess {
   webhook::AdmissionMetrics metrics_{*registry_};
   const std::unique_ptr<kube::Client> client_;
   estimator::ClusterViewStore view_;
+  ViewMetrics view_metrics_{*registry_};
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource tables_;
   const std::shared_ptr<webhook::FileCertificateSource> certificates_;

@@ -16,8 +16,10 @@ constexpr std::chrono::milliseconds kSettle{20};
 constexpr std::chrono::milliseconds kLook{100};
 
 kube::Reflector::Options reflector_options(const char* plural, bool namespaced,
+                                           kube::ReflectorObserver* observer,
                                            std::function<void()> on_change) {
   kube::Reflector::Options options;
+  options.observer = observer;
   options.resource = {
       .group = crds::kGroup, .version = crds::kVersion, .plural = plural, .namespaced = namespaced};
   options.keep.without({"metadata"}, {"managedFields"});
@@ -28,11 +30,11 @@ kube::Reflector::Options reflector_options(const char* plural, bool namespaced,
 }  // namespace
 
 ClusterViewKeeper::ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog,
-                                     estimator::ClusterViewStore& store)
+                                     estimator::ClusterViewStore& store, Observers observers)
     : catalog_(std::move(catalog)),
       store_(store),
-      gpu_models_(client, reflector_options("gpumodels", false, [this] { wake(); })),
-      profiles_(client, reflector_options("memoryprofiles", true, [this] { wake(); })) {}
+      gpu_models_(client, reflector_options("gpumodels", false, observers.gpu_models, [this] { wake(); })),
+      profiles_(client, reflector_options("memoryprofiles", true, observers.profiles, [this] { wake(); })) {}
 
 ClusterViewKeeper::~ClusterViewKeeper() {
   stop();

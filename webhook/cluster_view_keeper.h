@@ -14,6 +14,7 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <utility>
 
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/cluster_view.h"
@@ -24,7 +25,16 @@ namespace plimsoll::webhook {
 
 class ClusterViewKeeper {
  public:
-  ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, estimator::ClusterViewStore& store);
+  // Of the reflectors, for metrics; each may be null, and must outlive the keeper.
+  struct Observers {
+    kube::ReflectorObserver* gpu_models = nullptr;
+    kube::ReflectorObserver* profiles = nullptr;
+  };
+
+  ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, estimator::ClusterViewStore& store,
+                    Observers observers);
+  ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, estimator::ClusterViewStore& store)
+      : ClusterViewKeeper(client, std::move(catalog), store, Observers()) {}
   ~ClusterViewKeeper();  // stop()
   ClusterViewKeeper(const ClusterViewKeeper&) = delete;
   ClusterViewKeeper& operator=(const ClusterViewKeeper&) = delete;

@@ -155,7 +155,9 @@ TEST_F(WebhookCommand, ServesWhenItIsReadyAndEndsOnSigterm) {
   const std::string metrics = webhook.get("/metrics")->body;
   for (const char* name : {"plimsoll_admission_requests_total", "plimsoll_admission_duration_seconds_bucket",
                            "plimsoll_admission_gpus_saved_total", "plimsoll_admission_in_flight",
-                           "plimsoll_webhook_certificate_expiration_timestamp_seconds"}) {
+                           "plimsoll_webhook_certificate_expiration_timestamp_seconds",
+                           "reflector_lists_total{name=\"view-gpumodels\"}",
+                           "reflector_lists_total{name=\"view-memoryprofiles\"}"}) {
     EXPECT_NE(metrics.find(name), std::string::npos) << name;
   }
   webhook.process().send_signal(SIGTERM);
