@@ -2,36 +2,9 @@
 
 #include <algorithm>
 
+#include "crds/status_fields.h"
+
 namespace plimsoll::crds {
-namespace {
-
-std::optional<std::int64_t> count_of(const Json& object, const char* name) {
-  const Json& value = member(object, {name});
-  return value.isInt64() && value.asInt64() >= 0 ? std::optional(value.asInt64()) : std::nullopt;
-}
-
-std::optional<Bytes> bytes_of(const Json& object, const char* name) {
-  const std::optional<std::int64_t> count = count_of(object, name);
-  return count ? std::optional(Bytes{*count}) : std::nullopt;
-}
-
-void put(Json& object, const char* name, std::int64_t value) {
-  object[name] = static_cast<::Json::Int64>(value);
-}
-
-void put(Json& object, const char* name, const std::optional<Bytes>& value) {
-  if (value) {
-    put(object, name, value->count);
-  }
-}
-
-void put(Json& object, const char* name, const std::string& text) {
-  if (!text.empty()) {
-    object[name] = text;
-  }
-}
-
-}  // namespace
 
 std::vector<ProfileSample> decode_samples(const Json& memory_profile) {
   std::vector<ProfileSample> samples;
@@ -46,10 +19,10 @@ std::vector<ProfileSample> decode_samples(const Json& memory_profile) {
       continue;
     }
     sample.job = text_member(json, {"job"});
-    sample.last_attempt = count_of(json, "lastAttempt").value_or(0);
+    sample.last_attempt = natural_of(json, "lastAttempt").value_or(0);
     sample.time = text_member(json, {"time"});
     sample.gpu_model = text_member(json, {"gpuModel"});
-    sample.trainers = count_of(json, "trainers").value_or(0);
+    sample.trainers = natural_of(json, "trainers").value_or(0);
     sample.capacity = bytes_of(json, "capacityBytes").value_or(Bytes{});
     sample.estimated = bytes_of(json, "estimatedBytes");
     sample.needed = bytes_of(json, "neededBytes");

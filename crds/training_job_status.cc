@@ -4,6 +4,7 @@
 #include <array>
 
 #include "crds/enum_names.h"
+#include "crds/status_fields.h"
 
 namespace plimsoll::crds {
 
@@ -23,39 +24,6 @@ constexpr std::array kOrder = {"Succeeded",   "Failed",      "Suspended", "Resta
 
 std::size_t rank_of(const std::string& type) {
   return static_cast<std::size_t>(std::find(kOrder.begin(), kOrder.end(), type) - kOrder.begin());
-}
-
-std::optional<std::int64_t> integer_of(const Json& object, const char* name) {
-  const Json& value = member(object, {name});
-  return value.isInt64() ? std::optional(value.asInt64()) : std::nullopt;
-}
-
-std::optional<Bytes> bytes_of(const Json& object, const char* name) {
-  const std::optional<std::int64_t> count = integer_of(object, name);
-  return count && *count >= 0 ? std::optional(Bytes{*count}) : std::nullopt;
-}
-
-// Empty for what is no list.
-const Json& list_of(const Json& object, const char* name) {
-  static const Json kNone(::Json::arrayValue);
-  const Json& value = member(object, {name});
-  return value.isArray() ? value : kNone;
-}
-
-void put(Json& object, const char* name, std::int64_t value) {
-  object[name] = static_cast<::Json::Int64>(value);
-}
-
-void put(Json& object, const char* name, const std::optional<Bytes>& value) {
-  if (value) {
-    put(object, name, value->count);
-  }
-}
-
-void put(Json& object, const char* name, const std::string& text) {
-  if (!text.empty()) {
-    object[name] = text;
-  }
 }
 
 Attempt decode_attempt(const Json& json) {

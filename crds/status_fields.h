@@ -1,0 +1,52 @@
+// Fields of statuses, which Plimsoll writes itself: what is missing or of another type is as if it were not
+// known, and what is not known is not written. Inside crds/ only. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/json.h"
+
+namespace plimsoll::crds {
+
+inline std::optional<std::int64_t> integer_of(const Json& object, const char* name) {
+  const Json& value = member(object, {name});
+  return value.isInt64() ? std::optional(value.asInt64()) : std::nullopt;
+}
+
+inline std::optional<std::int64_t> natural_of(const Json& object, const char* name) {
+  const std::optional<std::int64_t> value = integer_of(object, name);
+  return value && *value >= 0 ? value : std::nullopt;
+}
+
+inline std::optional<Bytes> bytes_of(const Json& object, const char* name) {
+  const std::optional<std::int64_t> count = natural_of(object, name);
+  return count ? std::optional(Bytes{*count}) : std::nullopt;
+}
+
+// Empty for what is no list.
+inline const Json& list_of(const Json& object, const char* name) {
+  static const Json kNone(::Json::arrayValue);
+  const Json& value = member(object, {name});
+  return value.isArray() ? value : kNone;
+}
+
+inline void put(Json& object, const char* name, std::int64_t value) {
+  object[name] = static_cast<::Json::Int64>(value);
+}
+
+inline void put(Json& object, const char* name, const std::optional<Bytes>& value) {
+  if (value) {
+    put(object, name, value->count);
+  }
+}
+
+inline void put(Json& object, const char* name, const std::string& text) {
+  if (!text.empty()) {
+    object[name] = text;
+  }
+}
+
+}  // namespace plimsoll::crds
