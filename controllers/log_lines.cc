@@ -11,8 +11,9 @@ constexpr std::string_view kTraceback = "Traceback (most recent call last)";
 // A message of several lines (NCCL's, CUDA's) has its last word within so many, and no empty one among them.
 constexpr std::size_t kLongestMessage = 5;
 
-// Longer ones are no prefixes.
+// Longer ones are no prefixes, and nobody puts more of them before a line.
 constexpr std::size_t kLongestPrefix = 80;
+constexpr int kMostPrefixes = 8;
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -56,18 +57,19 @@ std::size_t labelled(std::string_view text) {
 // Behind the prefixes, with the indentation that follows them.
 std::string_view without_prefixes(std::string_view line) {
   std::string_view rest = line;
-  for (;;) {
+  for (int i = 0; i < kMostPrefixes; ++i) {
     const std::size_t begin = rest.find_first_not_of(" \t|");
     if (begin == rest.npos) {
       return rest.substr(rest.size());
     }
-    const std::string_view word = rest.substr(begin);
+    const std::string_view word = rest.substr(begin, kLongestPrefix + 2);
     const std::size_t prefix = std::max(bracketed(word), labelled(word));
     if (prefix == 0) {
       return rest;
     }
-    rest = word.substr(prefix);
+    rest.remove_prefix(begin + prefix);
   }
+  return rest;
 }
 
 // The dotted name at the beginning, when a colon or the end of the line follows.

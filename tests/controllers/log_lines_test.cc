@@ -34,6 +34,17 @@ TEST(LogLines, BodiesAreFreeOfWhatLaunchersAndCollectorsPutBefore) {
   EXPECT_TRUE(log_lines("").empty());
 }
 
+// Each took minutes when every prefix was looked for to the end of the line.
+TEST(LogLines, LinesOfNothingButPrefixesTakeNoLongerThanOthers) {
+  for (const std::string prefix : {"[a]", "[", "1 ", "(a) ", "| ", "\r", "a:1: "}) {
+    std::string text;
+    while (text.size() < 1U << 20U) {
+      text += prefix;
+    }
+    EXPECT_EQ(log_lines(text).size(), 1U);
+  }
+}
+
 TEST(LogLines, TerminalCodesAreLeftOut) {
   EXPECT_EQ(without_terminal_codes("\x1b[1;35mValueError\x1b[0m: \x07\tx\n\x1b[3"), "ValueError: \tx\n");
   EXPECT_EQ(without_terminal_codes("\xE2\x98\x83 snow"), "\xE2\x98\x83 snow");
