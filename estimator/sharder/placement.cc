@@ -148,14 +148,20 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
     }
     return may_lie(given, to) && (back == nullptr || may_lie(*back, from));
   };
+  // False where the limits refuse an exchange that would be the best so far: then another may be it.
   const auto offer = [&](std::size_t given, std::int64_t taken) {
     ++effort_;
     const Piece* back = taken < 0 ? nullptr : &taker[static_cast<std::size_t>(taken)];
     const double flow = giver[given].amount[main] - (back == nullptr ? 0 : back->amount[main]);
     const double highest = std::max(high - flow, low + flow);
-    if (highest < best->highest && within_limits(giver[given], back)) {
-      *best = {.partner = to, .given = given, .taken = taken, .highest = highest};
+    if (highest >= best->highest) {
+      return true;
     }
+    if (!within_limits(giver[given], back)) {
+      return false;
+    }
+    *best = {.partner = to, .given = given, .taken = taken, .highest = highest};
+    return true;
   };
 
   for (std::size_t given = giver.size(); given-- > 0 && best->highest > goal.target;) {
@@ -166,7 +172,8 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
     if (value < 2 * half) {
       offer(given, -1);
     }
-    // What comes back should be smaller by half the difference between the two ranks.
+    // What comes back should be smaller by half the difference between the two ranks. To either side of that
+    // it only gets worse.
     const auto ideal =
         std::lower_bound(taker.begin(), taker.end(), value - half,
                          [&](const Piece& piece, double wanted) { return piece.amount[main] < wanted; });
@@ -174,8 +181,9 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
     const std::int64_t first = std::max<std::int64_t>(0, middle - kNeighbours);
     const std::int64_t last =
         std::min<std::int64_t>(static_cast<std::int64_t>(taker.size()), middle + kNeighbours);
-    for (std::int64_t taken = first; taken < last; ++taken) {
-      offer(given, taken);
+    for (std::int64_t taken = middle - 1; taken >= first && !offer(given, taken); --taken) {
+    }
+    for (std::int64_t taken = middle; taken < last && !offer(given, taken); ++taken) {
     }
   }
 }

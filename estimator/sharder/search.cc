@@ -31,15 +31,17 @@ constexpr double kFirstAllowance = 0.03;
 constexpr double kMoreAllowance = 1.5;
 constexpr std::int64_t kStepsARank = 24;  // levelling takes fewer than 3 on the models of docs/sharding.md
 
-constexpr double kFinest = 0.2;                   // of the mean: smaller shards level no better
+constexpr double kFinest = 0.2;  // of the mean: smaller shards level no better
+// In the slack: what is near enough where memory is scarce, and there is much to place.
+constexpr double kScarceSlack = 2;
 constexpr double kEase = 0.0003;                  // share of all memory that shards need free to be moved
 constexpr int kPatience = 2;                      // selections in a row that bring nothing
 constexpr std::size_t kLeastTries = 3;            // however much they take
-constexpr std::int64_t kMostEffort = 1'000'000;   // comparisons: some 5 ms
-constexpr std::int64_t kSettledEffort = 400'000;  // after it, what brings nothing is the last
+constexpr std::int64_t kMostEffort = 500'000;     // comparisons: some 3 ms
+constexpr std::int64_t kSettledEffort = 200'000;  // after it, what brings nothing is the last
 constexpr std::size_t kHeaviest = 4;              // tables of the worst rank that are given other options
 constexpr double kLeastGain = 0.001;              // of time, for which all plans of a small request are tried
-constexpr std::int64_t kRefineEffort = 350'000;   // a search that took more goes without
+constexpr std::int64_t kRefineEffort = 250'000;   // a search that took more goes without
 constexpr std::int64_t kSmallEffort = 100'000;    // so little that every table may be given other options
 
 }  // namespace
@@ -370,8 +372,8 @@ void Search::sweep() {
   const Selection fastest =
       select(options_, {.ms = bound_.milliseconds, .bytes = room_.largest, .prices = bound_.prices});
   mean_bytes_ = unit_of(fastest)[static_cast<std::size_t>(Measure::kMemory)];
-  const bool scarce = bound_.prices.card > 0 || fastest.total_bytes > room_.total * (1 - kEase);
-  scarce ? squeeze(caps(fastest)) : spread(caps(fastest));
+  scarce_ = bound_.prices.card > 0 || fastest.total_bytes > room_.total * (1 - kEase);
+  scarce_ ? squeeze(caps(fastest)) : spread(caps(fastest));
 }
 
 bool Search::is_new(const Selection& selection) {
@@ -385,7 +387,9 @@ bool Search::is_new(const Selection& selection) {
 // True when another selection is not worth a try.
 bool Search::enough(bool better) {
   const bool fruitless = !better && fits(best_) && effort_ > kSettledEffort;
-  return good_enough() || fruitless || (tried_.size() >= kLeastTries && effort_ > kMostEffort);
+  const bool near_enough = scarce_ && fits(best_) && effort_ > kSmallEffort &&
+                           best_.highest_ms <= bound_.milliseconds * (1 + kScarceSlack * request_.time_slack);
+  return good_enough() || near_enough || fruitless || (tried_.size() >= kLeastTries && effort_ > kMostEffort);
 }
 
 // Where memory is nearly full, shards need room to be moved in: fine ones, at what it costs to leave a little
@@ -492,7 +496,7 @@ void Search::refine() {
     for (std::size_t i = 0; i < std::min(tables.size(), kHeaviest) && !improved; ++i) {
       improved = improve(tables[i], kRefineEffort);
     }
-    improved = improved || improve_alike(kSmallEffort);
+    improved = improved || (effort_ < kSmallEffort && improve_alike(kSmallEffort));
     for (std::size_t table = 0; table < options_.tables() && !improved && effort_ < kSmallEffort; ++table) {
       improved = improve(table, kSmallEffort);
     }

@@ -110,6 +110,7 @@ class Search {
   double near_optimal_;
   TimeBound bound_;
   double mean_bytes_ = 1;  // of the fastest selection
+  bool scarce_ = false;    // memory of the cards
   std::int64_t effort_ = 0;
   std::vector<std::vector<const Option*>> tried_;
   Candidate best_;
