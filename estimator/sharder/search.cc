@@ -35,7 +35,6 @@ constexpr double kFinest = 0.2;  // of the mean: smaller shards level no better
 // In the slack: what is near enough where memory is scarce, and there is much to place.
 constexpr double kScarceSlack = 2;
 constexpr double kEase = 0.0003;                  // share of all memory that shards need free to be moved
-constexpr int kPatience = 2;                      // selections in a row that bring nothing
 constexpr std::size_t kLeastTries = 3;            // however much they take
 constexpr std::int64_t kMostEffort = 500'000;     // comparisons: some 3 ms
 constexpr std::int64_t kSettledEffort = 200'000;  // after it, what brings nothing is the last
