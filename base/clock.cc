@@ -52,7 +52,15 @@ std::optional<Clock::WallTime> parse_time(const std::string& text) {
   if (std::string_view(end) != "Z") {
     return std::nullopt;
   }
-  return std::chrono::system_clock::from_time_t(timegm(&utc));
+  // The clock counts nanoseconds in 64 bits: to the year 2262. A status may hold any text that looks like a
+  // time.
+  using std::chrono::seconds;
+  constexpr auto kLast = std::chrono::floor<seconds>(Clock::WallTime::max()).time_since_epoch();
+  const seconds since_epoch(timegm(&utc));
+  if (since_epoch > kLast || since_epoch < -kLast) {
+    return std::nullopt;
+  }
+  return Clock::WallTime(since_epoch);
 }
 
 }  // namespace plimsoll

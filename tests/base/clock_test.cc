@@ -28,6 +28,15 @@ TEST(Clock, ReadsWhatItWrites) {
   }
 }
 
+// These overflowed the clock's nanoseconds.
+TEST(Clock, YearsThatItDoesNotHoldAreNoTimes) {
+  EXPECT_EQ(parse_time("2999-12-31T23:59:59Z"), std::nullopt);
+  EXPECT_EQ(parse_time("9999-12-31T23:59:59Z"), std::nullopt);
+  EXPECT_EQ(parse_time("0001-01-01T00:00:00Z"), std::nullopt);
+  EXPECT_TRUE(parse_time("2262-04-11T23:47:16Z"));
+  EXPECT_TRUE(parse_time("1700-01-01T00:00:00Z"));
+}
+
 TEST(Clock, SystemClockRuns) {
   const auto before = system_clock().steady_now();
   EXPECT_GE(system_clock().steady_now(), before);

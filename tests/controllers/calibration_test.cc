@@ -29,10 +29,10 @@ Json job(const std::string& name, const std::string& family, const std::vector<s
 
 const char* const kOutOfMemory =
     R"({"number":0,"gpuModel":"a100-80gb","trainers":8,"estimatedBytes":64424509440,"neededBytes":90194313216,)"
-    R"("outcome":"CUDAOutOfMemory","completionTime":"2999-11-21T10:00:00Z"})";
+    R"("outcome":"CUDAOutOfMemory","completionTime":"2199-11-21T10:00:00Z"})";
 const char* const kSucceeded =
     R"({"number":1,"gpuModel":"a100-80gb","trainers":16,"estimatedBytes":75161927680,"learnedBytes":25769803776,)"
-    R"("observedPeakBytes":64424509440,"outcome":"Succeeded","completionTime":"2999-11-21T11:00:00Z"})";
+    R"("observedPeakBytes":64424509440,"outcome":"Succeeded","completionTime":"2199-11-21T11:00:00Z"})";
 
 class CalibrationTest : public ::testing::Test {
  protected:
@@ -75,7 +75,7 @@ TEST_F(CalibrationTest, AJobThatRanOutTeachesItsFamily) {
   const Json first = *profile("ads");
   EXPECT_EQ(first["spec"]["family"], "ads");
   EXPECT_EQ(first["status"]["statistics"]["jobs"].asInt(), 1);
-  EXPECT_EQ(first["status"]["updateTime"], "2999-11-21T10:00:00Z");
+  EXPECT_EQ(first["status"]["updateTime"], "2199-11-21T10:00:00Z");
   cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory, kSucceeded}));
   ASSERT_TRUE(
       eventually([&] { return (*profile("ads"))["status"]["samples"][0]["lastAttempt"] == Json(1); }));
@@ -196,7 +196,7 @@ class DcgmServer final : public plimsoll::testing::MemoryCluster {
   explicit DcgmServer(std::string body) : body_(std::move(body)) {}
   Result<std::string> get_raw(const std::string& path, const kube::CallOptions&) override {
     EXPECT_THAT(path, HasSubstr("/api/v1/query?query=max%28max_over_time%28DCGM_FI_DEV_FB_USED"));
-    EXPECT_THAT(path, HasSubstr("&time=2999-11-21T11%3A00%3A00Z"));
+    EXPECT_THAT(path, HasSubstr("&time=2199-11-21T11%3A00%3A00Z"));
     return body_;
   }
 
@@ -207,7 +207,7 @@ class DcgmServer final : public plimsoll::testing::MemoryCluster {
 TEST_F(CalibrationTest, DcgmSaysWhatNoSignpostDid) {
   const char* const silent =
       R"({"number":0,"gpuModel":"a100-80gb","trainers":16,"estimatedBytes":64424509440,"outcome":"Succeeded",)"
-      R"("startTime":"2999-11-21T10:00:00Z","completionTime":"2999-11-21T11:00:00Z"})";
+      R"("startTime":"2199-11-21T10:00:00Z","completionTime":"2199-11-21T11:00:00Z"})";
   DcgmServer answers(R"({"status":"success","data":{"result":[{"value":[1,"63488"]}]}})");
   CalibrationController::Options options = fast();
   options.prometheus = &answers;
