@@ -6,8 +6,8 @@
 //
 // Errors are values: a code that mirrors the Kubernetes API's reasons, a message that says what to do, and
 // where it helps the offending fragment of the input. What only a bug can do asserts. Exceptions of libraries
-// stop in the wrapper that calls the library; no function of ours throws. Thread-safety: as the contained
-// value.
+// stop in the wrapper that calls the library; ours throw only what Budget::run catches (base/budget.h).
+// Thread-safety: as the contained value.
 #pragma once
 
 #include <cassert>

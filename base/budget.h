@@ -1,0 +1,124 @@
+// Budget: what one decision may spend: time until a deadline, units of work and bytes of memory; and a stop
+// token that cancels it.
+//
+//   Budget budget({.deadline = deadline, .stop = stop});
+//   Result<Plan> plan = budget.run([&]() -> Result<Plan> { return search(request, budget); });
+//   ...
+//   for (const Table& table : tables) {                   // inside search(): each loop of a user's length
+//     budget.charge(1, {"spec.model.dlrm.tables", size});
+//
+// Whoever starts a decision owns its budget and passes it down. `charge` and `take` throw BudgetExceeded when
+// nothing is left, which only `run` catches, so that a computation of any depth ends at once and its
+// destructors free what it holds; it is the one exception of ours. The error names the value that was too
+// large. A budget that is exhausted stays so.
+//
+// One thread computes with a budget; a stop may be requested from any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <new>
+#include <stop_token>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace plimsoll {
+
+class BudgetExceeded final : public std::exception {
+ public:
+  explicit BudgetExceeded(Error error) : error_(std::move(error)) {}
+  const char* what() const noexcept override { return error_.message.c_str(); }
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+};
+
+class Budget {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  struct Limits {
+    Time deadline = Time::max();
+    std::stop_token stop = {};
+    std::uint64_t work =
+        std::numeric_limits<std::uint64_t>::max();  // in units of about a microsecond at most
+    Bytes memory = Bytes::max();
+  };
+
+  // The user's value that makes a loop long or an object large.
+  struct Cause {
+    const char* field;       // its path, a literal: "spec.training.gradientAccumulation"
+    std::int64_t value = 0;  // 0: no single number
+  };
+
+  Budget() : Budget(Limits()) {}  // no limit
+  explicit Budget(Limits limits);
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  // To be called before the work, which must end soon: the clock is read once in kCheckInterval units.
+  // Throws BudgetExceeded: kTimeout after the deadline, kCancelled after the stop, kTooLarge beyond the work.
+  void charge(std::uint64_t units, const Cause& cause) {
+    if (units < until_check_) {
+      until_check_ -= units;
+    } else {
+      check(units, cause);
+    }
+  }
+
+  // The same for bytes that are about to be allocated, until `give_back`. Throws BudgetExceeded: kTooLarge.
+  void take(Bytes bytes, const Cause& cause);
+  void give_back(Bytes bytes) { held_ -= bytes; }
+
+  // Whether the deadline has passed or the stop has come: for searches that keep what they have found.
+  bool expired() const;
+  const Limits& limits() const { return limits_; }
+  std::uint64_t work_done() const { return charged_ - until_check_; }
+  Bytes most_held() const { return most_held_; }
+
+  // Calls `compute`, which returns a Result; what it throws for want of budget or memory is the error.
+  template <class Compute>
+  auto run(Compute&& compute) -> decltype(compute()) {
+    try {
+      return std::forward<Compute>(compute)();
+    } catch (const BudgetExceeded& exceeded) {
+      return exceeded.error();
+    } catch (const std::bad_alloc&) {
+      return Error(ErrorCode::kTooLarge, "the process has no memory left for this decision");
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kCheckInterval = 4096;
+
+  void check(std::uint64_t units, const Cause& cause);
+  void allow_until_next_check(std::uint64_t done);
+
+  const Limits limits_;
+  std::uint64_t charged_ = 0;      // of all work, up to the next look at the clock
+  std::uint64_t until_check_ = 0;  // of these, not yet used
+  Bytes held_;
+  Bytes most_held_;
+};
+
+// Bytes taken from a budget for as long as this lives.
+class BudgetBytes {
+ public:
+  BudgetBytes(Budget& budget, Bytes bytes, const Budget::Cause& cause) : budget_(budget), bytes_(bytes) {
+    budget_.take(bytes_, cause);
+  }
+  ~BudgetBytes() { budget_.give_back(bytes_); }
+  BudgetBytes(const BudgetBytes&) = delete;
+  BudgetBytes& operator=(const BudgetBytes&) = delete;
+
+ private:
+  Budget& budget_;
+  const Bytes bytes_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,78 @@
+#include "base/budget.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace plimsoll {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr Budget::Cause kLayers{"spec.model.transformer.layers", 65536};
+constexpr std::uint64_t kMuch = 1'000'000;
+
+Result<int> spend(Budget& budget, std::uint64_t units) {
+  return budget.run([&]() -> Result<int> {
+    for (std::uint64_t i = 0; i < units; ++i) {
+      budget.charge(1, kLayers);
+    }
+    return 7;
+  });
+}
+
+TEST(Budget, WithoutLimitsAllWorkIsDone) {
+  Budget budget;
+  EXPECT_EQ(*spend(budget, kMuch), 7);
+  EXPECT_EQ(budget.work_done(), kMuch);
+}
+
+TEST(Budget, TheErrorOfAPassedDeadlineNamesTheValue) {
+  Budget budget({.deadline = steady_clock::now() - std::chrono::seconds(1)});
+  const Result<int> result = spend(budget, kMuch);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kTimeout);
+  EXPECT_NE(result.error().message.find("spec.model.transformer.layers = 65536"), std::string::npos)
+      << result.error().message;
+  EXPECT_TRUE(budget.expired());
+}
+
+TEST(Budget, AStopCancels) {
+  std::stop_source stop;
+  Budget budget({.stop = stop.get_token()});
+  EXPECT_TRUE(spend(budget, kMuch));
+  stop.request_stop();
+  EXPECT_EQ(spend(budget, kMuch).error().code, ErrorCode::kCancelled);
+  EXPECT_TRUE(budget.expired());
+}
+
+TEST(Budget, WorkIsLimitedInOneChargeAsInMany) {
+  Budget many({.work = 100'000});
+  EXPECT_EQ(spend(many, kMuch).error().code, ErrorCode::kTooLarge);
+  EXPECT_LE(many.work_done(), 100'000);
+  Budget one({.work = 100'000});
+  EXPECT_THROW(one.charge(100'001, kLayers), BudgetExceeded);
+  EXPECT_NO_THROW(one.charge(90'000, kLayers));
+  EXPECT_THROW(one.charge(std::numeric_limits<std::uint64_t>::max(), kLayers), BudgetExceeded);
+}
+
+TEST(Budget, BytesComeBackWhenTheirHolderGoes) {
+  Budget budget({.memory = 100_MiB});
+  {
+    const BudgetBytes first(budget, 60_MiB, kLayers);
+    EXPECT_THROW(BudgetBytes(budget, 41_MiB, kLayers), BudgetExceeded);
+    const BudgetBytes second(budget, 40_MiB, kLayers);
+  }
+  const BudgetBytes all(budget, 100_MiB, kLayers);
+  EXPECT_EQ(budget.most_held(), 100_MiB);
+}
+
+TEST(Budget, NoMemoryLeftIsAnErrorToo) {
+  Budget budget;
+  const Result<int> result = budget.run([]() -> Result<int> { throw std::bad_alloc(); });
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kTooLarge);
+}
+
+}  // namespace
+}  // namespace plimsoll
