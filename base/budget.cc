@@ -29,25 +29,25 @@ bool Budget::expired() const {
          (limits_.deadline != Time::max() && std::chrono::steady_clock::now() >= limits_.deadline);
 }
 
-void Budget::check(std::uint64_t units, const Cause& cause) {
+void Budget::check(std::uint64_t units) {
   const std::uint64_t done = work_done();
   if (limits_.stop.stop_requested()) {
     throw BudgetExceeded(Error(ErrorCode::kCancelled, "the decision was cancelled: the process stops"));
   }
   if (expired()) {
     throw BudgetExceeded(
-        Error(ErrorCode::kTimeout, "the deadline of the decision passed at " + text_of(cause)));
+        Error(ErrorCode::kTimeout, "the deadline of the decision passed, with " + text_of(cause_)));
   }
   if (units > limits_.work - std::min(done, limits_.work)) {
-    throw BudgetExceeded(Error(ErrorCode::kTooLarge, text_of(cause) + " is too large: a decision may take " +
+    throw BudgetExceeded(Error(ErrorCode::kTooLarge, text_of(cause_) + " is too large: a decision may take " +
                                                          std::to_string(limits_.work) + " units of work"));
   }
   allow_until_next_check(done + units);
 }
 
-void Budget::take(Bytes bytes, const Cause& cause) {
+void Budget::take(Bytes bytes) {
   if (bytes > limits_.memory - held_) {
-    throw BudgetExceeded(Error(ErrorCode::kTooLarge, text_of(cause) + " is too large: a decision may use " +
+    throw BudgetExceeded(Error(ErrorCode::kTooLarge, text_of(cause_) + " is too large: a decision may use " +
                                                          to_string(limits_.memory) + " of memory"));
   }
   held_ += bytes;

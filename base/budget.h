@@ -4,13 +4,14 @@
 //   Budget budget({.deadline = deadline, .stop = stop});
 //   Result<Plan> plan = budget.run([&]() -> Result<Plan> { return search(request, budget); });
 //   ...
-//   for (const Table& table : tables) {                   // inside search(): each loop of a user's length
-//     budget.charge(1, {"spec.model.dlrm.tables", size});
+//   const BudgetCause cause(&budget, {"spec.model.dlrm.tables", size});  // inside search(): what makes it
+//   long for (const Table& table : tables) {
+//     charge(&budget, 1);
 //
-// Whoever starts a decision owns its budget and passes it down. `charge` and `take` throw BudgetExceeded when
-// nothing is left, which only `run` catches, so that a computation of any depth ends at once and its
-// destructors free what it holds; it is the one exception of ours. The error names the value that was too
-// large. A budget that is exhausted stays so.
+// Whoever starts a decision owns its budget and passes a pointer down; null means no limit. `charge` and
+// `BudgetBytes` throw BudgetExceeded when nothing is left, which only `run` catches, so that a computation of
+// any depth ends at once and its destructors free what it holds; it is the one exception of ours. The error
+// names the innermost cause that is in force.
 //
 // One thread computes with a budget; a stop may be requested from any.
 #pragma once
@@ -52,8 +53,8 @@ class Budget {
 
   // The user's value that makes a loop long or an object large.
   struct Cause {
-    const char* field;       // its path, a literal: "spec.training.gradientAccumulation"
-    std::int64_t value = 0;  // 0: no single number
+    const char* field = "the job";  // its path, a literal: "spec.training.gradientAccumulation"
+    std::int64_t value = 0;         // 0: no single number
   };
 
   Budget() : Budget(Limits()) {}  // no limit
@@ -63,19 +64,15 @@ class Budget {
 
   // To be called before the work, which must end soon: the clock is read once in kCheckInterval units.
   // Throws BudgetExceeded: kTimeout after the deadline, kCancelled after the stop, kTooLarge beyond the work.
-  void charge(std::uint64_t units, const Cause& cause) {
+  void charge(std::uint64_t units) {
     if (units < until_check_) {
       until_check_ -= units;
     } else {
-      check(units, cause);
+      check(units);
     }
   }
 
-  // The same for bytes that are about to be allocated, until `give_back`. Throws BudgetExceeded: kTooLarge.
-  void take(Bytes bytes, const Cause& cause);
-  void give_back(Bytes bytes) { held_ -= bytes; }
-
-  // Whether the deadline has passed or the stop has come: for searches that keep what they have found.
+  // Whether the deadline has passed or the stop has come.
   bool expired() const;
   const Limits& limits() const { return limits_; }
   std::uint64_t work_done() const { return charged_ - until_check_; }
@@ -94,9 +91,12 @@ class Budget {
   }
 
  private:
+  friend class BudgetBytes;
+  friend class BudgetCause;
   static constexpr std::uint64_t kCheckInterval = 4096;
 
-  void check(std::uint64_t units, const Cause& cause);
+  void check(std::uint64_t units);
+  void take(Bytes bytes);
   void allow_until_next_check(std::uint64_t done);
 
   const Limits limits_;
@@ -104,21 +104,63 @@ class Budget {
   std::uint64_t until_check_ = 0;  // of these, not yet used
   Bytes held_;
   Bytes most_held_;
+  Cause cause_;
 };
 
-// Bytes taken from a budget for as long as this lives.
-class BudgetBytes {
- public:
-  BudgetBytes(Budget& budget, Bytes bytes, const Budget::Cause& cause) : budget_(budget), bytes_(bytes) {
-    budget_.take(bytes_, cause);
+inline void charge(Budget* budget, std::uint64_t units) {
+  if (budget != nullptr) {
+    budget->charge(units);
   }
-  ~BudgetBytes() { budget_.give_back(bytes_); }
-  BudgetBytes(const BudgetBytes&) = delete;
-  BudgetBytes& operator=(const BudgetBytes&) = delete;
+}
+
+// While it lives, the value to blame when the budget is exceeded.
+class BudgetCause {
+ public:
+  BudgetCause(Budget* budget, const Budget::Cause& cause) : budget_(budget) {
+    if (budget_ != nullptr) {
+      outer_ = std::exchange(budget_->cause_, cause);
+    }
+  }
+  ~BudgetCause() {
+    if (budget_ != nullptr) {
+      budget_->cause_ = outer_;
+    }
+  }
+  BudgetCause(const BudgetCause&) = delete;
+  BudgetCause& operator=(const BudgetCause&) = delete;
 
  private:
-  Budget& budget_;
-  const Bytes bytes_;
+  Budget* const budget_;
+  Budget::Cause outer_;
+};
+
+// Memory that its owner is about to allocate, taken from the budget until this goes. The budget must outlive
+// it. `resize` throws BudgetExceeded, kTooLarge, and then still holds what it held.
+class BudgetBytes {
+ public:
+  explicit BudgetBytes(Budget* budget, Bytes bytes = {}) : budget_(budget) { resize(bytes); }
+  ~BudgetBytes() { resize({}); }
+  BudgetBytes(BudgetBytes&& other) noexcept
+      : budget_(other.budget_), bytes_(std::exchange(other.bytes_, Bytes{})) {}
+  BudgetBytes& operator=(BudgetBytes&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+  void resize(Bytes bytes) {
+    if (budget_ != nullptr && bytes > bytes_) {
+      budget_->take(bytes - bytes_);
+    } else if (budget_ != nullptr) {
+      budget_->held_ -= bytes_ - bytes;
+    }
+    bytes_ = bytes;
+  }
+  Budget* budget() const { return budget_; }
+
+ private:
+  Budget* budget_;
+  Bytes bytes_;
 };
 
 }  // namespace plimsoll

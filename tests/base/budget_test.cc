@@ -14,8 +14,9 @@ constexpr std::uint64_t kMuch = 1'000'000;
 
 Result<int> spend(Budget& budget, std::uint64_t units) {
   return budget.run([&]() -> Result<int> {
+    const BudgetCause cause(&budget, kLayers);
     for (std::uint64_t i = 0; i < units; ++i) {
-      budget.charge(1, kLayers);
+      charge(&budget, 1);
     }
     return 7;
   });
@@ -51,20 +52,43 @@ TEST(Budget, WorkIsLimitedInOneChargeAsInMany) {
   EXPECT_EQ(spend(many, kMuch).error().code, ErrorCode::kTooLarge);
   EXPECT_LE(many.work_done(), 100'000);
   Budget one({.work = 100'000});
-  EXPECT_THROW(one.charge(100'001, kLayers), BudgetExceeded);
-  EXPECT_NO_THROW(one.charge(90'000, kLayers));
-  EXPECT_THROW(one.charge(std::numeric_limits<std::uint64_t>::max(), kLayers), BudgetExceeded);
+  EXPECT_THROW(one.charge(100'001), BudgetExceeded);
+  EXPECT_NO_THROW(one.charge(90'000));
+  EXPECT_THROW(one.charge(std::numeric_limits<std::uint64_t>::max()), BudgetExceeded);
 }
 
 TEST(Budget, BytesComeBackWhenTheirHolderGoes) {
   Budget budget({.memory = 100_MiB});
   {
-    const BudgetBytes first(budget, 60_MiB, kLayers);
-    EXPECT_THROW(BudgetBytes(budget, 41_MiB, kLayers), BudgetExceeded);
-    const BudgetBytes second(budget, 40_MiB, kLayers);
+    BudgetBytes first(&budget, 60_MiB);
+    EXPECT_THROW(BudgetBytes(&budget, 41_MiB), BudgetExceeded);
+    EXPECT_THROW(first.resize(101_MiB), BudgetExceeded);
+    const BudgetBytes second(&budget, 40_MiB);
+    const BudgetBytes moved = std::move(first);
+    EXPECT_THROW(BudgetBytes(&budget, 1_B), BudgetExceeded);
   }
-  const BudgetBytes all(budget, 100_MiB, kLayers);
+  const BudgetBytes all(&budget, 100_MiB);
   EXPECT_EQ(budget.most_held(), 100_MiB);
+}
+
+TEST(Budget, TheInnermostCauseIsBlamed) {
+  Budget budget({.memory = 1_MiB});
+  const BudgetCause outer(&budget, {"spec.model"});
+  { const BudgetCause inner(&budget, kLayers); }
+  try {
+    const BudgetBytes bytes(&budget, 2_MiB);
+    FAIL() << "nothing was thrown";
+  } catch (const BudgetExceeded& exceeded) {
+    EXPECT_EQ(exceeded.error().code, ErrorCode::kTooLarge);
+    EXPECT_EQ(exceeded.error().message.find("spec.model is too large"), 0U) << exceeded.what();
+  }
+}
+
+TEST(Budget, WithoutABudgetNothingIsLimited) {
+  charge(nullptr, kMuch);
+  const BudgetCause cause(nullptr, kLayers);
+  BudgetBytes bytes(nullptr, 1_GiB);
+  bytes.resize(Bytes::max());
 }
 
 TEST(Budget, NoMemoryLeftIsAnErrorToo) {
