@@ -12,9 +12,7 @@ std::string text_of(const Budget::Cause& cause) {
 
 }  // namespace
 
-Budget::Budget(Limits limits) : limits_(std::move(limits)) {
-  allow_until_next_check(0);
-}
+Budget::Budget(Limits limits) : limits_(std::move(limits)) {}  // the first charge looks at the clock
 
 // `done` units have been used: the next look at the clock comes after kCheckInterval more, or where the work
 // ends.

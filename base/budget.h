@@ -157,6 +157,7 @@ class BudgetBytes {
     bytes_ = bytes;
   }
   Budget* budget() const { return budget_; }
+  Bytes bytes() const { return bytes_; }
 
  private:
   Budget* budget_;

@@ -11,6 +11,10 @@ namespace {
 // torchrec names tables by the module that holds them; users give theirs when they load the plan.
 constexpr const char* kModule = "embeddings";
 
+// Of a shard in both forms of the plan: as trees, and as text.
+constexpr Bytes kBytesPerShard = 1_KiB;
+constexpr std::uint64_t kWorkPerShard = 4;
+
 Json integer(std::int64_t value) {
   return Json(static_cast<::Json::Int64>(value));
 }
@@ -37,26 +41,38 @@ crds::TrainingJob fixed(const crds::TrainingJob& job, const crds::Attempt& attem
   return same;
 }
 
-Json sharding_of(const crds::TrainingJob& job, const estimator::Decision& decision,
-                 const estimator::AvailableGpu& gpu, Json& torchrec) {
-  estimator::ShardRequest request;
-  request.tables = estimator::expand_tables(job.spec.model.dlrm->tables);
-  request.topology = {.trainers = decision.trainers,
-                      .per_node = decision.per_node,
-                      .intra_node_bandwidth = gpu.model.intra_node_bandwidth,
-                      .inter_node_bandwidth = gpu.model.inter_node_bandwidth,
-                      .hbm_bandwidth = gpu.model.hbm_bandwidth};
-  request.batch_size = job.spec.training.batch_size_per_trainer;
-  request.optimizer = job.spec.training.embedding_optimizer;
-  torchrec = estimator::to_torchrec_json(request, decision.plan, kModule, "cuda");
-  return estimator::to_json(request, decision.plan);
+Result<Json> sharding_of(const crds::TrainingJob& job, const estimator::Decision& decision,
+                         const estimator::AvailableGpu& gpu, Json& torchrec, Budget* budget) {
+  Budget unlimited;
+  Budget& within = budget == nullptr ? unlimited : *budget;
+  return within.run([&]() -> Result<Json> {
+    std::int64_t shards = 0;
+    for (const estimator::TablePlacement& placement : decision.plan.placements) {
+      shards += static_cast<std::int64_t>(placement.shards.size()) + 1;
+    }
+    const std::vector<crds::EmbeddingTable>& groups = job.spec.model.dlrm->tables;
+    const BudgetCause cause(budget, {"the plan's number of shards", shards});
+    const BudgetBytes memory(budget, kBytesPerShard * shards + estimator::memory_of_expanded(groups));
+    charge(budget, static_cast<std::uint64_t>(shards) * kWorkPerShard);
+    estimator::ShardRequest request;
+    request.tables = estimator::expand_tables(groups, budget);
+    request.topology = {.trainers = decision.trainers,
+                        .per_node = decision.per_node,
+                        .intra_node_bandwidth = gpu.model.intra_node_bandwidth,
+                        .inter_node_bandwidth = gpu.model.inter_node_bandwidth,
+                        .hbm_bandwidth = gpu.model.hbm_bandwidth};
+    request.batch_size = job.spec.training.batch_size_per_trainer;
+    request.optimizer = job.spec.training.embedding_optimizer;
+    torchrec = estimator::to_torchrec_json(request, decision.plan, kModule, "cuda");
+    return estimator::to_json(request, decision.plan);
+  });
 }
 
 }  // namespace
 
 AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& attempt,
                          const estimator::TraceFile* graph, const estimator::ClusterView& cluster,
-                         std::chrono::steady_clock::time_point deadline) {
+                         Budget* budget) {
   const crds::TrainingJob same = fixed(job, attempt);
   const estimator::Provision provision =
       estimator::provision({.job = &same,
@@ -64,7 +80,7 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
                             .gpus = &cluster.gpus,
                             .profile = cluster.profile_of(job.namespace_name, job.spec.model.family),
                             .method = estimator::Method::kPlimsoll,
-                            .deadline = deadline});
+                            .budget = budget});
   AttemptPlan made;
   Json plan(::Json::objectValue);
   plan["gpuModel"] = attempt.gpu_model;
@@ -87,8 +103,14 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
     const estimator::AvailableGpu* gpu = find_gpu(cluster, decision.gpu_model);
     if (gpu != nullptr && !decision.plan.placements.empty()) {
       Json torchrec;
-      plan["sharding"] = sharding_of(job, decision, *gpu, torchrec);
-      plan["torchrec"] = std::move(torchrec);
+      const Result<Json> sharding = sharding_of(job, decision, *gpu, torchrec, budget);
+      if (sharding) {
+        plan["sharding"] = *sharding;
+        plan["torchrec"] = std::move(torchrec);
+      } else {
+        made.reason = "PlanTooLarge";
+        made.problem = "the plan of the embedding tables was left out: " + sharding.error().message;
+      }
     }
   } else {
     made.reason = provision.event_reason;

@@ -8,10 +8,10 @@
 // are absent when the model has no tables. Equal inputs give equal plans. Pure; any thread.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 
+#include "base/budget.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
 #include "estimator/cluster_view.h"
@@ -28,9 +28,10 @@ struct AttemptPlan {
   std::string reason;                // CamelCase, of the condition Estimated
 };
 
-// `job` has its tables; `attempt` its GPU model and trainers.
+// `job` has its tables; `attempt` its GPU model and trainers. A plan that the budget does not allow, or that
+// has too many shards to be written, is left out: `problem` says so.
 AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& attempt,
                          const estimator::TraceFile* graph, const estimator::ClusterView& cluster,
-                         std::chrono::steady_clock::time_point deadline);
+                         Budget* budget);
 
 }  // namespace plimsoll::controllers

@@ -57,7 +57,7 @@ class Question {
                                         .failed = std::move(failed),
                                         .unestimated = unestimated};
     if (!unestimated) {
-      request.deadline = inputs_.deadline;
+      request.budget = inputs_.budget;
     }
     return estimator::provision(request);
   }

@@ -16,14 +16,15 @@
 //   the first few after a failure of the infrastructure, and those that a rule exempts, which are bounded
 //   too.
 //
-// docs/remediation.md is the table of causes and consequences. Pure but for the clock that `deadline` is held
-// against; any thread. Nothing is kept of the inputs.
+// docs/remediation.md is the table of causes and consequences. Pure but for the budget; any thread. Nothing
+// is kept of the inputs.
 #pragma once
 
 #include <chrono>
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/json.h"
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
@@ -41,8 +42,9 @@ struct RemediationInputs {
   const std::vector<crds::Attempt>* attempts = nullptr;        // oldest first; the last one has ended
   std::int64_t restarts_counted = 0;                           // towards failurePolicy.maxRestarts
   std::int64_t restarts_uncounted = 0;
-  // For the search of a new size; past it the job grows by failurePolicy.oomBumpUpRatio.
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  // For the search of a new size; where it is exceeded the job grows by failurePolicy.oomBumpUpRatio. Null:
+  // no limit.
+  Budget* budget = nullptr;
 };
 
 struct Remediation {

@@ -101,8 +101,10 @@ class Pass {
   std::string uid() const { return text_member(object_, {"metadata", "uid"}); }
   Next until(const std::string& time) const;
   std::optional<Next> until_deadline() const;
-  static std::chrono::steady_clock::time_point time_to_decide() {
-    return std::chrono::steady_clock::now() + kTimeToDecide;
+  Budget::Limits limits_of_decision() const {
+    return {.deadline = std::chrono::steady_clock::now() + kTimeToDecide,
+            .stop = with_.stop,
+            .memory = estimator::kDecisionMemory};
   }
 
   const Surroundings& with_;
@@ -299,8 +301,8 @@ Result<void> Pass::size() {
     return {};
   }
   crds::TrainingJob resolved = job_;
-  const Result<estimator::SharedGraph> graph =
-      estimator::resolve_model(resolved, with_.models, time_to_decide());
+  Budget budget(limits_of_decision());
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget);
   if (!graph) {
     tell(EventType::kWarning, "EstimateFailed", "the job keeps its trainers: " + graph.error().message);
     return {};
@@ -312,7 +314,7 @@ Result<void> Pass::size() {
                             .gpus = &cluster->gpus,
                             .profile = cluster->profile_of(job_.namespace_name, job_.spec.model.family),
                             .method = estimator::Method::kPlimsoll,
-                            .deadline = time_to_decide()});
+                            .budget = &budget});
   if (!provision.decided()) {
     tell(EventType::kWarning, provision.event_reason == "NoFittingGPU" ? "NoFittingGPU" : "EstimateFailed",
          "the job keeps its trainers: " + provision.reason);
@@ -409,11 +411,10 @@ void Pass::record_what_was_asked() {
 
 AttemptPlan Pass::make_plan(const Attempt& attempt) {
   crds::TrainingJob resolved = job_;
-  const Result<estimator::SharedGraph> graph =
-      estimator::resolve_model(resolved, with_.models, time_to_decide());
+  Budget budget(limits_of_decision());
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget);
   const std::shared_ptr<const estimator::ClusterView> cluster = with_.cluster->get();
-  AttemptPlan plan =
-      plan_attempt(resolved, attempt, graph ? graph->get() : nullptr, *cluster, time_to_decide());
+  AttemptPlan plan = plan_attempt(resolved, attempt, graph ? graph->get() : nullptr, *cluster, &budget);
   if (!graph) {
     plan.reason = "ModelUnknown";
     plan.problem = graph.error().message;
@@ -673,8 +674,8 @@ Result<Remediation> Pass::remediation(const Attempt& attempt) {
     return *noted;
   }
   crds::TrainingJob resolved = job_;
-  const Result<estimator::SharedGraph> graph =
-      estimator::resolve_model(resolved, with_.models, time_to_decide());
+  Budget budget(limits_of_decision());
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget);
   if (!graph && graph.error().code != ErrorCode::kNotFound && graph.error().code != ErrorCode::kInvalid) {
     return graph.error();  // the API server may answer next time
   }
@@ -687,7 +688,7 @@ Result<Remediation> Pass::remediation(const Attempt& attempt) {
                  .attempts = &status_.attempts,
                  .restarts_counted = status_.restarts_counted,
                  .restarts_uncounted = status_.restarts - status_.restarts_counted,
-                 .deadline = time_to_decide()});
+                 .budget = &budget});
   if (remediation.restart) {
     if (const Result<void> noted = patch_spec(with_note(object_, remediation, attempt.number)); !noted) {
       return noted.error();

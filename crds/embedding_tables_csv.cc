@@ -13,7 +13,8 @@
 namespace plimsoll::crds {
 namespace {
 
-constexpr Bytes kMaxContent = 64_MiB;
+// Of a table: itself and its line's number by name, as vector and map grow; and its longest names.
+constexpr Bytes kBytesPerTable{512};
 constexpr std::size_t kMostColumns = 5;
 constexpr std::array<std::string_view, kMostColumns> kColumns = {"name", "rows", "dim", "pooling_factor",
                                                                  "lookup_frequency"};
@@ -108,6 +109,8 @@ Result<void> check_table(const EmbeddingTable& table, std::size_t line) {
 
 class Parser {
  public:
+  explicit Parser(Budget* budget) : memory_(budget) {}
+
   Result<std::vector<EmbeddingTable>> parse(std::string_view text) {
     if (text.starts_with("\xEF\xBB\xBF")) {
       text.remove_prefix(3);  // the byte order mark that spreadsheets write
@@ -115,6 +118,7 @@ class Parser {
     while (!text.empty()) {
       const std::size_t end = text.find('\n');
       ++line_;
+      charge(memory_.budget(), 1 + std::min(end, text.size()) / kScannedPerUnit);
       Result<void> read = read_line(trimmed(text.substr(0, end)));
       if (!read) {
         return read.error();
@@ -154,10 +158,18 @@ class Parser {
       return Error(ErrorCode::kTooLarge,
                    "holds more than " + std::to_string(kMaxEmbeddingTables) + " tables");
     }
+    if (tables_.size() == tables_.capacity()) {
+      const std::size_t capacity = std::max<std::size_t>(64, 2 * tables_.size());
+      memory_.resize(kBytesPerTable * static_cast<std::int64_t>(capacity));
+      tables_.reserve(capacity);
+    }
     tables_.push_back(*std::move(table));
     return {};
   }
 
+  static constexpr std::size_t kScannedPerUnit = 64;  // bytes in the time of a unit of work
+
+  BudgetBytes memory_;
   std::size_t line_ = 0;
   bool header_seen_ = false;
   std::vector<EmbeddingTable> tables_;
@@ -166,18 +178,21 @@ class Parser {
 
 }  // namespace
 
-Result<std::vector<EmbeddingTable>> parse_embedding_tables_csv(std::string_view text) {
+Result<std::vector<EmbeddingTable>> parse_embedding_tables_csv(std::string_view text, Bytes limit,
+                                                               Budget* budget) {
+  const BudgetCause cause(budget, {"spec.model.dlrm.tablesFrom"});
   if (is_gzip(text)) {
-    const Result<std::string> content = gunzip(text, kMaxContent);
+    const BudgetBytes memory(budget, limit * 2);  // a string grows by copying
+    const Result<std::string> content = gunzip(text, limit);
     if (!content) {
       return content.error();
     }
-    return Parser().parse(*content);
+    return Parser(budget).parse(*content);
   }
-  if (static_cast<std::int64_t>(text.size()) > kMaxContent.count) {
-    return Error(ErrorCode::kTooLarge, "holds more than " + to_string(kMaxContent));
+  if (static_cast<std::int64_t>(text.size()) > limit.count) {
+    return Error(ErrorCode::kTooLarge, "holds more than " + to_string(limit));
   }
-  return Parser().parse(text);
+  return Parser(budget).parse(text);
 }
 
 }  // namespace plimsoll::crds

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/budget.h"
+#include "base/bytes.h"
 #include "base/result.h"
 #include "crds/training_job.h"
 
@@ -16,7 +18,9 @@ namespace plimsoll::crds {
 
 inline constexpr std::int64_t kMaxEmbeddingTables = 100'000;  // after `count` is expanded; a limit of ours
 
-// Errors: kInvalid naming the line, kTooLarge past kMaxEmbeddingTables lines or 64 MiB of content.
-Result<std::vector<EmbeddingTable>> parse_embedding_tables_csv(std::string_view text);
+// `limit`: of the text, unpacked. Errors: kInvalid naming the line, kTooLarge past kMaxEmbeddingTables lines
+// or the limit. Throws the budget's BudgetExceeded.
+Result<std::vector<EmbeddingTable>> parse_embedding_tables_csv(std::string_view text, Bytes limit = 64_MiB,
+                                                               Budget* budget = nullptr);
 
 }  // namespace plimsoll::crds

@@ -2,8 +2,7 @@
 
 namespace plimsoll::estimator {
 
-Result<SharedGraph> resolve_model(crds::TrainingJob& job, ModelSource* source,
-                                  std::chrono::steady_clock::time_point deadline) {
+Result<SharedGraph> resolve_model(crds::TrainingJob& job, ModelSource* source, Budget* budget) {
   const bool tables_wanted = job.spec.model.dlrm && job.spec.model.dlrm->tables_from;
   if (!tables_wanted && !job.spec.model.graph) {
     return SharedGraph();
@@ -12,10 +11,10 @@ Result<SharedGraph> resolve_model(crds::TrainingJob& job, ModelSource* source,
     return Error(ErrorCode::kUnavailable, "this process has no access to ConfigMaps");
   }
   if (job.spec.model.graph) {
-    return source->graph(job.namespace_name, *job.spec.model.graph, deadline);
+    return source->graph(job.namespace_name, *job.spec.model.graph, budget);
   }
   crds::DlrmModel& model = *job.spec.model.dlrm;
-  const Result<SharedTables> tables = source->tables(job.namespace_name, *model.tables_from, deadline);
+  const Result<SharedTables> tables = source->tables(job.namespace_name, *model.tables_from, budget);
   if (!tables) {
     return tables.error();
   }

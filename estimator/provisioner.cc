@@ -29,6 +29,12 @@ std::string shortened(std::string text) {
   return text;
 }
 
+const char* event_reason_of(const Error& exceeded) {
+  return exceeded.code == ErrorCode::kTimeout     ? "DeadlineExceeded"
+         : exceeded.code == ErrorCode::kCancelled ? "Cancelled"
+                                                  : "TooLarge";
+}
+
 bool same_name(const std::string& a, const std::string& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
@@ -114,10 +120,18 @@ struct Found {
 class ModelSearch {
  public:
   explicit ModelSearch(const ProvisionRequest& request)
-      : request_(request), spec_(request.job->spec), asked_(asked_of(*request.job)) {
+      : request_(request),
+        spec_(request.job->spec),
+        asked_(asked_of(*request.job)),
+        tables_memory_(request.budget) {
     if (spec_.model.dlrm && !request.unestimated) {
-      sharding_.tables = expand_tables(spec_.model.dlrm->tables);
+      const std::vector<crds::EmbeddingTable>& groups = spec_.model.dlrm->tables;
+      const BudgetCause cause(request.budget,
+                              {"spec.model.dlrm.tables", static_cast<std::int64_t>(groups.size())});
+      tables_memory_.resize(memory_of_expanded(groups));
+      sharding_.tables = expand_tables(groups, request.budget);
     }
+    sharding_.work_budget = request.budget;
     sharding_.batch_size = spec_.training.batch_size_per_trainer;
     sharding_.optimizer = spec_.training.embedding_optimizer;
     sharding_.allocated_bytes = true;  // what torchrec's planner leaves out runs out of memory all the same
@@ -148,26 +162,28 @@ class ModelSearch {
   Bytes usable(const Contender& contender) const;
   std::string usable_text(const Contender& contender) const;
   std::int64_t most_that_beats(const Found& best, const Contender& contender) const;
-  Candidate consider(const Contender& contender, std::optional<Found>& best);
+  Candidate consider(Contender& contender, std::optional<Found>& best);
   std::optional<Found> race();
   void describe(Found found);
   Provision refuse(const char* event_reason, const std::string& reason);
   std::string sentence(const Found& found) const;
   void warn(std::string text) { answer_.warnings.push_back(shortened(std::move(text))); }
-  bool late() const { return std::chrono::steady_clock::now() >= request_.deadline; }
+  template <class Compute>
+  void within_budget(Contender& contender, Compute compute);
 
   const ProvisionRequest& request_;
   const crds::TrainingJobSpec& spec_;
   const Asked asked_;
+  BudgetBytes tables_memory_;
   RuntimeSettings runtime_;
   ShardRequest sharding_;            // tables are kept; topology and budget change from search to search
   std::optional<StateBound> state_;  // of the tables
   Estimator estimator_;
   std::vector<Contender> contenders_;
   std::map<std::pair<std::string, std::int64_t>, Bytes> budgets_;
-  Bytes shortfall_;               // what the estimates lack, as attempts that ran out of memory have shown
-  std::optional<Error> failure_;  // of the estimator: nothing can be decided
-  bool out_of_time_ = false;
+  Bytes shortfall_;                // what the estimates lack, as attempts that ran out of memory have shown
+  std::optional<Error> failure_;   // of the estimator: nothing can be decided
+  std::optional<Error> exceeded_;  // the budget, during a part of the search
   Provision answer_;
 };
 
@@ -196,6 +212,7 @@ Result<Estimate> ModelSearch::estimate(const Contender& contender, std::int64_t 
   request.method = request_.method;
   request.runtime = runtime_;
   request.capacity = usable(contender);
+  request.budget = request_.budget;
   return estimator_.estimate(request);
 }
 
@@ -391,6 +408,7 @@ void ModelSearch::bound_without_tables(Contender& contender) {
   const std::int64_t most = std::min(contender.most, std::max(contender.capacity, contender.least));
   std::vector<std::int64_t> counts = {contender.least};
   while (more_trainers_take_less()) {
+    charge(request_.budget, 1);
     const std::int64_t next = whole_replicas(counts.back() + 1, contender.per_node, replica());
     if (next > most) {
       break;
@@ -400,11 +418,6 @@ void ModelSearch::bound_without_tables(Contender& contender) {
   auto too_few = counts.begin();  // none before it fits
   auto enough = counts.end();     // all from it on do
   while (too_few != enough) {
-    if (late()) {
-      out_of_time_ = true;
-      contender.impossible = "the deadline passed during its search";
-      return;
-    }
     const auto middle = too_few + (enough - too_few) / 2;
     const Result<Bytes> left = budget(contender, *middle);
     if (!left) {
@@ -458,6 +471,7 @@ void ModelSearch::bound(Contender& contender) {
     }
     std::int64_t fewest = count;
     while (fewest < contender.most && state_->rules_out(fewest, *left)) {
+      charge(request_.budget, 1);
       fewest = round_up(fewest + 1, contender.per_node);
     }
     if (fewest >= contender.most && state_->rules_out(fewest, *left)) {
@@ -487,9 +501,6 @@ std::optional<Found> ModelSearch::search(const Contender& contender, std::int64_
       sharding_.topology = topology_of(contender, found.trainers);
       Result<SmallestPlan> smallest =
           shard_smallest(sharding_, found.trainers, most, [&](std::int64_t trainers) -> Result<Bytes> {
-            if (late()) {
-              return Error(ErrorCode::kTimeout, "the deadline passed during its search");
-            }
             const Result<Bytes> left = exact_budget(contender, trainers);
             return left ? Result<Bytes>(*left - withheld) : left;
           });
@@ -530,6 +541,7 @@ std::int64_t ModelSearch::most_that_beats(const Found& best, const Contender& co
   for (std::int64_t count = contender.bound;
        count <= limit && rank_of(spec_.provisioning.objective, contender, count) < to_beat;
        count = round_up(count + 1, contender.per_node)) {
+    charge(request_.budget, 1);
     most = count;
   }
   return most;
@@ -585,9 +597,9 @@ void ModelSearch::describe(Found found) {
                               .estimate = std::move(found.estimate),
                               .plan = std::move(found.plan),
                               .capacity = contender.gpu->model.memory};
-  if (out_of_time_) {
-    warn("the deadline passed before all GPU models were compared: " + contender.name() +
-         " fits, another might take fewer");
+  if (exceeded_) {
+    warn("not all GPU models were compared: " + contender.name() + " fits, another might take fewer; " +
+         exceeded_->message);
   }
   if (!already && !recommend_only) {
     warn(answer_.reason);
@@ -606,8 +618,25 @@ Provision ModelSearch::refuse(const char* event_reason, const std::string& reaso
   return std::move(answer_);
 }
 
+// What the budget does not allow is not known to fit; what was found before it was exceeded is kept.
+template <class Compute>
+void ModelSearch::within_budget(Contender& contender, Compute compute) {
+  if (request_.budget == nullptr) {
+    compute();
+    return;
+  }
+  const Result<void> done = request_.budget->run([&]() -> Result<void> {
+    compute();
+    return {};
+  });
+  if (!done) {
+    contender.impossible = done.error().message;
+    exceeded_ = exceeded_ ? exceeded_ : std::optional(done.error());
+  }
+}
+
 // Searches one model for what beats the best so far, and tells what came of it.
-Candidate ModelSearch::consider(const Contender& contender, std::optional<Found>& best) {
+Candidate ModelSearch::consider(Contender& contender, std::optional<Found>& best) {
   Candidate candidate{.gpu_model = contender.name(),
                       .trainers = contender.bound,
                       .per_node = contender.per_node,
@@ -615,13 +644,11 @@ Candidate ModelSearch::consider(const Contender& contender, std::optional<Found>
   if (!contender.impossible.empty()) {
     return candidate;
   }
-  if (late()) {
-    out_of_time_ = true;
-    candidate.reason = "the deadline passed before its search";
-    return candidate;
-  }
   const std::int64_t limit = std::min(contender.most, contender.capacity);
-  const std::int64_t most = best ? most_that_beats(*best, contender) : limit;
+  std::int64_t most = limit;
+  if (best) {
+    within_budget(contender, [&] { most = most_that_beats(*best, contender); });
+  }
   if (most == 0) {
     candidate.reason = "takes at least " + gpus_text(contender.bound, contender.name()) +
                        ", no better than " + gpus_text(best->trainers, best->contender->name());
@@ -629,7 +656,9 @@ Candidate ModelSearch::consider(const Contender& contender, std::optional<Found>
   }
   candidate.searched = true;
   std::string why_not;
-  if (std::optional<Found> found = search(contender, most, why_not)) {
+  std::optional<Found> found;
+  within_budget(contender, [&] { found = search(contender, most, why_not); });
+  if (found) {
     candidate.fits = true;
     candidate.trainers = found->trainers;
     candidate.reason = "fits, peak at most " + to_string(found->estimate.peak.upper_bound) + " of " +
@@ -637,12 +666,12 @@ Candidate ModelSearch::consider(const Contender& contender, std::optional<Found>
     best = std::move(found);
     return candidate;
   }
-  out_of_time_ = out_of_time_ || late();
   candidate.trainers = most;
-  candidate.reason = best && most < limit ? "does not fit on " + gpus_text(most, contender.name()) +
-                                                ", and more would be no better than " +
-                                                gpus_text(best->trainers, best->contender->name())
-                                          : "does not fit: " + why_not;
+  candidate.reason = !contender.impossible.empty() ? contender.impossible
+                     : best && most < limit        ? "does not fit on " + gpus_text(most, contender.name()) +
+                                                  ", and more would be no better than " +
+                                                  gpus_text(best->trainers, best->contender->name())
+                                            : "does not fit: " + why_not;
   return candidate;
 }
 
@@ -656,7 +685,7 @@ std::optional<Found> ModelSearch::race() {
             [&](const Contender& a, const Contender& b) { return promise(a) < promise(b); });
   std::optional<Found> best;
   std::vector<std::pair<std::pair<bool, Rank>, Candidate>> ranked;
-  for (const Contender& contender : contenders_) {
+  for (Contender& contender : contenders_) {
     Candidate candidate = consider(contender, best);
     candidate.cost = contender.cost_of(candidate.trainers);
     const Rank rank = rank_of(spec_.provisioning.objective, contender, candidate.trainers);
@@ -687,7 +716,7 @@ Provision ModelSearch::run() {
   }
   learn_from(request_.failed);
   for (Contender& contender : contenders_) {
-    bound(contender);
+    within_budget(contender, [&] { bound(contender); });
     if (failure_) {
       return refuse(failure_->code == ErrorCode::kUnsupported ? "ModelUnknown" : "EstimateFailed",
                     failure_->message);
@@ -697,8 +726,8 @@ Provision ModelSearch::run() {
     describe(*std::move(best));
     return std::move(answer_);
   }
-  if (out_of_time_) {
-    return refuse("DeadlineExceeded", "the time for this decision was over before a plan was found");
+  if (exceeded_) {
+    return refuse(event_reason_of(*exceeded_), exceeded_->message);
   }
   if (spec_.provisioning.placement == crds::Placement::kHBMOrSwap) {
     warn("spec.provisioning.placement HBMOrSwap: this version places in GPU memory only");
@@ -712,7 +741,20 @@ Provision ModelSearch::run() {
 
 Provision provision(const ProvisionRequest& request) {
   assert(request.job != nullptr && request.gpus != nullptr);
-  return ModelSearch(request).run();
+  if (request.budget == nullptr) {
+    return ModelSearch(request).run();
+  }
+  Result<Provision> answer =
+      request.budget->run([&]() -> Result<Provision> { return ModelSearch(request).run(); });
+  if (answer) {
+    return *std::move(answer);
+  }
+  Provision none;
+  none.event_reason = event_reason_of(answer.error());
+  none.reason = answer.error().message;
+  none.warnings.push_back(shortened(none.reason + "; the job keeps its " +
+                                    std::to_string(request.job->spec.trainers.replicas) + " trainers"));
+  return none;
 }
 
 }  // namespace plimsoll::estimator

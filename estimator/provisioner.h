@@ -10,14 +10,14 @@
 // (AMP, Finding 4). The number of trainers enters the communication cost and the share of each, so it is
 // re-estimated with it (Findings 7 and 9). Bounds rule counts and models out before any search. Nothing fits,
 // or nothing can be estimated: the user's values stay and `reason` says why (AMP's fallback). Pure; any
-// thread; `deadline` bounds the work.
+// thread; `budget` bounds the work.
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "base/json.h"
 #include "crds/memory_profile.h"
@@ -27,6 +27,10 @@
 #include "estimator/sharder/sharder.h"
 
 namespace plimsoll::estimator {
+
+// What a decision may take of a process's memory; both servers give each so much. The largest models that are
+// trained (Llama 3 405B, 10,000 tables on 4,096 trainers) take a quarter of it.
+inline constexpr Bytes kDecisionMemory = 128_MiB;
 
 // A size on which the job has run out of memory.
 struct FailedSize {
@@ -43,7 +47,7 @@ struct ProvisionRequest {
   const std::vector<AvailableGpu>* gpus = nullptr;  // present in the cluster
   const crds::MemoryProfile* profile = nullptr;     // of the job's family; may be null
   Method method = Method::kPlimsoll;
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  Budget* budget = nullptr;  // null: no limit
   // Each rules out its own size and every size that has neither more trainers nor larger GPUs; and what the
   // estimate of it lacks is added to the estimates of all others, as part of the allocator's slack.
   std::vector<FailedSize> failed = {};
@@ -76,7 +80,8 @@ struct Decision {
 struct Provision {
   std::optional<Decision> decision;
   // CamelCase. With a decision: "Provisioned", "AlreadyRight", "Recommended" (mode Off). Without:
-  // "NoFittingGPU", "NoGPUInCluster", "ModelUnknown", "EstimateFailed", "DeadlineExceeded", "Disabled".
+  // "NoFittingGPU", "NoGPUInCluster", "ModelUnknown", "EstimateFailed", "Disabled"; and for want of budget,
+  // naming the value that was too large, "DeadlineExceeded", "TooLarge", "Cancelled".
   std::string event_reason;
   std::string reason;                   // one sentence
   std::vector<std::string> warnings;    // for kubectl, each at most 256 characters

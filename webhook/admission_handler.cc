@@ -5,7 +5,9 @@
 #include <exception>
 #include <utility>
 
+#include "base/budget.h"
 #include "base/log.h"
+#include "estimator/provisioner.h"
 #include "webhook/duration.h"
 #include "webhook/text.h"
 #include "webhook/validate.h"
@@ -92,9 +94,10 @@ HttpResponse AdmissionHandler::handle(const HttpRequest& request) const {
 HttpResponse AdmissionHandler::answer_mutate(const AdmissionRequest& review,
                                              const HttpRequest& request) const {
   const std::shared_ptr<const estimator::ClusterView> cluster = options_.cluster->get();
-  const Mutation mutation = mutate(review, {.cluster = cluster.get(),
-                                            .tables = options_.tables,
-                                            .deadline = request.received + time_to_answer(request.query)});
+  Budget budget(
+      {.deadline = request.received + time_to_answer(request.query), .memory = estimator::kDecisionMemory});
+  const Mutation mutation =
+      mutate(review, {.cluster = cluster.get(), .tables = options_.tables, .budget = &budget});
   HttpResponse response{200, "application/json", encode_answer(review.uid, mutation.answer)};
   count("mutate", mutation.applied, mutation.reason, request);
   if (mutation.gpus_saved > 0 && options_.metrics != nullptr) {

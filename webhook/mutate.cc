@@ -11,9 +11,6 @@
 namespace plimsoll::webhook {
 namespace {
 
-// Of the time for an admission, the share that reading a ConfigMap may take; the rest is for deciding.
-constexpr int kShareForTables = 2;
-
 Mutation leave_as_is(const char* reason) {
   Mutation mutation;
   mutation.reason = reason;
@@ -56,13 +53,6 @@ bool is_settled(const AdmissionRequest& request) {
   return !decision_changed;
 }
 
-std::chrono::steady_clock::time_point deadline_of_reading(const MutateInputs& inputs) {
-  const auto now = std::chrono::steady_clock::now();
-  return inputs.deadline == std::chrono::steady_clock::time_point::max()
-             ? inputs.deadline
-             : now + (inputs.deadline - now) / kShareForTables;
-}
-
 Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const estimator::TraceFile* graph,
                 const MutateInputs& inputs) {
   // `kubectl apply` of the original manifest must not bring a size back that ran out of memory.
@@ -74,7 +64,7 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
       .gpus = &inputs.cluster->gpus,
       .profile = inputs.cluster->profile_of(job.namespace_name, job.spec.model.family),
       .method = estimator::Method::kPlimsoll,
-      .deadline = inputs.deadline,
+      .budget = inputs.budget,
       .failed = estimator::failed_sizes(job, crds::decode_status(history).attempts, inputs.cluster->gpus)};
   const estimator::Provision provision = estimator::provision(question);
 
@@ -129,8 +119,10 @@ Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs) {
   if (job->namespace_name.empty()) {
     job->namespace_name = request.namespace_name;  // a create request may leave it to the URL
   }
-  const Result<estimator::SharedGraph> graph =
-      estimator::resolve_model(*job, inputs.tables, deadline_of_reading(inputs));
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(*job, inputs.tables, inputs.budget);
+  if (!graph && graph.error().code == ErrorCode::kTooLarge) {
+    return fall_back("TooLarge", graph.error().message);
+  }
   if (!graph) {
     return fall_back(job->spec.model.graph ? "GraphUnavailable" : "TablesUnavailable", graph.error().message);
   }

@@ -1,7 +1,7 @@
 // mutate(): the answer of the mutating webhook to one request: the JSON patch that gives a TrainingJob its
 // GPU model and the number of its trainers.
 //
-//   Mutation mutation = mutate(request, {.cluster = view.get(), .tables = &tables, .deadline = deadline});
+//   Mutation mutation = mutate(request, {.cluster = view.get(), .tables = &tables, .budget = &budget});
 //   reply(mutation.answer);
 //
 // It never refuses: what cannot be read, estimated or placed keeps the user's values and gets a warning
@@ -11,10 +11,10 @@
 // whoever did that (the controller, after an out-of-memory) has decided. Pure but for `tables`; any thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
+#include "base/budget.h"
 #include "estimator/cluster_view.h"
 #include "estimator/model_source.h"
 #include "webhook/admission_review.h"
@@ -24,7 +24,7 @@ namespace plimsoll::webhook {
 struct MutateInputs {
   const estimator::ClusterView* cluster = nullptr;
   estimator::ModelSource* tables = nullptr;  // null: jobs that name a ConfigMap keep their values
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  Budget* budget = nullptr;                  // of the decision; null: no limit
 };
 
 struct Mutation {

@@ -1,5 +1,10 @@
 #include "webhook/table_source.h"
 
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
 #include "base/base64.h"
 #include "crds/embedding_tables_csv.h"
 #include "estimator/graph/import_trace.h"
@@ -7,8 +12,14 @@
 namespace plimsoll::webhook {
 namespace {
 
-// A ConfigMap holds 1 MiB; what that may grow into.
-constexpr Bytes kLargestGraph = 64_MiB;
+// A ConfigMap holds 1 MiB; what that may grow into. A graph of 10,000 operators has 2 MiB, 100,000 tables 6
+// MiB.
+constexpr Bytes kMaxGraph = 8_MiB;
+constexpr Bytes kMaxTables = 16_MiB;
+// Of the time for a decision, the share that reading a ConfigMap may take; the rest is for deciding.
+constexpr int kShareForReading = 2;
+// An entry of the cache beside its content.
+constexpr std::int64_t kEntryBytes = 256;
 
 const kube::Resource kConfigMaps{.group = "", .version = "v1", .plural = "configmaps"};
 
@@ -37,15 +48,19 @@ ConfigMapTableSource::ConfigMapTableSource(kube::Client& client, TableSourceOpti
     : client_(client), options_(options) {}
 
 Result<Json> ConfigMapTableSource::read(const std::string& what, const std::string& namespace_name,
-                                        const std::string& name,
-                                        std::chrono::steady_clock::time_point deadline) {
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  if (left.count() <= 0) {
-    return Error(ErrorCode::kTimeout, "no time was left to read " + what);
-  }
+                                        const std::string& name, Budget* budget) {
   kube::CallOptions call;
-  call.timeout = std::min(call.timeout, left);
+  if (budget != nullptr) {
+    call.stop = budget->limits().stop;
+    if (const Budget::Time deadline = budget->limits().deadline; deadline != Budget::Time::max()) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+          (deadline - std::chrono::steady_clock::now()) / kShareForReading);
+      if (left.count() <= 0) {
+        return Error(ErrorCode::kTimeout, "no time was left to read " + what);
+      }
+      call.timeout = std::min(call.timeout, left);
+    }
+  }
   Result<Json> config_map = client_.get(kConfigMaps, namespace_name, name, call);
   return config_map ? std::move(config_map) : config_map.error().within("read " + what);
 }
@@ -53,27 +68,38 @@ Result<Json> ConfigMapTableSource::read(const std::string& what, const std::stri
 template <class T>
 Result<std::shared_ptr<const T>> ConfigMapTableSource::get(const std::string& namespace_name,
                                                            const std::string& name, const std::string& key,
-                                                           std::chrono::steady_clock::time_point deadline,
-                                                           Result<T> (*parse)(const std::string&),
+                                                           Budget* budget,
+                                                           Result<T> (*parse)(const std::string&, Budget*),
                                                            Bytes (*size_of)(const T&)) {
   using Shared = std::shared_ptr<const T>;
   const std::string what = "ConfigMap " + namespace_name + "/" + name;
-  const Result<Json> config_map = read(what, namespace_name, name, deadline);
+  const Result<Json> config_map = read(what, namespace_name, name, budget);
   if (!config_map) {
     return config_map.error();
   }
   const Key place(namespace_name, name, key, text_member(*config_map, {"metadata", "resourceVersion"}));
-  const Content known = find(place);
-  if (const Shared* same = std::get_if<Shared>(&known); same != nullptr && *same != nullptr) {
-    return *same;
+  if (const std::optional<Content> known = find(place)) {
+    if (const Shared* same = std::get_if<Shared>(&*known)) {
+      return *same;
+    }
+    if (const Error* error = std::get_if<Error>(&*known)) {
+      return *error;
+    }
   }
   const Result<std::string> content = content_of(*config_map, key);
   if (!content) {
     return content.error().within(what);
   }
-  Result<T> parsed = parse(*content);
+  Budget unlimited;
+  Budget& within = budget == nullptr ? unlimited : *budget;
+  Result<T> parsed = within.run([&] { return parse(*content, budget); });
   if (!parsed) {
-    return parsed.error().within(what + ", key " + key);
+    const Error error = parsed.error().within(what + ", key " + key);
+    // It will be wrong again, as long as the ConfigMap is the same; a deadline may be kept next time.
+    if (error.code == ErrorCode::kInvalid || error.code == ErrorCode::kTooLarge) {
+      keep({.key = place, .content = error, .size = Bytes{static_cast<std::int64_t>(error.message.size())}});
+    }
+    return error;
   }
   auto shared = std::make_shared<const T>(*std::move(parsed));
   keep({.key = place, .content = shared, .size = size_of(*shared)});
@@ -81,19 +107,22 @@ Result<std::shared_ptr<const T>> ConfigMapTableSource::get(const std::string& na
 }
 
 Result<estimator::SharedTables> ConfigMapTableSource::tables(const std::string& namespace_name,
-                                                             const crds::TablesFrom& from,
-                                                             std::chrono::steady_clock::time_point deadline) {
+                                                             const crds::TablesFrom& from, Budget* budget) {
   return get<std::vector<crds::EmbeddingTable>>(
-      namespace_name, from.config_map_name, from.key, deadline,
-      [](const std::string& text) { return crds::parse_embedding_tables_csv(text); }, size_of);
+      namespace_name, from.config_map_name, from.key, budget,
+      [](const std::string& text, Budget* limits) {
+        return crds::parse_embedding_tables_csv(text, kMaxTables, limits);
+      },
+      size_of);
 }
 
 Result<estimator::SharedGraph> ConfigMapTableSource::graph(const std::string& namespace_name,
-                                                           const crds::GraphReference& from,
-                                                           std::chrono::steady_clock::time_point deadline) {
+                                                           const crds::GraphReference& from, Budget* budget) {
   return get<estimator::TraceFile>(
-      namespace_name, from.config_map_name, from.key, deadline,
-      [](const std::string& text) { return estimator::import_traces(text, {.text = kLargestGraph}); },
+      namespace_name, from.config_map_name, from.key, budget,
+      [](const std::string& text, Budget* limits) {
+        return estimator::import_traces(text, {.text = kMaxGraph, .budget = limits});
+      },
       estimator::memory_of);
 }
 
@@ -102,17 +131,18 @@ Bytes ConfigMapTableSource::cached() const {
   return cached_;
 }
 
-ConfigMapTableSource::Content ConfigMapTableSource::find(const Key& key) {
+std::optional<ConfigMapTableSource::Content> ConfigMapTableSource::find(const Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) {
-    return {};
+    return std::nullopt;
   }
   entries_.splice(entries_.begin(), entries_, found->second);
   return found->second->content;
 }
 
 void ConfigMapTableSource::keep(Entry entry) {
+  entry.size += Bytes{kEntryBytes};
   if (entry.size > options_.cache_limit) {
     return;
   }
@@ -121,13 +151,26 @@ void ConfigMapTableSource::keep(Entry entry) {
     return;  // another thread parsed it meanwhile
   }
   cached_ += entry.size;
+  cached_by_namespace_[std::get<0>(entry.key)] += entry.size;
   entries_.push_front(std::move(entry));
   by_key_[entries_.front().key] = entries_.begin();
   while (cached_ > options_.cache_limit) {
-    cached_ -= entries_.back().size;
-    by_key_.erase(entries_.back().key);
-    entries_.pop_back();
+    evict_one();
   }
+}
+
+void ConfigMapTableSource::evict_one() {
+  const auto most = std::max_element(cached_by_namespace_.begin(), cached_by_namespace_.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto oldest = std::find_if(entries_.rbegin(), entries_.rend(),
+                                   [&](const Entry& entry) { return std::get<0>(entry.key) == most->first; });
+  cached_ -= oldest->size;
+  most->second -= oldest->size;
+  if (most->second == Bytes{}) {
+    cached_by_namespace_.erase(most);
+  }
+  by_key_.erase(oldest->key);
+  entries_.erase(std::next(oldest).base());
 }
 
 }  // namespace plimsoll::webhook

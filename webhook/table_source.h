@@ -1,19 +1,20 @@
 // ConfigMapTableSource: reads what jobs name by a ConfigMap key.
 //
 //   ConfigMapTableSource source(client, {});
-//   Result<estimator::SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, deadline);
+//   Result<estimator::SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, &budget);
 //
-// It asks the API server for the ConfigMap each time, so that it never decides on an old
-// one, and parses it once a resourceVersion: what was parsed is kept, the least recently used first to go, up
-// to `cache_limit`. The content may be CSV or gzip of it, in `data` or `binaryData`. Thread-safe; calls block
-// until the deadline at most.
+// It asks the API server for the ConfigMap each time, so that it never decides on an old one, and parses it
+// once a resourceVersion: what was parsed is kept, and so is the error of what cannot be parsed, up to
+// `cache_limit`. When that is reached, the least recently used entry of the namespace that holds most goes,
+// so that no namespace takes the others' share. The content may be CSV or gzip of it, in `data` or
+// `binaryData`. Thread-safe; calls block until the budget's deadline at most.
 #pragma once
 
-#include <chrono>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <variant>
@@ -37,16 +38,16 @@ class ConfigMapTableSource final : public estimator::ModelSource {
   ConfigMapTableSource(kube::Client& client, TableSourceOptions options);
 
   Result<estimator::SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
-                                         std::chrono::steady_clock::time_point deadline) override;
+                                         Budget* budget) override;
   Result<estimator::SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
-                                       std::chrono::steady_clock::time_point deadline) override;
+                                       Budget* budget) override;
 
   Bytes cached() const;
 
  private:
   using Key =
       std::tuple<std::string, std::string, std::string, std::string>;  // namespace, name, key, version
-  using Content = std::variant<estimator::SharedTables, estimator::SharedGraph>;
+  using Content = std::variant<estimator::SharedTables, estimator::SharedGraph, Error>;
   struct Entry {
     Key key;
     Content content;
@@ -55,12 +56,14 @@ class ConfigMapTableSource final : public estimator::ModelSource {
 
   template <class T>
   Result<std::shared_ptr<const T>> get(const std::string& namespace_name, const std::string& name,
-                                       const std::string& key, std::chrono::steady_clock::time_point deadline,
-                                       Result<T> (*parse)(const std::string&), Bytes (*size_of)(const T&));
+                                       const std::string& key, Budget* budget,
+                                       Result<T> (*parse)(const std::string&, Budget*),
+                                       Bytes (*size_of)(const T&));
   Result<Json> read(const std::string& what, const std::string& namespace_name, const std::string& name,
-                    std::chrono::steady_clock::time_point deadline);
-  Content find(const Key& key);
+                    Budget* budget);
+  std::optional<Content> find(const Key& key);
   void keep(Entry entry);
+  void evict_one();
 
   kube::Client& client_;
   const TableSourceOptions options_;
@@ -68,6 +71,7 @@ class ConfigMapTableSource final : public estimator::ModelSource {
   std::list<Entry> entries_;  // most recently used first
   std::map<Key, std::list<Entry>::iterator> by_key_;
   Bytes cached_;
+  std::map<std::string, Bytes> cached_by_namespace_;
 };
 
 }  // namespace plimsoll::webhook

@@ -56,10 +56,43 @@ std::string shown(std::string_view text) {
   return '"' + std::string(text.substr(0, kMaxNameShown)) + '"';
 }
 
+// Parsed JSON: simdjson's tape, strings and index, at most, for each byte of the text
+// (dom_parser_implementation).
+constexpr std::int64_t kParsedBytesPerByte = 15;
+constexpr std::size_t kParsedPerUnit = 256;  // bytes in the time of a unit of work
+// A row of any table as its vector grows, and an element of a list in it.
+constexpr std::int64_t kBytesPerRow = 192;
+constexpr std::int64_t kBytesPerElement = 16;
+
+// What reading a file takes beyond its text.
+class Reading {
+ public:
+  explicit Reading(Budget* budget) : memory_(budget) {}
+
+  void rows(std::size_t count) { take(Bytes{kBytesPerRow} * static_cast<std::int64_t>(count), count); }
+  void elements(std::size_t count) {
+    take(Bytes{kBytesPerElement} * static_cast<std::int64_t>(count), count);
+  }
+
+ private:
+  static constexpr Bytes kStep = 256_KiB;
+
+  void take(Bytes bytes, std::size_t work) {
+    charge(memory_.budget(), work);
+    taken_ += bytes;
+    if (taken_ > memory_.bytes()) {
+      memory_.resize(taken_ + kStep);
+    }
+  }
+
+  BudgetBytes memory_;
+  Bytes taken_;
+};
+
 // Reads one trace. Each reader returns false once something is wrong; error() then says what and where.
 class TraceReader {
  public:
-  explicit TraceReader(const Place& place) : place_(place) {}
+  TraceReader(const Place& place, Reading& reading) : place_(place), reading_(reading) {}
 
   bool read(JsonView view) {
     if (view.kind() != JsonView::Kind::kObject) {
@@ -171,6 +204,7 @@ class TraceReader {
       return false;
     }
     for (const JsonView each : found->elements()) {
+      reading_.rows(1);
       const std::optional<std::string_view> name = each.text();
       if (!name) {
         return fail(Place(place, into.size()), "must be a string");
@@ -199,6 +233,7 @@ class TraceReader {
     }
     std::size_t i = 0;
     for (const JsonView row : found->elements()) {
+      reading_.rows(1);
       if (!read(Place(place, i), row)) {
         return false;
       }
@@ -214,6 +249,7 @@ class TraceReader {
       return fail(place, "must be an array of " + std::to_string(columns));
     }
     std::size_t column = 0;
+    reading_.elements(columns);
     for (const JsonView value : view.elements()) {
       if (!read(column, Place(place, column), value)) {
         return false;
@@ -329,6 +365,7 @@ class TraceReader {
   bool attribute_list(const Place& place, JsonView view, AttributeValue& into) {
     std::vector<Count> list;
     for (const JsonView each : view.elements()) {
+      reading_.elements(sizeof(Count) / kBytesPerElement);
       AttributeValue value;
       if (each.kind() == JsonView::Kind::kArray) {
         return fail(place, "lists among attributes are flat");
@@ -350,6 +387,7 @@ class TraceReader {
       }
       Attributes& attributes = trace_.attributes.emplace_back();
       for (const Member each : view.members()) {
+        reading_.rows(1);
         Attribute& attribute = attributes.emplace_back(Attribute{std::string(each.first), {}});
         if (!attribute_value(Place(place, each.first), each.second, attribute.value)) {
           return false;
@@ -405,6 +443,7 @@ class TraceReader {
     into.begin = static_cast<std::int32_t>(trace_.operands.size());
     std::size_t i = 0;
     for (const JsonView each : view.elements()) {
+      reading_.elements(1);
       if (!in_range(Place(place, i), each, -1, static_cast<std::int64_t>(kMaxRows),
                     trace_.operands.emplace_back())) {
         return false;
@@ -595,6 +634,7 @@ class TraceReader {
   }
 
   const Place& place_;
+  Reading& reading_;
   std::vector<Member> members_;
   std::vector<StorageRole> roles_;
   Trace trace_;
@@ -650,7 +690,7 @@ std::string described(const Trace& trace) {
   return std::string(trace.device == TraceDevice::kCpu ? "cpu" : "cuda") + " " + trace.precision;
 }
 
-Result<TraceFile> read_file(JsonView root) {
+Result<TraceFile> read_file(JsonView root, Reading& reading) {
   const std::optional<JsonView> format = root.member("format");
   if (!format || format->text() != kFormat) {
     return invalid("this is no exported graph: \"format\" must be \"" + std::string(kFormat) + "\"" +
@@ -672,7 +712,7 @@ Result<TraceFile> read_file(JsonView root) {
   }
   for (const JsonView each : traces->elements()) {
     const Place at(place, file.traces.size());
-    TraceReader reader(at);
+    TraceReader reader(at, reading);
     if (!reader.read(each)) {
       return reader.error();
     }
@@ -690,8 +730,11 @@ Result<TraceFile> read_file(JsonView root) {
 }  // namespace
 
 Result<TraceFile> import_traces(std::string_view content, const ImportLimits& limits) {
+  const BudgetCause cause(limits.budget, {"spec.model.graph"});
   std::string unpacked;
+  BudgetBytes memory(limits.budget);
   if (is_gzip(content)) {
+    memory.resize(limits.text * 2);  // a string grows by copying
     Result<std::string> text = gunzip(content, limits.text);
     if (!text) {
       return text.error();
@@ -702,11 +745,15 @@ Result<TraceFile> import_traces(std::string_view content, const ImportLimits& li
   if (static_cast<std::int64_t>(content.size()) > limits.text.count) {
     return Error(ErrorCode::kTooLarge, "the graph exceeds " + to_string(limits.text));
   }
+  const auto size = static_cast<std::int64_t>(content.size());
+  charge(limits.budget, content.size() / kParsedPerUnit + 1);
+  memory.resize(Bytes{static_cast<std::int64_t>(unpacked.capacity())} + Bytes{kParsedBytesPerByte} * size);
   const Result<JsonText> text = JsonText::parse(content);
   if (!text) {
     return text.error();
   }
-  return read_file(text->root());
+  Reading reading(limits.budget);
+  return read_file(text->root(), reading);
 }
 
 Result<const Trace*> choose_trace(const TraceFile& graph, TraceDevice device, std::string_view precision) {

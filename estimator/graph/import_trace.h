@@ -10,6 +10,7 @@
 
 #include <string_view>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "estimator/graph/trace.h"
@@ -17,10 +18,11 @@
 namespace plimsoll::estimator {
 
 struct ImportLimits {
-  Bytes text = 512_MiB;  // of JSON, unpacked: a graph of 10,000 operators has 2 MiB
+  Bytes text = 512_MiB;      // of JSON, unpacked: a graph of 10,000 operators has 2 MiB
+  Budget* budget = nullptr;  // null: no limit
 };
 
-// Errors: kInvalid naming the place, kTooLarge.
+// Errors: kInvalid naming the place, kTooLarge. Throws the budget's BudgetExceeded.
 Result<TraceFile> import_traces(std::string_view content, const ImportLimits& limits = {});
 
 // The trace of that device and precision. Errors: kUnsupported, telling how to export one.

@@ -91,9 +91,10 @@ Result<void> check(const crds::DlrmModel& model) {
   return widths ? check_widths(model.top_mlp, "model.dlrm.topMLP") : widths;
 }
 
-Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups) {
+Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups, Budget* budget) {
   TableSummary summary;
   for (const crds::EmbeddingTable& group : groups) {
+    charge(budget, 1);
     if (!possible(group.dim)) {
       return check_dim(group.dim, "table " + group.name + ": dim").error();
     }
@@ -126,8 +127,9 @@ Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups) 
 
 class DlrmLowering {
  public:
-  DlrmLowering(const crds::DlrmModel& model, const TableSummary& tables, crds::Precision precision)
-      : model_(model), tables_(tables), builder_(precision), graph_(builder_.graph()) {}
+  DlrmLowering(const crds::DlrmModel& model, const TableSummary& tables, crds::Precision precision,
+               Budget* budget)
+      : model_(model), tables_(tables), builder_(precision, budget), graph_(builder_.graph()) {}
 
   OperatorGraph run() {
     std::vector<Feature> features;
@@ -357,16 +359,17 @@ class DlrmLowering {
 
 }  // namespace
 
-Result<OperatorGraph> lower_dlrm(const crds::DlrmModel& model, const crds::TrainingSpec& training) {
+Result<OperatorGraph> lower_dlrm(const crds::DlrmModel& model, const crds::TrainingSpec& training,
+                                 Budget* budget) {
   Result<void> checked = check(model);
   if (!checked) {
     return checked.error();
   }
-  Result<TableSummary> tables = summarise(model.tables);
+  Result<TableSummary> tables = summarise(model.tables, budget);
   if (!tables) {
     return tables.error();
   }
-  return DlrmLowering(model, *tables, training.precision).run();
+  return DlrmLowering(model, *tables, training.precision, budget).run();
 }
 
 }  // namespace plimsoll::estimator

@@ -40,7 +40,8 @@ namespace plimsoll::estimator {
 inline constexpr std::int64_t kMaxModelDim = std::int64_t{1} << 32;
 
 // Errors: kInvalid naming the field: a dimension below 1 or above kMaxModelDim, an empty top MLP, a Dot
-// interaction without bottom MLP, more than crds::kMaxEmbeddingTables tables.
-Result<OperatorGraph> lower_dlrm(const crds::DlrmModel& model, const crds::TrainingSpec& training);
+// interaction without bottom MLP, more than crds::kMaxEmbeddingTables tables. Throws BudgetExceeded.
+Result<OperatorGraph> lower_dlrm(const crds::DlrmModel& model, const crds::TrainingSpec& training,
+                                 Budget* budget = nullptr);
 
 }  // namespace plimsoll::estimator

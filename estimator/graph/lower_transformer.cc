@@ -45,11 +45,11 @@ Result<void> check(const TransformerSpec& spec, const TransformerPart& part) {
 class TransformerLowering {
  public:
   TransformerLowering(const TransformerSpec& spec, const crds::TrainingSpec& training,
-                      const TransformerPart& part)
+                      const TransformerPart& part, Budget* budget)
       : spec_(spec),
         part_(part),
         training_(training),
-        builder_(training.precision),
+        builder_(training.precision, budget),
         graph_(builder_.graph()),
         patterns_(training.checkpoint_modules),
         tokens_(spec.sequence / part.context),
@@ -662,12 +662,12 @@ class TransformerLowering {
 }  // namespace
 
 Result<OperatorGraph> lower_transformer(const TransformerSpec& spec, const crds::TrainingSpec& training,
-                                        const TransformerPart& part) {
+                                        const TransformerPart& part, Budget* budget) {
   Result<void> checked = check(spec, part);
   if (!checked) {
     return checked.error();
   }
-  return TransformerLowering(spec, training, part).run();
+  return TransformerLowering(spec, training, part, budget).run();
 }
 
 }  // namespace plimsoll::estimator

@@ -22,6 +22,7 @@
 // Pure; any thread.
 #pragma once
 
+#include "base/budget.h"
 #include "base/result.h"
 #include "crds/training_job.h"
 #include "estimator/graph/operator_graph.h"
@@ -42,8 +43,8 @@ struct TransformerPart {
 };
 
 // Errors: kInvalid naming the field: a part that does not divide the model, checkpointModules that match
-// nothing.
+// nothing. Throws BudgetExceeded where there are too many layers for the budget.
 Result<OperatorGraph> lower_transformer(const TransformerSpec& spec, const crds::TrainingSpec& training,
-                                        const TransformerPart& part);
+                                        const TransformerPart& part, Budget* budget = nullptr);
 
 }  // namespace plimsoll::estimator

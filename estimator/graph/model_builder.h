@@ -19,7 +19,7 @@ namespace plimsoll::estimator {
 
 class ModelBuilder {
  public:
-  explicit ModelBuilder(crds::Precision precision) {
+  explicit ModelBuilder(crds::Precision precision, Budget* budget = nullptr) : graph_(budget) {
     switch (precision) {
       case crds::Precision::kFP32:
       case crds::Precision::kTF32: break;  // TF32 is a way to multiply; tensors stay fp32

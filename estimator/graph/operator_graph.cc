@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace plimsoll::estimator {
+namespace {
+
+// Memory is taken from the budget in steps of this.
+constexpr std::int64_t kMemoryStepBytes = 64 << 10;
+
+}  // namespace
 
 std::int64_t width_bytes(ElementType type) {
   switch (type) {
@@ -24,7 +30,21 @@ ElementType widest(ElementType a, ElementType b) {
   return a == b ? a : ElementType::kFP32;
 }
 
+void OperatorGraph::account(std::size_t tensors, std::size_t ops, std::size_t ids) {
+  if (memory_.budget() == nullptr) {
+    return;
+  }
+  memory_.budget()->charge(tensors + ops);
+  const auto bytes = [](std::size_t count, std::size_t size) {
+    return Bytes{static_cast<std::int64_t>(count)} * static_cast<std::int64_t>(size);
+  };
+  taken_ += bytes(tensors, sizeof(Tensor)) + bytes(ops, sizeof(StoredOp)) + bytes(ids, sizeof(TensorId));
+  memory_.resize(Bytes{taken_.count / kMemoryStepBytes + 1} * kMemoryStepBytes);
+}
+
 TensorId OperatorGraph::add(Tensor tensor, std::string name, Shape shape) {
+  account(1, 0, 0);
+  taken_ += Bytes{static_cast<std::int64_t>(sizeof(Shape) + sizeof(std::string) + name.size())};
   const auto id = static_cast<TensorId>(tensors_.size());
   if (tensor.storage < 0) {
     tensor.storage = id;
@@ -48,6 +68,7 @@ TensorId OperatorGraph::add_parameter(std::string name, Shape shape, ElementType
 }
 
 void OperatorGraph::append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs) {
+  account(0, 1, inputs.size() + outputs.size());
   ops_.push_back({.ids = static_cast<std::uint32_t>(ids_.size()),
                   .inputs = static_cast<std::uint32_t>(inputs.size()),
                   .outputs = static_cast<std::uint32_t>(outputs.size()),
@@ -126,6 +147,7 @@ TensorId OperatorGraph::repeat(const Mark& begin, TensorId input, TensorId outpu
   const std::size_t end_id = ids_.size();
   const std::size_t first_id = begin.op < end_op ? ops_[begin.op].ids : end_id;
   const auto copies = static_cast<std::size_t>(times);
+  account((end_tensor - begin.tensor) * copies, (end_op - begin.op) * copies, (end_id - first_id) * copies);
   ops_.reserve(ops_.size() + (end_op - begin.op) * copies);
   tensors_.reserve(tensors_.size() + (end_tensor - begin.tensor) * copies);
   ids_.reserve(ids_.size() + (end_id - first_id) * copies);

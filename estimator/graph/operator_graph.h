@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "estimator/graph/small_list.h"
 
@@ -122,6 +123,9 @@ struct Op {
 
 class OperatorGraph {
  public:
+  // Each tensor and operator is a unit of `budget`'s work, and takes of its memory.
+  explicit OperatorGraph(Budget* budget = nullptr) : memory_(budget) {}
+
   TensorId add_input(std::string name, Shape shape, ElementType type);
   TensorId add_parameter(std::string name, Shape shape, ElementType type, std::int64_t count = 1);
 
@@ -191,6 +195,7 @@ class OperatorGraph {
   };
 
   TensorId add(Tensor tensor, std::string name, Shape shape);
+  void account(std::size_t tensors, std::size_t ops, std::size_t ids);
   bool any_requires_grad(const TensorIds& ids) const;
   void append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs);
 
@@ -200,6 +205,8 @@ class OperatorGraph {
     std::string prefix;
   };
 
+  Bytes taken_;         // by the lists below
+  BudgetBytes memory_;  // at least that
   std::vector<Tensor> tensors_;
   std::vector<StoredOp> ops_;
   std::vector<TensorId> ids_;

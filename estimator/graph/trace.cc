@@ -43,34 +43,40 @@ std::int64_t Count::at(std::int64_t batch) const {
   return std::llround(value);
 }
 
-Bytes memory_of(const TraceFile& graph) {
-  std::size_t size = sizeof(TraceFile);
+Bytes memory_of(const Trace& trace) {
+  std::size_t size = sizeof(Trace);
   const auto rows = [&](const auto& table) { size += table.capacity() * sizeof(table[0]); };
-  for (const Trace& trace : graph.traces) {
-    rows(trace.counts);
-    rows(trace.layouts);
-    rows(trace.storages);
-    rows(trace.tensors);
-    rows(trace.operands);
-    rows(trace.operators);
-    rows(trace.saved);
-    rows(trace.temporaries);
-    rows(trace.unmeasured);
-    rows(trace.parameters);
-    rows(trace.buffers);
-    for (const std::vector<std::string>* names :
-         {&trace.modules, &trace.operator_names, &trace.dtypes, &trace.notes}) {
-      rows(*names);
-      for (const std::string& name : *names) {
-        size += name.capacity();
-      }
-    }
-    for (const Attributes& attributes : trace.attributes) {
-      rows(attributes);
-      size += attributes.size() * 4 * sizeof(Count);
+  rows(trace.counts);
+  rows(trace.layouts);
+  rows(trace.storages);
+  rows(trace.tensors);
+  rows(trace.operands);
+  rows(trace.operators);
+  rows(trace.saved);
+  rows(trace.temporaries);
+  rows(trace.unmeasured);
+  rows(trace.parameters);
+  rows(trace.buffers);
+  for (const std::vector<std::string>* names :
+       {&trace.modules, &trace.operator_names, &trace.dtypes, &trace.notes}) {
+    rows(*names);
+    for (const std::string& name : *names) {
+      size += name.capacity();
     }
   }
+  for (const Attributes& attributes : trace.attributes) {
+    rows(attributes);
+    size += attributes.size() * 4 * sizeof(Count);
+  }
   return Bytes{static_cast<std::int64_t>(size)};
+}
+
+Bytes memory_of(const TraceFile& graph) {
+  Bytes sum{sizeof(TraceFile)};
+  for (const Trace& trace : graph.traces) {
+    sum += memory_of(trace);
+  }
+  return sum;
 }
 
 std::int64_t width_of_dtype(const std::string& name) {

@@ -155,7 +155,8 @@ struct TraceFile {
   std::vector<Trace> traces;  // at most one of each device and precision
 };
 
-// What the traces take in this process, about.
+// What a trace, or all of a file, takes in this process, about.
+Bytes memory_of(const Trace& trace);
 Bytes memory_of(const TraceFile& graph);
 
 // Bytes of an element of a dtype as PyTorch names it; 0 for a name that it does not have.

@@ -57,6 +57,7 @@ class Reserved {
     options_.forward_workspace = fixed.forward_workspace;
     options_.backward_workspace = fixed.backward_workspace;
     options_.next_batch_early = request.next_batch_early;
+    options_.budget = request.budget;
     if (request.gpu != nullptr) {
       options_.device.total = request.gpu->memory;
     }

@@ -15,12 +15,17 @@ class Replay {
  public:
   Replay(const Ledger& ledger, const ReplayOptions& options)
       : ledger_(ledger), options_(options), allocator_(options.settings, options.device) {
+    const auto blocks = static_cast<std::int64_t>(ledger.blocks().size());
+    charge(options.budget, ledger.blocks().size());
+    memory_.resize(Bytes{kBytesPerBlock} * blocks);
     first_handle_.reserve(ledger.blocks().size() + 1);
-    std::int32_t handles = 0;
+    std::int64_t handles = 0;
     for (const Ledger::Block& block : ledger.blocks()) {
       first_handle_.push_back(handles);
-      handles += static_cast<std::int32_t>(copies(block));
+      handles += copies(block);
     }
+    charge(options.budget, static_cast<std::uint64_t>(handles));
+    memory_.resize(Bytes{kBytesPerBlock} * blocks + Bytes{kBytesPerHandle} * handles);
     handles_.assign(static_cast<std::size_t>(handles), kNone);
     allocator_.expect(ledger.blocks().size());
     find_leftovers();
@@ -59,6 +64,9 @@ class Replay {
 
  private:
   static constexpr CachingAllocator::Handle kNone = -1;
+  // The lists by block; the handles, and the allocator's block behind each.
+  static constexpr std::int64_t kBytesPerBlock = 64;
+  static constexpr std::int64_t kBytesPerHandle = 64;
 
   static std::int64_t copies(const Ledger::Block& block) {
     return std::clamp<std::int64_t>(block.count, 1, kMostSeparately);
@@ -113,6 +121,7 @@ class Replay {
       take(block(id).bytes_of_one, block(id).stream, id, handle(id));
       return;
     }
+    charge(options_.budget, static_cast<std::uint64_t>(copies(block(id))));
     for_each_handle(id, [&](CachingAllocator::Handle& handle, std::int64_t copy) {
       if (!failure_) {
         take(bytes_of(block(id), copy), block(id).stream, id, handle);
@@ -128,6 +137,7 @@ class Replay {
   }
 
   void apply(const MemoryEvent& event) {
+    charge(options_.budget, 1);
     switch (event.kind) {
       case MemoryEvent::Kind::kAllocate: allocate(event.block); break;
       case MemoryEvent::Kind::kRelease: release(event.block); break;
@@ -257,7 +267,8 @@ class Replay {
   const Ledger& ledger_;
   const ReplayOptions& options_;
   CachingAllocator allocator_;
-  std::vector<std::int32_t> first_handle_;  // by BlockId, into handles_
+  BudgetBytes memory_{options_.budget};
+  std::vector<std::int64_t> first_handle_;  // by BlockId, into handles_
   std::vector<CachingAllocator::Handle> handles_;
   std::vector<BlockId> inputs_;
   std::vector<BlockId> state_;

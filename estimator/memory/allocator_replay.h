@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "estimator/memory/caching_allocator.h"
 #include "estimator/memory/ledger.h"
@@ -27,6 +28,7 @@ struct ReplayOptions {
   Bytes backward_workspace;
   bool next_batch_early = false;  // a batch arrives before the last one is let go
   int iterations = 3;             // at most; an iteration that reserves nothing new is the last
+  Budget* budget = nullptr;       // whose BudgetExceeded replay() throws
 };
 
 struct OutOfMemory {

@@ -42,6 +42,28 @@ Result<void> check(const EstimateRequest& request) {
   return {};
 }
 
+// The value that makes the iteration long.
+Budget::Cause longest_repetition(const EstimateRequest& request) {
+  if (request.graph != nullptr) {
+    return {"spec.model.graph"};
+  }
+  if (request.model->dlrm) {
+    return {"spec.model.dlrm.tables", static_cast<std::int64_t>(request.model->dlrm->tables.size())};
+  }
+  const std::int64_t layers = request.model->transformer->layers;
+  const crds::Parallelism& parallelism = request.training->parallelism;
+  // Each stage runs a few micro-batches more than there are stages, through each of its chunks.
+  const std::int64_t passes = parallelism.pipeline * parallelism.pipeline;
+  if (parallelism.pipeline_chunks > passes && parallelism.pipeline_chunks > layers) {
+    return {"spec.training.parallelism.pipelineChunks", parallelism.pipeline_chunks};
+  }
+  if (passes > layers) {
+    return {"spec.training.parallelism.pipeline", parallelism.pipeline};
+  }
+  return layers > 0 ? Budget::Cause{"spec.model.transformer.layers", layers}
+                    : Budget::Cause{"spec.model.transformer.config"};
+}
+
 Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters) {
   Breakdown parts;
   parts.activations = Bytes::max();
@@ -97,6 +119,7 @@ Result<Estimate> Estimator::estimate(const EstimateRequest& request) {
   if (!checked) {
     return checked.error();
   }
+  const BudgetCause cause(request.budget, longest_repetition(request));
   if (request.graph != nullptr) {
     return estimate_trace(request);
   }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/result.h"
@@ -53,6 +54,7 @@ struct EstimateRequest {
   bool lenient = false;  // graphs: charge an operator without a rule a bound, and warn, instead of refusing
   RuntimeSettings runtime{};        // what the job's environment sets
   std::optional<Bytes> capacity{};  // of the card, for this trainer; absent: all of gpu->memory
+  Budget* budget = nullptr;         // of the decision; null: no limit
 };
 
 // Sums exactly to the peak. Zero where a part plays no role.
@@ -101,7 +103,7 @@ struct Estimate {
 };
 
 // Errors: kInvalid (a dimension that cannot be), kUnsupported (a graph that lacks a trace or has an operator
-// without a rule: says so).
+// without a rule: says so). Throws the budget's BudgetExceeded, naming the size that is too large.
 Result<Estimate> estimate_memory(const EstimateRequest& request);
 
 // The same, many times over for one model: what neither the card nor the embeddings nor, mostly, the number

@@ -13,12 +13,24 @@ TensorId saved_tensor(const Op& op, std::int16_t place) {
   return place == AutogradRule::kResult ? op.outputs[0] : op.inputs[static_cast<std::size_t>(place)];
 }
 
+// Of a plan's lists, for each operator and each tensor.
+constexpr std::int64_t kPlanBytesPerOperator = 24;
+constexpr std::int64_t kPlanBytesPerTensor = 24;
+// Vectors of a pass are filled at some 16 elements in the time of a unit of work.
+constexpr std::size_t kTensorsPerUnit = 16;
+
+Bytes times(std::int64_t bytes, std::size_t count) {
+  return Bytes{bytes} * static_cast<std::int64_t>(count);
+}
+
 }  // namespace
 
 GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& training, Device device,
-                     std::int64_t batch)
+                     std::int64_t batch, Budget* budget)
     : graph_(graph),
       batch_(batch),
+      memory_(budget, times(kPlanBytesPerOperator, static_cast<std::size_t>(graph.op_count())) +
+                          times(kPlanBytesPerTensor, graph.tensors().size())),
       last_use_(graph.tensors().size(), -1),
       parameter_(graph.tensors().size(), -1),
       gradient_parts_(graph.tensors().size(), 0) {
@@ -32,6 +44,7 @@ GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& train
   }
   rule_.reserve(static_cast<std::size_t>(graph.op_count()));
   for (std::int32_t i = 0; i < graph.op_count(); ++i) {
+    charge(budget, 1);
     const Op each = graph.op(i);
     if (each.like == i) {
       rule_.push_back(static_cast<std::int32_t>(rules_.size()));
@@ -117,9 +130,17 @@ void GraphPlan::find_kept_results(crds::ActivationCheckpointing checkpointing) {
   }
 }
 
+Bytes GraphPass::memory_of(const GraphPlan& plan) {
+  const std::size_t tensors = plan.graph().tensors().size();
+  charge(plan.budget(), tensors / kTensorsPerUnit);
+  return times(sizeof(Storage) + sizeof(Pending) + sizeof(Gradient) + sizeof(std::int32_t), tensors) +
+         times(sizeof(BlockId), static_cast<std::size_t>(plan.graph().op_count()));
+}
+
 GraphPass::GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& parameters,
                      std::size_t first_parameter, std::int32_t first_tensor)
     : plan_(plan),
+      memory_(plan.budget(), memory_of(plan)),
       ledger_(ledger),
       parameters_(parameters),
       first_parameter_(first_parameter),
@@ -273,6 +294,7 @@ void GraphPass::run(const GraphPlan::Range& range, Pass pass) {
     }
   }
   for (std::int32_t i = range.begin; i < range.end; ++i) {
+    charge(plan_.budget(), 1);
     if (pass == Pass::kAgain && i >= range.recomputed_until) {
       leave_out(i);
       continue;
@@ -324,6 +346,7 @@ void GraphPass::backward(std::int32_t i) {
   if (!plan_.trained(i)) {
     return;
   }
+  charge(plan_.budget(), 1);
   const Op op = plan_.op(i);
   const AutogradRule& rule = plan_.rule(i);
   // Gradients of the outputs: given by the users, received from the next stage, or 1 for the loss.

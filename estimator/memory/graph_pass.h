@@ -33,8 +33,9 @@ class GraphPlan {
     std::int32_t recomputed_until = 0;  // the second forward stops here
   };
 
-  GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& training, Device device,
-            std::int64_t batch);
+  // Its memory, and that of its passes, is taken from `budget`.
+  GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& training, Device device, std::int64_t batch,
+            Budget* budget);
 
   const OperatorGraph& graph() const { return graph_; }
   std::int64_t batch() const { return batch_; }
@@ -57,6 +58,7 @@ class GraphPlan {
   std::int32_t gradient_parts(TensorId id) const { return gradient_parts_[static_cast<std::size_t>(id)]; }
   // Bytes of a tensor that stands alone, at this plan's batch.
   Bytes bytes_of_one(TensorId id) const { return bytes_[static_cast<std::size_t>(id)]; }
+  Budget* budget() const { return memory_.budget(); }
 
  private:
   void find_ranges(crds::ActivationCheckpointing checkpointing);
@@ -65,6 +67,7 @@ class GraphPlan {
 
   const OperatorGraph& graph_;
   const std::int64_t batch_;
+  BudgetBytes memory_;
   std::vector<AutogradRule> rules_;  // copies of an operator share one
   std::vector<std::int32_t> rule_;   // by operator: its place in rules_
   std::vector<bool> trained_;        // by operator
@@ -132,7 +135,10 @@ class GraphPass {
   void release_gradient(std::int32_t id);
   void accumulate(TensorId input, Pending added);
 
+  static Bytes memory_of(const GraphPlan& plan);
+
   const GraphPlan& plan_;
+  const BudgetBytes memory_;
   Ledger& ledger_;
   ParameterLifeCycle& parameters_;
   const std::size_t first_parameter_;

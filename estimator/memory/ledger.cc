@@ -4,6 +4,11 @@
 #include <cassert>
 
 namespace plimsoll::estimator {
+namespace {
+
+constexpr std::size_t kFewestEvents = 64;
+
+}  // namespace
 
 const char* name_of(Phase phase) {
   switch (phase) {
@@ -16,8 +21,22 @@ const char* name_of(Phase phase) {
 }
 
 void Ledger::expect(std::size_t blocks, std::size_t events) {
-  blocks_.reserve(blocks_.size() + blocks);
-  events_.reserve(events_.size() + events);
+  reserve(blocks_.size() + blocks, events_.size() + events);
+}
+
+void Ledger::reserve(std::size_t blocks, std::size_t events) {
+  memory_.resize(Bytes{static_cast<std::int64_t>(sizeof(Block))} * static_cast<std::int64_t>(blocks) +
+                 Bytes{static_cast<std::int64_t>(sizeof(MemoryEvent))} * static_cast<std::int64_t>(events));
+  blocks_.reserve(blocks);
+  events_.reserve(events);
+}
+
+void Ledger::add_event(const MemoryEvent& event) {
+  charge(memory_.budget(), 1);
+  if (events_.size() == events_.capacity()) {
+    reserve(blocks_.capacity(), std::max(kFewestEvents, 2 * events_.capacity()));
+  }
+  events_.push_back(event);
 }
 
 void Ledger::enter(Phase phase) {
@@ -41,9 +60,12 @@ BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, Stre
   const std::int64_t granules = bytes_of_one.count / granule_ + (bytes_of_one.count % granule_ != 0 ? 1 : 0);
   const Bytes bytes = Bytes{granules} * granule_ * count;
   const auto id = static_cast<BlockId>(blocks_.size());
+  if (blocks_.size() == blocks_.capacity()) {
+    reserve(std::max(kFewestEvents, 2 * blocks_.capacity()), events_.capacity());
+  }
   blocks_.push_back(
       {.part = part, .stream = stream, .count = count, .bytes_of_one = bytes_of_one, .bytes = bytes});
-  events_.push_back({MemoryEvent::Kind::kAllocate, stream, id});
+  add_event({MemoryEvent::Kind::kAllocate, stream, id});
   parts_[static_cast<std::size_t>(part)] += bytes;
   live_ += bytes;
   if (live_ > peak_) {
@@ -64,18 +86,18 @@ BlockId Ledger::allocate_dispensable(Part part, Bytes bytes) {
 void Ledger::release(BlockId block) {
   assert(block >= 0 && static_cast<std::size_t>(block) < blocks_.size());
   const Block& released = blocks_[static_cast<std::size_t>(block)];
-  events_.push_back({MemoryEvent::Kind::kRelease, released.stream, block});
+  add_event({MemoryEvent::Kind::kRelease, released.stream, block});
   parts_[static_cast<std::size_t>(released.part)] -= released.bytes;
   live_ -= released.bytes;
 }
 
 void Ledger::use(BlockId block, StreamId stream) {
   assert(block >= 0 && static_cast<std::size_t>(block) < blocks_.size());
-  events_.push_back({MemoryEvent::Kind::kUse, stream, block});
+  add_event({MemoryEvent::Kind::kUse, stream, block});
 }
 
 void Ledger::synchronize(StreamId stream) {
-  events_.push_back({MemoryEvent::Kind::kSynchronize, stream, -1});
+  add_event({MemoryEvent::Kind::kSynchronize, stream, -1});
 }
 
 std::vector<BlockId> Ledger::live_at_peak() const {

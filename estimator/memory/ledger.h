@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 
 namespace plimsoll::estimator {
@@ -68,7 +69,8 @@ class Ledger {
   };
 
   // Blocks are counted rounded up to whole granules, as torch.cuda.max_memory_allocated counts them.
-  explicit Ledger(std::int64_t granule) : granule_(granule) {}
+  // Each event is a unit of `budget`'s work, and the lists are of its memory.
+  explicit Ledger(std::int64_t granule, Budget* budget = nullptr) : granule_(granule), memory_(budget) {}
 
   // Makes room for so many blocks and events: a large model has tens of thousands.
   void expect(std::size_t blocks, std::size_t events);
@@ -105,7 +107,11 @@ class Ledger {
   std::size_t begin_of_iteration() const;
 
  private:
+  void add_event(const MemoryEvent& event);
+  void reserve(std::size_t blocks, std::size_t events);
+
   std::int64_t granule_;
+  BudgetBytes memory_;  // of blocks_ and events_
   Phase phase_ = Phase::kForward;
   std::vector<Block> blocks_;
   std::vector<MemoryEvent> events_;

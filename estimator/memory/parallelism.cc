@@ -1,7 +1,9 @@
 #include "estimator/memory/parallelism.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <queue>
 #include <utility>
 
 namespace plimsoll::estimator {
@@ -18,8 +20,10 @@ std::int64_t divided(std::int64_t whole, std::int64_t parts) {
 }  // namespace
 
 ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replication& replication,
-                                       std::vector<HeldParameter> parameters, const OptimizerRun& optimizer)
+                                       std::vector<HeldParameter> parameters, const OptimizerRun& optimizer,
+                                       Budget* budget)
     : ledger_(ledger),
+      budget_(budget),
       replication_(replication),
       parameters_(std::move(parameters)),
       optimizer_(optimizer),
@@ -86,12 +90,23 @@ void ParameterLifeCycle::divide_by_owner() {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return parameters_[a].elements * parameters_[a].count > parameters_[b].elements * parameters_[b].count;
   });
-  std::vector<std::int64_t> load(static_cast<std::size_t>(replication_.replicas), 0);
+  // Of equal loads the lowest rank comes first.
+  using Load = std::pair<std::int64_t, std::int64_t>;  // elements, rank
+  const auto ranks = static_cast<std::size_t>(replication_.replicas);
+  charge(budget_, ranks + order.size());
+  const BudgetBytes memory(budget_, Bytes{sizeof(Load)} * replication_.replicas);
+  std::vector<Load> loads(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    loads[rank].second = static_cast<std::int64_t>(rank);
+  }
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> least(std::greater<>(), std::move(loads));
   owner_.assign(parameters_.size(), 0);
   for (const std::size_t parameter : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    owner_[parameter] = least - load.begin();
-    *least += parameters_[parameter].elements * parameters_[parameter].count;
+    Load load = least.top();
+    least.pop();
+    owner_[parameter] = load.second;
+    load.first += parameters_[parameter].elements * parameters_[parameter].count;
+    least.push(load);
   }
 }
 
@@ -343,7 +358,14 @@ void ParameterLifeCycle::end_backward() {
 
 void ParameterLifeCycle::step() {
   for (const bool apart : {true, false}) {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      count += owns(i) && parameters_[i].apart == apart ? parameters_[i].count : 0;
+    }
+    charge(budget_, parameters_.size() + static_cast<std::size_t>(count));
+    const BudgetBytes memory(budget_, Bytes{sizeof(SteppedParameter)} * count);
     std::vector<SteppedParameter> updated;
+    updated.reserve(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       for (std::int64_t k = 0; owns(i) && parameters_[i].apart == apart && k < parameters_[i].count; ++k) {
         updated.push_back(stepped(i));

@@ -24,6 +24,7 @@
 #include <map>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "crds/training_job.h"
 #include "estimator/memory/ledger.h"
@@ -69,8 +70,10 @@ class ParameterLedger {
 
 class ParameterLifeCycle {
  public:
+  // Beside what the ledger charges, `budget` pays for lists of parameters and of replicas.
   ParameterLifeCycle(ParameterLedger& ledger, const Replication& replication,
-                     std::vector<HeldParameter> parameters, const OptimizerRun& optimizer);
+                     std::vector<HeldParameter> parameters, const OptimizerRun& optimizer,
+                     Budget* budget = nullptr);
 
   // What lives from iteration to iteration.
   void persist();
@@ -125,6 +128,7 @@ class ParameterLifeCycle {
   void release(BlockId& block);
 
   ParameterLedger& ledger_;
+  Budget* const budget_;
   const Replication replication_;
   const std::vector<HeldParameter> parameters_;
   const OptimizerRun optimizer_;

@@ -11,18 +11,22 @@ namespace plimsoll::estimator {
 namespace {
 
 constexpr std::int32_t kNone = -1;
+// Of a path, compared with a pattern in the time of a unit of work.
+constexpr std::size_t kBytesPerUnit = 64;
 
 std::size_t index(std::int32_t id) {
   return static_cast<std::size_t>(id);
 }
 
 // By module, the block it lies in, as a prefix of its path; empty: in none.
-std::vector<std::string_view> named_blocks(const Trace& trace, ModulePatterns& patterns) {
+std::vector<std::string_view> named_blocks(const Trace& trace, ModulePatterns& patterns, std::size_t count,
+                                           Budget* budget) {
   std::vector<std::string_view> blocks;
   for (const std::string& module : trace.modules) {
     std::string_view block;
     for (std::size_t end = 0; block.empty() && end < module.size(); ++end) {
       end = std::min(module.find('.', end), module.size());
+      charge(budget, count * (1 + end / kBytesPerUnit));
       const std::string_view prefix = std::string_view(module).substr(0, end);
       block = patterns.matches(prefix) ? prefix : std::string_view();
     }
@@ -34,16 +38,17 @@ std::vector<std::string_view> named_blocks(const Trace& trace, ModulePatterns& p
 }  // namespace
 
 Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::int64_t parts,
-                                                     const std::vector<std::string>& blocks) {
+                                                     const std::vector<std::string>& blocks, Budget* budget) {
   ModulePatterns patterns(blocks);
   const std::vector<std::string_view> block_of =
-      blocks.empty() ? numbered_blocks(trace) : named_blocks(trace, patterns);
+      blocks.empty() ? numbered_blocks(trace) : named_blocks(trace, patterns, blocks.size(), budget);
   if (patterns.unused() != nullptr) {
     return invalid("no block of the graph matches \"" + patterns.unused()->substr(0, 80) + "\"");
   }
   // Blocks in the order in which they run, with the operator that begins each.
   std::map<std::string_view, std::size_t> order;
   std::vector<std::int32_t> begins;
+  charge(budget, trace.operators.size() + trace.modules.size());
   for (std::int32_t op = 0; op < trace.forward_end; ++op) {
     const std::int32_t module = trace.operators[index(op)].module;
     const std::string_view block = module < 0 ? std::string_view() : block_of[index(module)];

@@ -5,13 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/result.h"
 #include "estimator/graph/trace.h"
 
 namespace plimsoll::estimator {
 
-// By operator, the part of the model among `parts` that runs it. Errors: as pipeline_trace.
+// By operator, the part of the model among `parts` that runs it. `blocks`: modules by their path, `*` is any
+// one name; none: members of lists. Errors: kInvalid where there are fewer blocks than parts, or a pattern
+// matches none.
 Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::int64_t parts,
-                                                     const std::vector<std::string>& blocks);
+                                                     const std::vector<std::string>& blocks,
+                                                     Budget* budget = nullptr);
 
 }  // namespace plimsoll::estimator

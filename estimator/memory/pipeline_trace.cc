@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "estimator/memory/pipeline_stages.h"
 #include "estimator/memory/schedule.h"
 
 namespace plimsoll::estimator {
@@ -58,16 +57,20 @@ struct Passage {
 
 class Unroller {
  public:
-  Unroller(const Trace& trace, const PipelineCut& cut, std::vector<std::int32_t> parts)
-      : trace_(trace), cut_(cut), part_of_(std::move(parts)), lasting_(trace.storages.size(), kNever) {}
+  Unroller(const Trace& trace, const PipelineCut& cut, const std::vector<std::int32_t>& parts)
+      : trace_(trace), cut_(cut), part_of_(parts), lasting_(trace.storages.size(), kNever) {}
 
   Trace run() {
+    take(memory_of(trace_));
     for (std::int64_t chunk = 0; chunk < cut_.chunks; ++chunk) {
       parts_.push_back(part(static_cast<std::int32_t>(chunk * cut_.stages + cut_.stage)));
     }
     copy_tables();
     keep_what_lasts();
     pile_up();
+    const auto scheduled = static_cast<std::size_t>(2 * cut_.chunks * cut_.micro_batches);
+    charge(cut_.budget, scheduled);
+    take(Bytes{sizeof(ScheduleStep) + sizeof(Passage)} * static_cast<std::int64_t>(scheduled));
     const std::vector<ScheduleStep> steps =
         pipeline_schedule(cut_.stage, cut_.stages, cut_.chunks, cut_.micro_batches);
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -88,6 +91,22 @@ class Unroller {
   }
 
  private:
+  // Elements that a plain scan passes in the time of a unit of work.
+  static constexpr std::size_t kScannedPerUnit = 64;
+  // Of a storage or tensor of a passage: itself and its node in a map.
+  static constexpr Bytes kEntryBytes{128};
+  static constexpr Bytes kMemoryStep = 256_KiB;
+
+  // Memory that is about to be allocated.
+  void take(Bytes bytes) {
+    taken_ += bytes;
+    if (taken_ > covered_) {
+      covered_ = taken_ + kMemoryStep;
+      memory_.resize(covered_);
+    }
+  }
+  void scan(std::size_t elements) const { charge(cut_.budget, elements / kScannedPerUnit + 1); }
+
   bool eager() const { return cut_.version >= kBuffersByReceive; }
   // schedules.py has two executors: one of 1F1B's own, one for all schedules of several parts a trainer.
   bool interleaved() const { return cut_.chunks > 1; }
@@ -121,6 +140,7 @@ class Unroller {
     std::set<std::int32_t> gradients;
     std::set<std::int32_t> sent;
     for (std::size_t op = 0; op < trace_.operators.size(); ++op) {
+      scan(kScannedPerUnit * index(trace_.operators[op].inputs.size));
       const bool forward = static_cast<std::int32_t>(op) < trace_.loss_end;
       const bool mine = part_of_[op] == id;
       if (mine) {
@@ -153,6 +173,8 @@ class Unroller {
 
   bool used_after(std::int32_t storage, std::int32_t id) const {
     for (std::size_t op = index(trace_.loss_end); op < trace_.operators.size(); ++op) {
+      charge(cut_.budget, 1);
+      scan(index(trace_.operators[op].inputs.size));
       bool uses = false;
       for_each(trace_.operators[op].inputs,
                [&](std::int32_t, std::int32_t each) { uses |= each == storage; });
@@ -167,6 +189,7 @@ class Unroller {
   // own summand instead.
   void share_parameters(std::int32_t id, std::set<std::int32_t>& received, Part& part) const {
     for (std::size_t op = index(trace_.loss_end); op < trace_.operators.size(); ++op) {
+      charge(cut_.budget, 1 + index(trace_.operators[op].inputs.size));
       bool sums = false;
       for_each(trace_.operators[op].outputs, [&](std::int32_t, std::int32_t storage) {
         sums |= trace_.storages[index(storage)].role == StorageRole::kGradient;
@@ -305,6 +328,7 @@ class Unroller {
     }
     const auto [found, added] = passage.storages.emplace(old, kNever);
     if (added) {
+      take(kEntryBytes);
       TraceStorage made = trace_.storages[index(old)];
       if (made.role == StorageRole::kGradient || passage.part->own_gradients.contains(old)) {
         made.role = passage.micro_batch == 0 ? StorageRole::kGradient : StorageRole::kBackward;
@@ -322,6 +346,7 @@ class Unroller {
     }
     const auto [found, added] = passage.tensors.emplace(old, kNever);
     if (added) {
+      take(kEntryBytes);
       TraceTensor made = trace_.tensors[index(old)];
       made.storage = made.storage < 0 ? made.storage : storage(passage, made.storage);
       out_.tensors.push_back(made);
@@ -332,6 +357,9 @@ class Unroller {
 
   void emit(Passage& passage, std::int32_t op) {
     const TraceOperator& old = trace_.operators[index(op)];
+    const std::int64_t sizes = std::int64_t{old.inputs.size} + old.outputs.size;
+    charge(cut_.budget, static_cast<std::size_t>(sizes) + 1);
+    take(Bytes{sizeof(TraceOperator) + sizeof(TraceTemporary)} + Bytes{sizeof(std::int32_t)} * sizes);
     TraceOperator made = old;
     made.inputs = {static_cast<std::int32_t>(out_.operands.size()), old.inputs.size};
     std::vector<std::int32_t> operands;
@@ -358,6 +386,7 @@ class Unroller {
   // first sum is a new tensor.
   void renew(Passage& passage, std::int32_t old) {
     const std::vector<std::int32_t>& received = passage.part->received_gradients;
+    scan(received.size());
     if (old < 0 || passage.renewed.contains(old) ||
         std::find(received.begin(), received.end(), old) == received.end()) {
       return;
@@ -367,11 +396,13 @@ class Unroller {
     sum.released_at = kNever;
     passage.renewed.emplace(old, passage.storages.at(old));
     passage.storages[old] = add_storage(sum);
+    charge(cut_.budget, passage.tensors.size());
     std::erase_if(passage.tensors, [&](const auto& each) { return storage_of(each.first) == old; });
   }
 
   void receive(Passage& passage, const std::vector<std::int32_t>& storages, StorageRole role) {
     for (const std::int32_t old : storages) {
+      scan(trace_.tensors.size());
       const auto first = std::find_if(trace_.tensors.begin(), trace_.tensors.end(),
                                       [&](const TraceTensor& each) { return each.storage == old; });
       const auto id = static_cast<std::int32_t>(first - trace_.tensors.begin());
@@ -515,6 +546,7 @@ class Unroller {
     for (std::size_t i = 0; i < trace_.tensors.size() && example < 0; ++i) {
       const std::int32_t old = trace_.tensors[i].storage;
       if (old >= 0 && trace_.storages[index(old)].role == StorageRole::kOutput) {
+        scan(passages_.size());
         const auto last = std::find_if(passages_.begin(), passages_.end(), [&](const auto& each) {
           return each.second->part->last && each.second->storages.contains(old);
         });
@@ -545,6 +577,7 @@ class Unroller {
       return std::find(all.begin(), all.end(), id) != all.end();
     };
     for (const auto& [old, made] : passage.storages) {
+      scan(part.received.size() + part.sent.size());
       const TraceStorage& recorded = trace_.storages[index(old)];
       TraceStorage& storage = out_.storages[index(made)];
       const bool received = among(part.received, old);
@@ -569,6 +602,7 @@ class Unroller {
       }
     }
     for (std::size_t i = 0; i < trace_.saved.size(); ++i) {
+      charge(cut_.budget, 1);
       const TraceSaved& saved = trace_.saved[i];
       const std::int32_t old = storage_of(saved.tensor);
       const auto mine = &part - parts_.data();
@@ -576,6 +610,7 @@ class Unroller {
       if (!here || saved_by_[i] != static_cast<std::int32_t>(mine * cut_.stages + cut_.stage)) {
         continue;
       }
+      take(Bytes{sizeof(TraceSaved)});
       out_.saved.push_back({tensor(passage, saved.tensor), new_time(passage, saved.packed_at),
                             new_time(passage, saved.unpacked_at), new_time(passage, saved.released_at)});
     }
@@ -583,6 +618,7 @@ class Unroller {
 
   std::int32_t after_last_use(const Passage& passage, std::int32_t old) const {
     std::int32_t last = 0;
+    charge(cut_.budget, passage.part->backward.size());
     for (std::size_t i = 0; i < passage.part->backward.size(); ++i) {
       for_each(trace_.operators[index(passage.part->backward[i])].outputs,
                [&](std::int32_t, std::int32_t storage) {
@@ -601,6 +637,7 @@ class Unroller {
     kept.storage = lasting_[index(parameter.storage)];
     kept.gradient.clear();
     for (const auto& [key, passage] : passages_) {
+      charge(cut_.budget, 1);
       if (key.second != 0) {
         continue;
       }
@@ -610,6 +647,7 @@ class Unroller {
           kept.gradient.push_back(found->second);
         }
       }
+      charge(cut_.budget, passage->part->own_gradients.size());
       for (const std::int32_t old : passage->part->own_gradients) {
         const auto found = passage->storages.find(old);
         const bool fits =
@@ -624,8 +662,11 @@ class Unroller {
 
   const Trace& trace_;
   const PipelineCut& cut_;
-  std::vector<std::int32_t> part_of_;  // by operator
-  std::vector<Part> parts_;            // of this trainer, by chunk
+  BudgetBytes memory_{cut_.budget};
+  Bytes taken_;
+  Bytes covered_;
+  const std::vector<std::int32_t>& part_of_;  // by operator
+  std::vector<Part> parts_;                   // of this trainer, by chunk
   std::vector<std::int32_t> saved_by_;
   std::vector<const TraceTemporary*> temporaries_;
   std::vector<bool> unmeasured_;
@@ -641,12 +682,8 @@ class Unroller {
 
 }  // namespace
 
-Result<Trace> pipeline_trace(const Trace& trace, const PipelineCut& cut) {
-  Result<std::vector<std::int32_t>> parts = parts_of_operators(trace, cut.stages * cut.chunks, cut.blocks);
-  if (!parts) {
-    return parts.error();
-  }
-  return Unroller(trace, cut, *std::move(parts)).run();
+Trace pipeline_trace(const Trace& trace, const PipelineCut& cut, const std::vector<std::int32_t>& parts) {
+  return Unroller(trace, cut, parts).run();
 }
 
 }  // namespace plimsoll::estimator

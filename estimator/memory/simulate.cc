@@ -76,7 +76,7 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
   const crds::Parallelism& parallelism = training.parallelism;
   const std::int64_t micro_batches = training.gradient_accumulation;
   const std::int64_t batch = std::max<std::int64_t>(1, training.batch_size_per_trainer / micro_batches);
-  Ledger ledger(request.device == Device::kCuda ? kCudaGranule : 1);
+  Ledger ledger(request.device == Device::kCuda ? kCudaGranule : 1, request.budget);
 
   std::vector<GraphPlan> plans;
   std::vector<std::size_t> first_parameter;
@@ -85,10 +85,11 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
   std::vector<std::int32_t> first_tensor = {0};
   plans.reserve(chunks.size());
   for (const OperatorGraph* graph : chunks) {
-    plans.emplace_back(*graph, training, request.device, batch);
+    plans.emplace_back(*graph, training, request.device, batch, request.budget);
     first_parameter.push_back(parameters.size());
     for (std::size_t i = 0; i < graph->tensors().size(); ++i) {
       if (graph->tensors()[i].role == TensorRole::kParameter) {
+        charge(request.budget, 1);
         parameters.push_back(held(*graph, static_cast<TensorId>(i), request.keeps_fp32));
         parameter_tensors.push_back(first_tensor.back() + static_cast<TensorId>(i));
       }
@@ -113,11 +114,14 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
                            .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
                            .reshard_after_forward = parallelism.reshard_after_forward,
                            .collectives_copy = request.device == Device::kCpu},
-                          std::move(parameters), *optimizer);
+                          std::move(parameters), *optimizer, request.budget);
   life.persist();
 
   const bool last_stage = request.stage + 1 == parallelism.pipeline;
   std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<GraphPass>> passes;
+  const std::int64_t steps = 2 * static_cast<std::int64_t>(chunks.size()) * micro_batches;
+  charge(request.budget, static_cast<std::uint64_t>(steps));
+  const BudgetBytes schedule(request.budget, Bytes{sizeof(ScheduleStep)} * steps);
   for (const ScheduleStep& step : pipeline_schedule(
            request.stage, parallelism.pipeline, static_cast<std::int64_t>(chunks.size()), micro_batches)) {
     const auto chunk = static_cast<std::size_t>(step.chunk);

@@ -26,7 +26,8 @@ struct IterationRequest {
   std::int64_t stage = 0;              // of the pipeline
   std::int64_t batches_in_flight = 1;  // whose inputs are on the device at once
   Device device = Device::kCuda;
-  bool keeps_fp32 = false;  // the optimizer updates an fp32 copy of half parameters
+  bool keeps_fp32 = false;   // the optimizer updates an fp32 copy of half parameters
+  Budget* budget = nullptr;  // whose BudgetExceeded simulate() throws
 };
 
 // The graphs' tensors, all alive at once, must stay far from the end of 64 bits (`all_bytes`). `chunks`: the

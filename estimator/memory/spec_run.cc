@@ -89,7 +89,7 @@ Result<std::vector<OperatorGraph>> chunks_of(const EstimateRequest& request,
                                              const crds::TrainingSpec& training, std::int64_t stage) {
   std::vector<OperatorGraph> chunks;
   if (request.model->dlrm) {
-    Result<OperatorGraph> graph = lower_dlrm(*request.model->dlrm, training);
+    Result<OperatorGraph> graph = lower_dlrm(*request.model->dlrm, training, request.budget);
     if (!graph) {
       return graph.error();
     }
@@ -119,7 +119,8 @@ Result<std::vector<OperatorGraph>> chunks_of(const EstimateRequest& request,
                                                      .first_layer = part * spec->layers / parts,
                                                      .last_layer = (part + 1) * spec->layers / parts,
                                                      .embeds = part == 0,
-                                                     .predicts = part + 1 == parts});
+                                                     .predicts = part + 1 == parts},
+                                                    request.budget);
     if (!graph) {
       return graph.error();
     }
@@ -166,10 +167,10 @@ std::int64_t owners(const EstimateRequest& request, std::int64_t replicas, bool 
 
 Result<OperatorGraph> lower_whole(const EstimateRequest& request) {
   if (request.model->dlrm) {
-    return lower_dlrm(*request.model->dlrm, *request.training);
+    return lower_dlrm(*request.model->dlrm, *request.training, request.budget);
   }
   const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
-  return spec ? lower_transformer(*spec, *request.training, {}) : spec.error();
+  return spec ? lower_transformer(*spec, *request.training, {}, request.budget) : spec.error();
 }
 
 // Replicas of the whole model share nothing; they differ from a single one by their buckets.
@@ -235,7 +236,8 @@ Result<SpecRun> run_spec(const EstimateRequest& request) {
                                         .stage = stage,
                                         .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
                                         .device = request.device,
-                                        .keeps_fp32 = keeps_fp32});
+                                        .keeps_fp32 = keeps_fp32,
+                                        .budget = request.budget});
       run.allocated.push_back(ledger.peak());
       if (ledger.peak() > run.heaviest.peak()) {
         run.largest_live = largest_live(ledger, graphs);

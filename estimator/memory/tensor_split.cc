@@ -107,7 +107,9 @@ class Splitter {
         storages_(trace.storages.size()),
         free_(trace.storages.size(), false),
         parameter_of_(trace.storages.size(), -1),
-        gradient_of_(trace.storages.size(), -1) {}
+        gradient_of_(trace.storages.size(), -1) {
+    memory_.resize(memory_of(trace) * kCopies);
+  }
 
   Result<SplitTrace> run() {
     for (std::size_t i = 0; i < trace_.parameters.size(); ++i) {
@@ -120,6 +122,8 @@ class Splitter {
       return chosen.error();
     }
     for (std::size_t op = 0; op < trace_.operators.size(); ++op) {
+      const TraceOperator& called = trace_.operators[op];
+      charge(split_.budget, index(called.inputs.size) + index(called.outputs.size) + 1);
       if (Result<void> passed = pass(op); !passed) {
         return describe(passed.error(), op);
       }
@@ -153,6 +157,7 @@ class Splitter {
     ModulePatterns rows(usual ? kUsualRows : split_.rows);
     std::map<std::string_view, bool> by_columns;  // of the modules chosen
     for (const TraceParameter& parameter : trace_.parameters) {
+      charge(split_.budget, 1 + split_.columns.size() + split_.rows.size());
       const std::string_view module = module_of(parameter.name);
       const bool packed = usual && std::string_view(parameter.name).ends_with(kPackedProjection);
       const bool column = columns.matches_end(module) || packed;
@@ -392,6 +397,7 @@ class Splitter {
     const auto size = static_cast<std::int32_t>(trace_.operators.size());
     while (op >= trace_.loss_end && at < size &&
            trace_.operators[index(at)].module == trace_.operators[index(op)].module && !reads(at, storage)) {
+      charge(split_.budget, index(trace_.operators[index(at)].inputs.size) + 1);
       ++at;
     }
     sums_.push_back({op, at, storage});
@@ -417,6 +423,7 @@ class Splitter {
         out_.storages[i].bytes = scaled(trace_.storages[i].bytes, storages_[i]);
       }
     }
+    charge(split_.budget, trace_.tensors.size());
     for (std::size_t i = 0; i < trace_.tensors.size(); ++i) {
       const Result<ViewSplit> split = split_of(static_cast<std::int32_t>(i));
       if (split && split->any()) {  // an unused tensor may have no split
@@ -561,6 +568,7 @@ class Splitter {
     const std::int32_t input = trace_.operands[index(trace_.operators[index(sum.op)].outputs.begin)];
     op.inputs = {static_cast<std::int32_t>(out_.operands.size()), 1};
     out_.operands.push_back(input);
+    charge(split_.budget, (trace_.tensors.size() + out_.saved.size()) / kScannedPerUnit + 1);
     for (std::size_t i = 0; i < trace_.tensors.size(); ++i) {
       if (trace_.tensors[i].storage == sum.storage) {
         out_.tensors.push_back(out_.tensors[i]);
@@ -606,9 +614,15 @@ class Splitter {
     StorageSplit rows;
   };
 
+  // The new trace, and as much again for what is known of each storage and tensor.
+  static constexpr std::int64_t kCopies = 2;
+  // Elements that a plain scan passes in the time of a unit of work.
+  static constexpr std::size_t kScannedPerUnit = 64;
+
   const Trace& trace_;
   const TraceShapes& shapes_;
   const TensorSplit& split_;
+  BudgetBytes memory_{split_.budget};
   std::vector<StorageSplit> storages_;
   std::vector<bool> free_;  // by storage: SplitOperand::free
   std::vector<std::int32_t> parameter_of_;
@@ -626,7 +640,7 @@ class Splitter {
 }  // namespace
 
 Result<SplitTrace> split_trace(const Trace& trace, std::int64_t batch, const TensorSplit& split) {
-  const Result<TraceShapes> shapes = TraceShapes::at(trace, batch);
+  const Result<TraceShapes> shapes = TraceShapes::at(trace, batch, {.budget = split.budget});
   if (!shapes) {
     return shapes.error();
   }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/result.h"
 #include "estimator/graph/trace.h"
 
@@ -26,6 +27,7 @@ struct TensorSplit {
   // have the usual names (usual_split_layers).
   std::vector<std::string> columns{};
   std::vector<std::string> rows{};
+  Budget* budget = nullptr;  // whose BudgetExceeded split_trace() throws
 };
 
 struct SplitTrace {

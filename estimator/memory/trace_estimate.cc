@@ -152,7 +152,8 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
                                .replication = {},
                                .stepped_apart = {},
                                .zero_grad_before_backward = request.zero_grad_before_backward,
-                               .lenient = request.lenient}});
+                               .lenient = request.lenient,
+                               .budget = request.budget}});
   if (!runs) {
     if (runs.error().code != ErrorCode::kTooLarge) {
       return runs.error();
@@ -163,7 +164,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   }
   const Result<TraceShapes> shapes =
       TraceShapes::at(trace, training.batch_size_per_trainer / training.gradient_accumulation,
-                      {.halve_floats = chosen->halve_floats});
+                      {.halve_floats = chosen->halve_floats, .budget = request.budget});
   if (!shapes) {
     return shapes.error();
   }

@@ -92,8 +92,9 @@ std::int32_t later(std::int32_t a, std::int32_t b) {
 
 class Planner {
  public:
-  Planner(const Trace& trace, ActivationCheckpointing checkpointing, bool stops_early)
-      : trace_(trace), checkpointing_(checkpointing), stops_early_(stops_early) {
+  Planner(const Trace& trace, ActivationCheckpointing checkpointing, bool stops_early, Budget* budget)
+      : trace_(trace), checkpointing_(checkpointing), stops_early_(stops_early), budget_(budget) {
+    charge(budget_, trace.storages.size() + trace.operators.size());
     python_.reserve(trace.storages.size());
     for (const TraceStorage& storage : trace.storages) {
       python_.push_back(storage.released_at);
@@ -112,6 +113,7 @@ class Planner {
     find_passes(blocks);
     find_kept();
     for (const TraceSaved& saved : trace_.saved) {
+      charge(budget_, 1);
       const std::int32_t storage = storage_of(saved.tensor);
       if (storage < 0) {
         continue;
@@ -138,6 +140,7 @@ class Planner {
   static void extend(std::int32_t& death, std::int32_t until) { death = later(death, until); }
 
   bool is_operand(Span span, std::int32_t tensor) const {
+    charge(budget_, index(span.size) / kScannedPerUnit);
     const auto begin = trace_.operands.begin() + span.begin;
     return std::find(begin, begin + span.size, tensor) != begin + span.size;
   }
@@ -241,6 +244,7 @@ class Planner {
     }
     auto found = std::find_if(pass.storages.rbegin(), pass.storages.rend(),
                               [&](const Recomputation::Storage& each) { return each.storage == storage; });
+    charge(budget_, static_cast<std::size_t>(found - pass.storages.rbegin()) / kScannedPerUnit);
     if (found == pass.storages.rend()) {
       pass.storages.push_back({.storage = storage, .released_after = -1, .released_at = saved.released_at});
     } else {
@@ -262,6 +266,7 @@ class Planner {
       saved.emplace(each.storage, each.released_at);
     }
     pass.storages.clear();
+    charge(budget_, index(whole_end - pass.begin));
     for (std::int32_t op = pass.begin; op < pass.end; ++op) {
       pass.skipped.push_back(kept(op));
       for (const std::int32_t storage : plan_.births.at(index(op))) {
@@ -292,6 +297,7 @@ class Planner {
     // What came in from outside is held to start again from it.
     for (std::int32_t op = pass.begin; op < whole_end; ++op) {
       const Span inputs = trace_.operators[index(op)].inputs;
+      charge(budget_, index(inputs.size));
       for (std::int32_t at = inputs.begin; at < inputs.begin + inputs.size; ++at) {
         const std::int32_t tensor = trace_.operands[index(at)];
         const std::int32_t storage = tensor < 0 ? -1 : storage_of(tensor);
@@ -302,9 +308,13 @@ class Planner {
     }
   }
 
+  // Elements that a plain scan passes in the time of a unit of work.
+  static constexpr std::size_t kScannedPerUnit = 64;
+
   const Trace& trace_;
   const ActivationCheckpointing checkpointing_;
   const bool stops_early_;
+  Budget* const budget_;
   TracePlan plan_;
   std::vector<std::int32_t> python_;   // by storage: Python's release
   std::vector<std::int32_t> pass_of_;  // by operator
@@ -334,7 +344,7 @@ TimeTable::TimeTable(const std::vector<std::int32_t>& times, std::size_t end) : 
 }
 
 Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, ActivationCheckpointing checkpointing,
-                             const std::vector<std::string>& checkpoint_modules) {
+                             const std::vector<std::string>& checkpoint_modules, Budget* budget) {
   std::vector<std::int32_t> blocks;
   if (checkpointing != ActivationCheckpointing::kNone) {
     std::vector<std::vector<std::string_view>> patterns;
@@ -347,6 +357,7 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, Activatio
     std::vector<bool> matched(patterns.size(), false);
     std::map<std::string_view, std::int32_t> ids;
     for (const std::string& module : trace.modules) {
+      charge(budget, module.size() + patterns.size());
       const std::string_view block = checkpointing == ActivationCheckpointing::kPerModule
                                          ? named_block(module, patterns, matched)
                                          : numbered_block(module);
@@ -360,7 +371,7 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, Activatio
       }
     }
   }
-  return Planner(trace, checkpointing, version >= kStopsEarly).plan(blocks);
+  return Planner(trace, checkpointing, version >= kStopsEarly, budget).plan(blocks);
 }
 
 }  // namespace plimsoll::estimator

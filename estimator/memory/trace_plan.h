@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/result.h"
 #include "crds/training_job.h"
 #include "estimator/graph/trace.h"
@@ -53,9 +54,9 @@ struct TracePlan {
 
 // `version`: from 2.1 on a second pass stops once it has made all that backward asks for
 // (torch/utils/checkpoint.py: set_checkpoint_early_stop); 0 where none does (reentrant). Errors: kInvalid
-// when a module of kPerModule matches nothing.
+// when a module of kPerModule matches nothing. Throws the budget's BudgetExceeded.
 Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version,
                              crds::ActivationCheckpointing checkpointing,
-                             const std::vector<std::string>& checkpoint_modules);
+                             const std::vector<std::string>& checkpoint_modules, Budget* budget = nullptr);
 
 }  // namespace plimsoll::estimator

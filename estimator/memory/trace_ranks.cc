@@ -1,9 +1,11 @@
 #include "estimator/memory/trace_ranks.h"
 
 #include <algorithm>
-#include <optional>
+#include <map>
+#include <tuple>
 #include <utility>
 
+#include "estimator/memory/pipeline_stages.h"
 #include "estimator/memory/pipeline_trace.h"
 #include "estimator/memory/tensor_split.h"
 
@@ -69,7 +71,7 @@ struct Cuts {
   std::int64_t micro_batch = 1;  // samples
 };
 
-Cuts cuts_of(const crds::Parallelism& parallelism, TorchVersion version, const TraceRunRequest& iteration) {
+Cuts cuts_of(const crds::Parallelism& parallelism, const TraceRunRequest& iteration, TorchVersion version) {
   const std::int64_t all = iteration.gradient_accumulation;
   const std::int64_t run = std::min(all, parallelism.pipeline * kSteadyRounds);
   return {.pipeline = {.stages = parallelism.pipeline,
@@ -78,7 +80,7 @@ Cuts cuts_of(const crds::Parallelism& parallelism, TorchVersion version, const T
                        .micro_batches = run,
                        .further = all - run,
                        .version = version,
-                       .blocks = parallelism.stage_blocks},
+                       .budget = iteration.budget},
           .micro_batch = iteration.batch / std::max<std::int64_t>(1, all)};
 }
 
@@ -113,62 +115,80 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
   const std::int64_t owners =
       parallelism.strategy == ParallelStrategy::kZeRO1 && replicas <= kMostOwners ? replicas : 1;
 
-  const Cuts cuts = cuts_of(parallelism, producer.version, iteration);
+  const Cuts cuts = cuts_of(parallelism, iteration, producer.version);
+  const BudgetCause cause(iteration.budget, {"spec.training.parallelism.pipeline", parallelism.pipeline});
 
   RankRuns runs;
-  for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
-    std::int64_t slices = 1;  // of each layer, that differ
-    std::vector<std::vector<Bytes>> by_owner(static_cast<std::size_t>(owners));
-    for (std::int64_t slice = 0; slice < slices; ++slice) {
-      std::unique_ptr<const Trace> own;  // null: the whole model
-      if (parallelism.tensor > 1) {
-        Result<SplitTrace> mine = split_trace(trace, cuts.micro_batch,
-                                              {.ways = parallelism.tensor,
-                                               .rank = slice,
-                                               .columns = parallelism.split_columns,
-                                               .rows = parallelism.split_rows});
-        if (!mine) {
-          return mine.error();
-        }
-        slices = mine->uneven && parallelism.tensor <= kMostUneven ? parallelism.tensor : 1;
-        if (stage == 0 && slice == 0 && !mine->taken.empty()) {
-          runs.warnings.push_back(mine->taken);
-        }
-        iteration.stepped_apart = mine->split_parameters;
-        own = std::make_unique<const Trace>(std::move(mine->trace));
+  using Place = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // stage, slice, owner
+  Place heaviest;
+  std::map<Place, Bytes> peaks;
+  std::int64_t slices = 1;  // of each layer, that differ
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    std::shared_ptr<const Trace> sliced;  // null: the whole model
+    std::vector<bool> apart;
+    if (parallelism.tensor > 1) {
+      Result<SplitTrace> mine = split_trace(trace, cuts.micro_batch,
+                                            {.ways = parallelism.tensor,
+                                             .rank = slice,
+                                             .columns = parallelism.split_columns,
+                                             .rows = parallelism.split_rows,
+                                             .budget = iteration.budget});
+      if (!mine) {
+        return mine.error();
       }
+      slices = mine->uneven && parallelism.tensor <= kMostUneven ? parallelism.tensor : 1;
+      if (slice == 0 && !mine->taken.empty()) {
+        runs.warnings.push_back(mine->taken);
+      }
+      apart = std::move(mine->split_parameters);
+      sliced = std::make_shared<const Trace>(std::move(mine->trace));
+    }
+    const Trace& layers = sliced ? *sliced : trace;
+    std::vector<std::int32_t> parts;  // of the pipeline, by operator
+    if (parallelism.pipeline > 1) {
+      Result<std::vector<std::int32_t>> found =
+          parts_of_operators(layers, parallelism.pipeline * parallelism.pipeline_chunks,
+                             parallelism.stage_blocks, iteration.budget);
+      if (!found) {
+        return found.error();
+      }
+      parts = *std::move(found);
+    }
+    for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
+      std::shared_ptr<const Trace> own = sliced;
+      iteration.stepped_apart = apart;
       if (parallelism.pipeline > 1) {
-        const Trace& layers = own ? *own : trace;
         PipelineCut cut = cuts.pipeline;
         cut.stage = stage;
-        Result<Trace> staged = pipeline_trace(layers, cut);
-        if (!staged) {
-          return staged.error();
-        }
-        iteration.stepped_apart = apart_of(*staged, layers, iteration.stepped_apart);
-        own = std::make_unique<const Trace>(*std::move(staged));
+        own = std::make_shared<const Trace>(pipeline_trace(layers, cut, parts));
+        iteration.stepped_apart = apart_of(*own, layers, apart);
         iteration.batch = cuts.micro_batch;
         iteration.gradient_accumulation = 1;
       }
-      bool heaviest = false;
       for (std::int64_t owner = 0; owner < owners; ++owner) {
         iteration.replication.rank = owner;
         Result<TraceRun> run = run_trace(own ? *own : trace, producer, iteration);
         if (!run) {
           return run.error();
         }
-        by_owner[static_cast<std::size_t>(owner)].push_back(run->ledger.peak());
-        if (!runs.heaviest || run->ledger.peak() > runs.heaviest->ledger.peak()) {
+        const Place place(stage, slice, owner);
+        const Bytes peak = run->ledger.peak();
+        peaks[place] = peak;
+        // Of equal ones the first, in the order of places.
+        const Bytes highest = runs.heaviest ? runs.heaviest->ledger.peak() : Bytes{-1};
+        if (peak > highest || (peak == highest && place < heaviest)) {
+          heaviest = place;
           runs.heaviest = std::make_unique<TraceRun>(*std::move(run));
-          heaviest = true;
+          runs.trace = own;
         }
       }
-      if (heaviest) {
-        runs.trace = std::move(own);
-      }
     }
-    for (const std::vector<Bytes>& peaks : by_owner) {
-      runs.peaks.insert(runs.peaks.end(), peaks.begin(), peaks.end());
+  }
+  for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
+    for (std::int64_t owner = 0; owner < owners; ++owner) {
+      for (std::int64_t slice = 0; slice < slices; ++slice) {
+        runs.peaks.push_back(peaks.at({stage, slice, owner}));
+      }
     }
   }
   return runs;

@@ -17,13 +17,13 @@ namespace plimsoll::estimator {
 struct RanksRequest {
   crds::Parallelism parallelism{};
   std::int64_t trainers = 1;
-  TraceRunRequest iteration{};  // its replication is set here
+  TraceRunRequest iteration{};  // its replication is set here; its budget is for all ranks together
 };
 
 struct RankRuns {
   // Of the trainer with the highest peak, and the trace that it runs; null where that is the whole model's,
   // which must outlive the run.
-  std::unique_ptr<const Trace> trace;
+  std::shared_ptr<const Trace> trace;
   std::unique_ptr<TraceRun> heaviest;
   // By trainer, where they differ: those of a tensor parallel group next to each other, then the owners of
   // ZeRO-1, then the stages of the pipeline.

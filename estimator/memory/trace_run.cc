@@ -95,7 +95,8 @@ class TraceIteration {
         shapes_(shapes),
         plan_(plan),
         optimizer_(optimizer),
-        run_(trace, trace.device == TraceDevice::kCuda ? kCudaGranule : 1),
+        run_(trace, trace.device == TraceDevice::kCuda ? kCudaGranule : 1, request.budget),
+        memory_(request.budget, memory_of(trace)),
         blocks_(trace.storages.size(), -1) {}
 
   Result<TraceRun> run() && {
@@ -160,6 +161,8 @@ class TraceIteration {
       if (!by_rule[i]) {
         continue;
       }
+      charge(request_.budget,
+             index(trace_.operators[i].inputs.size) + index(trace_.operators[i].outputs.size) + 1);
       const KernelCall call(trace_, shapes_, producer_, i);
       const KernelRule* rule = rules[index(trace_.operators[i].name)];
       if (trace_.device == TraceDevice::kCuda) {
@@ -252,7 +255,7 @@ class TraceIteration {
       replicated_[index(parameter.gradient.front())] = static_cast<std::int32_t>(i);
     }
     life_ = std::make_unique<ParameterLifeCycle>(replicated_ledger_, request_.replication, std::move(held),
-                                                 optimizer_);
+                                                 optimizer_, request_.budget);
   }
 
   bool is_replicated(std::size_t storage) const { return life_ && replicated_[storage] >= 0; }
@@ -331,6 +334,7 @@ class TraceIteration {
     }
     auto pass = plan_.recomputations.begin();
     for (std::size_t op = 0; op <= trace_.operators.size(); ++op) {
+      charge(request_.budget, 1);
       release_at(op);
       if ((life_ || accumulating) && op > 0) {
         take_gradients(added, op - 1, accumulating);
@@ -446,7 +450,9 @@ class TraceIteration {
   void recompute(const Recomputation& pass) {
     std::vector<BlockId> made(pass.storages.size(), -1);
     std::size_t next = 0;
+    charge(request_.budget, pass.storages.size());
     for (std::int32_t op = pass.begin; op < pass.end; ++op) {
+      charge(request_.budget, 1);
       const std::size_t step = index(op - pass.begin);
       if (!pass.skipped[step]) {
         for (; next < pass.storages.size() &&
@@ -522,6 +528,7 @@ class TraceIteration {
   const TracePlan& plan_;
   const OptimizerRun& optimizer_;
   TraceRun run_;
+  const BudgetBytes memory_;                         // of the lists below
   std::vector<BlockId> blocks_;                      // by storage; -1: not alive
   std::vector<BlockId> gradients_;                   // of earlier parts of the batch
   std::vector<BlockId> last_gradients_;              // of the iteration before
@@ -590,13 +597,15 @@ Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer,
   if (!optimizer) {
     return optimizer.error();
   }
-  const Result<TraceShapes> shapes = TraceShapes::at(trace, request.batch / request.gradient_accumulation,
-                                                     {.halve_floats = request.halve_floats});
+  const Result<TraceShapes> shapes =
+      TraceShapes::at(trace, request.batch / request.gradient_accumulation,
+                      {.halve_floats = request.halve_floats, .budget = request.budget});
   if (!shapes) {
     return shapes.error();
   }
-  const Result<TracePlan> plan = plan_trace(trace, request.reentrant_checkpointing ? 0 : producer.version,
-                                            request.checkpointing, request.checkpoint_modules);
+  const Result<TracePlan> plan =
+      plan_trace(trace, request.reentrant_checkpointing ? 0 : producer.version, request.checkpointing,
+                 request.checkpoint_modules, request.budget);
   if (!plan) {
     return plan.error();
   }

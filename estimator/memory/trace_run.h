@@ -40,7 +40,8 @@ struct TraceRunRequest {
   // either DTensors or plain tensors. Empty: all together.
   std::vector<bool> stepped_apart{};
   bool zero_grad_before_backward = false;  // gradients of the last iteration live through forward
-  bool lenient = false;  // charge operators without a rule a conservative bound instead of refusing
+  bool lenient = false;      // charge operators without a rule a conservative bound instead of refusing
+  Budget* budget = nullptr;  // whose BudgetExceeded run_trace() throws
 };
 
 class TraceRun {
@@ -54,7 +55,8 @@ class TraceRun {
 
  private:
   friend class TraceIteration;
-  explicit TraceRun(const Trace& trace, std::int64_t granule) : ledger(granule), trace_(&trace) {}
+  TraceRun(const Trace& trace, std::int64_t granule, Budget* budget)
+      : ledger(granule, budget), trace_(&trace) {}
 
   enum class Source : std::uint8_t { kStorage, kRecomputed, kKernel, kState, kStep, kReplicated };
   struct Origin {

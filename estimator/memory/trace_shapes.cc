@@ -52,7 +52,10 @@ std::vector<std::int16_t> dtypes_of_storages(const Trace& trace) {
 }
 
 Result<TraceShapes> TraceShapes::at(const Trace& trace, std::int64_t batch, const ShapeOptions& options) {
-  TraceShapes shapes;
+  TraceShapes shapes(options.budget);
+  const std::size_t rows = trace.storages.size() + trace.counts.size() + trace.layouts.size();
+  charge(options.budget, rows + trace.tensors.size());
+  shapes.memory_.resize(Bytes{sizeof(Layout)} * static_cast<std::int64_t>(rows));
   shapes.trace_ = &trace;
   shapes.batch_ = batch;
   std::vector<bool> halved(trace.dtypes.size(), false);
@@ -87,6 +90,7 @@ Result<TraceShapes> TraceShapes::at(const Trace& trace, std::int64_t batch, cons
   }
   shapes.layouts_.reserve(trace.layouts.size());
   for (const TraceLayout& layout : trace.layouts) {
+    charge(options.budget, index(layout.shape.size));
     Layout at{.shape = layout.shape.begin,
               .strides = layout.strides.begin,
               .rank = layout.shape.size,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "estimator/graph/trace.h"
@@ -32,6 +33,7 @@ struct TensorView {
 struct ShapeOptions {
   // fp32 values are held in 16 bits: a trace of FP32 read as pure BF16 or FP16.
   bool halve_floats = false;
+  Budget* budget = nullptr;  // whose BudgetExceeded TraceShapes::at() throws
 };
 
 class TraceShapes {
@@ -45,6 +47,8 @@ class TraceShapes {
   std::int64_t batch() const { return batch_; }
 
  private:
+  explicit TraceShapes(Budget* budget) : memory_(budget) {}
+
   struct Layout {
     std::int32_t shape = 0;
     std::int32_t strides = 0;
@@ -53,6 +57,7 @@ class TraceShapes {
     std::int64_t elements = 1;
   };
 
+  BudgetBytes memory_;
   const Trace* trace_ = nullptr;
   std::int64_t batch_ = 0;
   std::vector<Bytes> storages_;

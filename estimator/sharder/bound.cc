@@ -23,6 +23,7 @@ struct Relaxed {
 // False when a table has none.
 bool relax(const Options& options, const Prices& prices, double longest, Relaxed* answer) {
   *answer = {};
+  options.charge_scan();
   for (std::size_t table = 0; table < options.tables(); ++table) {
     double least = kInfinity;
     const Option* best = nullptr;
@@ -145,6 +146,7 @@ TimeBound Dual::maximise_both() {
 TimeBound bound_time(const Options& options, std::int64_t trainers, const Room& room) {
   // The largest piece that cannot be avoided.
   double low = 0;
+  options.charge_scan();
   for (std::size_t table = 0; table < options.tables(); ++table) {
     double shortest = kInfinity;
     for (const Option& option : options.of(table)) {
@@ -199,6 +201,7 @@ Infeasibility rule_out(const ShardRequest& request, const Options& options) {
   double needed_with_host = 0;
   double worst = 0;
   std::size_t worst_table = 0;
+  options.charge_scan();
   for (std::size_t table = 0; table < options.tables(); ++table) {
     double least = kInfinity;
     double least_with_host = kInfinity;
@@ -253,6 +256,7 @@ StateBound::StateBound(const ShardRequest& request)
   // A pipeline keeps outputs for no longer than the exchange, unless that is when the peak is.
   const bool outputs = request.pipeline == Pipeline::kNone || request.embeddings_at_peak;
   for (const Table& table : request.tables) {
+    charge(request.work_budget, 1);
     const Held held =
         TableCost(model, table).held(ShardingType::kTableWise, Kernel::kFused, table.rows, table.dim);
     state_ += static_cast<double>(held.weights.count) + static_cast<double>(held.optimizer.count);

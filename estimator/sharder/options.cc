@@ -12,6 +12,8 @@ namespace {
 // Finer cuts than these cost more in indices than they gain in balance.
 constexpr std::int64_t kMostCuts = 64;
 constexpr std::int64_t kLeastColumns = 16;
+// Of a table: by columns, by columns on nodes, and the types without cuts, each with three kernels.
+constexpr std::size_t kMostOptions = 3 * (2 * kMostCuts + 4);
 // FBGEMM's kernels read rows in vectors of four elements.
 constexpr std::int64_t kColumnStep = 4;
 
@@ -182,20 +184,34 @@ Room::Room(const ShardRequest& request) : host(static_cast<double>(request.host_
   }
 }
 
-Options::Options(const ShardRequest& request) {
+Options::Options(const ShardRequest& request) : memory_(request.work_budget) {
+  const BudgetCause cause(request.work_budget,
+                          {"spec.model.dlrm.tables", static_cast<std::int64_t>(request.tables.size())});
   const CostModel model(request);
   const Room room(request);
   const Builder builder(model, room);
   const Freedom free = freedom_of({}, model);
   const std::vector<const Constraint*> constraints = constraints_by_table(request);
-  all_.reserve(request.tables.size() * 12);
+  // Of a table: its places in first_ and smallest_, and as much for what a selection holds of it.
+  constexpr std::int64_t kBytesPerTable = 2 * (sizeof(Option) + sizeof(std::size_t));
+  const Bytes fixed = Bytes{kBytesPerTable} * static_cast<std::int64_t>(request.tables.size());
+  const auto make_room = [&](std::size_t options) {
+    memory_.resize(fixed + Bytes{sizeof(Option)} * static_cast<std::int64_t>(options));
+    all_.reserve(options);
+  };
+  constexpr std::size_t kUsualOptions = 12;
+  make_room(request.tables.size() * kUsualOptions);
   first_.reserve(request.tables.size() + 1);
   smallest_.reserve(request.tables.size());
   first_.push_back(0);
   for (std::size_t table = 0; table < request.tables.size(); ++table) {
     const Constraint* constraint = constraints.empty() ? nullptr : constraints[table];
+    if (all_.capacity() - all_.size() < kMostOptions) {
+      make_room(2 * all_.capacity() + kMostOptions);
+    }
     smallest_.push_back(builder.add(request.tables[table],
                                     constraint == nullptr ? free : freedom_of(*constraint, model), &all_));
+    charge(request.work_budget, all_.size() - first_.back() + 1);
     first_.push_back(all_.size());
   }
   for (const Option& option : all_) {

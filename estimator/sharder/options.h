@@ -49,7 +49,8 @@ struct Room {
 
 class Options {
  public:
-  // Only those whose largest shard a trainer can hold. The request must be valid.
+  // Only those whose largest shard a trainer can hold. The request must be valid. Their memory is taken from
+  // the request's budget.
   explicit Options(const ShardRequest& request);
 
   std::span<const Option> of(std::size_t table) const {
@@ -68,7 +69,15 @@ class Options {
   // False when the table's constraint leaves no way to shard it on so many trainers, whatever the memory.
   bool possible(std::size_t table) const { return smallest_[table].cuts > 0; }
 
+  // For who looks at all options once more.
+  void charge_scan() const { charge(memory_.budget(), all_.size() / kScannedPerUnit + 1); }
+  Budget* budget() const { return memory_.budget(); }
+
  private:
+  // Options that a plain scan passes in the time of a unit of work.
+  static constexpr std::size_t kScannedPerUnit = 64;
+
+  BudgetBytes memory_;
   std::vector<Option> all_;
   std::vector<std::size_t> first_;
   std::vector<Option> smallest_;

@@ -17,10 +17,20 @@ constexpr std::size_t kPartners = 16;
 constexpr std::size_t kMostPartners = 256;
 // Shards tried on either side of the ideal one to take in return, when the other measures refuse it.
 constexpr std::int64_t kNeighbours = 4;
+// Ranks, or pieces, that a plain scan passes in the time of a unit of work.
+constexpr std::size_t kScannedPerUnit = 128;
+
+Bytes times(std::size_t count, std::size_t size) {
+  return Bytes{static_cast<std::int64_t>(count)} * static_cast<std::int64_t>(size);
+}
 
 }  // namespace
 
-Placement::Placement(std::int64_t ranks, std::size_t measures) : measures_(measures) {
+Placement::Placement(std::int64_t ranks, std::size_t measures, Budget* budget)
+    : budget_(budget),
+      memory_(budget, times(static_cast<std::size_t>(ranks),
+                            kMeasures * sizeof(double) + sizeof(std::vector<Piece>))),
+      measures_(measures) {
   for (std::vector<double>& load : load_) {
     load.assign(static_cast<std::size_t>(ranks), 0.0);
   }
@@ -28,6 +38,8 @@ Placement::Placement(std::int64_t ranks, std::size_t measures) : measures_(measu
 }
 
 std::int32_t Placement::add_zone(std::vector<std::int64_t> ranks) {
+  charge(budget_, pieces_.size() / kScannedPerUnit + ranks.size() + 1);
+  memory_.resize(memory_.bytes() + times(ranks.size(), sizeof(std::int64_t)) + times(pieces_.size(), 1));
   std::vector<bool> holds(pieces_.size(), false);
   for (const std::int64_t rank : ranks) {
     holds[static_cast<std::size_t>(rank)] = true;
@@ -38,6 +50,7 @@ std::int32_t Placement::add_zone(std::vector<std::int64_t> ranks) {
 }
 
 void Placement::add_everywhere(const Amount& amount) {
+  charge(budget_, pieces_.size() / kScannedPerUnit + 1);
   for (std::size_t measure = 0; measure < measures_; ++measure) {
     for (double& load : load_[measure]) {
       load += amount[measure];
@@ -91,6 +104,10 @@ std::size_t Placement::emptiest(const Piece& piece, const std::array<std::vector
 }
 
 void Placement::place(std::vector<Piece> pieces, const Amount& unit) {
+  charge(budget_, pieces.size());
+  // The pieces as they are placed, whose lists grow by half as much again on the mean, and their order.
+  memory_.resize(memory_.bytes() +
+                 times(pieces.size(), 2 * sizeof(Piece) + sizeof(std::pair<double, std::size_t>)));
   std::array<std::vector<double>, kMeasures> shares;
   for (std::size_t measure = 0; measure < measures_; ++measure) {
     shares[measure] = load_[measure];
@@ -116,6 +133,7 @@ void Placement::place(std::vector<Piece> pieces, const Amount& unit) {
   });
   effort_ += static_cast<std::int64_t>(pieces.size() * pieces_.size());
   for (const auto& [negative, index] : order) {
+    charge(budget_, pieces_.size() / kScannedPerUnit + 1);
     const Piece& piece = pieces[index];
     Amount more{};
     for (std::size_t measure = 0; measure < measures_; ++measure) {
@@ -169,6 +187,7 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
     if (value <= 0) {
       break;
     }
+    charge(budget_, 1);
     if (value < 2 * half) {
       offer(given, -1);
     }
@@ -231,6 +250,7 @@ void Placement::apply(std::size_t from, const Exchange& exchange, std::size_t me
     }
     return piece;
   };
+  charge(budget_, (pieces_[from].size() + pieces_[exchange.partner].size()) / kScannedPerUnit + 1);
   const Piece given = hand_over(from, exchange.partner, exchange.given);
   if (exchange.taken >= 0) {
     insert(pieces_[from], hand_over(exchange.partner, from, static_cast<std::size_t>(exchange.taken)));
@@ -245,6 +265,7 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
     return;
   }
   for (std::vector<Piece>& held : pieces_) {
+    charge(budget_, held.size() + 1);
     std::stable_sort(held.begin(), held.end(),
                      [&](const Piece& a, const Piece& b) { return a.amount[main] < b.amount[main]; });
   }
@@ -258,6 +279,7 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
   std::sort(order.begin(), order.end(), emptier);
   effort_ += 2 * static_cast<std::int64_t>(load.size());
   for (; steps > 0 && load[order.back()] > target; --steps) {
+    charge(budget_, load.size() / kScannedPerUnit + 1);
     const std::size_t fullest = order.back();
     const double start = load[fullest] * (1 - kLeastGain);
     Exchange best{.highest = start};

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/budget.h"
+
 namespace plimsoll::estimator {
 
 // Time is all of a shard's, or what is exchanged when compute is told apart from it.
@@ -28,8 +30,8 @@ struct Piece {
 
 class Placement {
  public:
-  // `measures`: how many of the first are in use.
-  Placement(std::int64_t ranks, std::size_t measures);
+  // `measures`: how many of the first are in use. Pieces and ranks take memory and work of `budget`.
+  Placement(std::int64_t ranks, std::size_t measures, Budget* budget = nullptr);
 
   // Ranks that confined pieces may lie on; the zone's number comes back.
   std::int32_t add_zone(std::vector<std::int64_t> ranks);
@@ -76,6 +78,8 @@ class Placement {
     return piece.zone < 0 || zone_holds_[static_cast<std::size_t>(piece.zone)][rank];
   }
 
+  Budget* budget_;
+  BudgetBytes memory_;
   std::size_t measures_;
   std::array<std::vector<double>, kMeasures> load_;  // by measure, then rank
   std::int64_t effort_ = 0;

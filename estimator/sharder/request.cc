@@ -45,10 +45,25 @@ Result<void> check_table(const Table& table) {
 
 }  // namespace
 
-std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups) {
+Bytes memory_of(const std::vector<Table>& tables) {
+  return Bytes{sizeof(Table)} * static_cast<std::int64_t>(tables.size());
+}
+
+Bytes memory_of_expanded(const std::vector<crds::EmbeddingTable>& groups) {
+  constexpr std::int64_t kLongestNumber = 8;  // ".199999" and the end
+  Bytes sum;
+  for (const crds::EmbeddingTable& group : groups) {
+    const auto name = static_cast<std::int64_t>(group.name.size()) + kLongestNumber;
+    sum += (Bytes{sizeof(Table)} + Bytes{name}) * group.count;
+  }
+  return sum;
+}
+
+std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups, Budget* budget) {
   std::vector<Table> tables;
   tables.reserve(groups.size());
   for (const crds::EmbeddingTable& group : groups) {
+    charge(budget, static_cast<std::uint64_t>(std::max<std::int64_t>(group.count, 1)));
     for (std::int64_t i = 0; i < group.count; ++i) {
       tables.push_back({.name = group.count == 1 ? group.name : group.name + "." + std::to_string(i),
                         .rows = group.rows,

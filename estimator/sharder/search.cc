@@ -31,6 +31,9 @@ constexpr double kFirstAllowance = 0.03;
 constexpr double kMoreAllowance = 1.5;
 constexpr std::int64_t kStepsARank = 24;  // levelling takes fewer than 3 on the models of docs/sharding.md
 
+// Ranks, or options, that a plain scan passes in the time of a unit of work.
+constexpr std::size_t kScannedPerUnit = 128;
+
 constexpr double kFinest = 0.2;  // of the mean: smaller shards level no better
 // In the slack: what is near enough where memory is scarce, and there is much to place.
 constexpr double kScarceSlack = 2;
@@ -98,6 +101,7 @@ Amount Search::unit_of(const Selection& selection) const {
 std::vector<std::int64_t> Search::allowed_ranks(std::size_t table, std::int64_t first,
                                                 std::int64_t count) const {
   const Constraint* constraint = constraints_.empty() ? nullptr : constraints_[table];
+  charge(request_.work_budget, static_cast<std::size_t>(model_.trainers) / kScannedPerUnit + 1);
   const RankSet set(constraint == nullptr ? std::vector<std::int64_t>{} : constraint->ranks, model_.trainers);
   std::vector<std::int64_t> ranks;
   for (std::int64_t rank = first; rank < first + count; ++rank) {
@@ -109,6 +113,7 @@ std::vector<std::int64_t> Search::allowed_ranks(std::size_t table, std::int64_t 
 }
 
 std::vector<std::int64_t> Search::allowed_nodes(std::size_t table) const {
+  charge(request_.work_budget, static_cast<std::size_t>(model_.trainers) / kScannedPerUnit + 1);
   const RankSet set(constraints_[table]->ranks, model_.trainers);
   std::vector<std::int64_t> nodes;
   for (std::int64_t node = 0; node < model_.nodes; ++node) {
@@ -120,8 +125,8 @@ std::vector<std::int64_t> Search::allowed_nodes(std::size_t table) const {
 }
 
 Search::Work Search::empty_work(const Amount& unit) const {
-  Work work{.nodes = Placement(model_.nodes, measures_),
-            .ranks = Placement(model_.trainers, measures_),
+  Work work{.nodes = Placement(model_.nodes, measures_, request_.work_budget),
+            .ranks = Placement(model_.trainers, measures_, request_.work_budget),
             .unit = unit};
   // A trainer with less memory than the largest counts as filled by the difference.
   for (std::size_t rank = 0; rank < room_.shortfall.size(); ++rank) {
@@ -135,6 +140,7 @@ Search::Work Search::empty_work(const Amount& unit) const {
 }
 
 Candidate Search::place(Selection selection) {
+  const BudgetBytes memory = take_pieces(selection);
   Work work = empty_work(unit_of(selection));
   gather(selection, &work);
   Candidate candidate{.selection = std::move(selection), .places = {}};
@@ -144,6 +150,16 @@ Candidate Search::place(Selection selection) {
   measure(work.ranks, &candidate);
   effort_ += work.nodes.effort() + work.ranks.effort();
   return candidate;
+}
+
+// Each column block is a piece, which lies in two lists on its way, and has a place.
+BudgetBytes Search::take_pieces(const Selection& selection) const {
+  std::int64_t pieces = 0;
+  for (const Option* option : selection.options) {
+    pieces += option->everywhere() ? 1 : option->cuts;
+  }
+  charge(request_.work_budget, selection.options.size() + static_cast<std::size_t>(pieces));
+  return BudgetBytes(request_.work_budget, Bytes{2 * sizeof(Piece) + sizeof(std::int64_t)} * pieces);
 }
 
 // A placement that is given, not searched for.
@@ -376,6 +392,7 @@ void Search::sweep() {
 }
 
 bool Search::is_new(const Selection& selection) {
+  charge(request_.work_budget, (tried_.size() + 1) * selection.options.size() / kScannedPerUnit + 1);
   const bool known = std::find(tried_.begin(), tried_.end(), selection.options) != tried_.end();
   if (!known) {
     tried_.push_back(selection.options);
@@ -461,6 +478,7 @@ void Search::spread(const Caps& caps) {
 // Tables with a shard on this rank, the one with the most of the measure first.
 std::vector<std::size_t> Search::heaviest(std::int64_t rank, bool by_time) const {
   std::vector<std::size_t> tables;
+  charge(request_.work_budget, best_.places.tables());
   for (std::size_t table = 0; table < best_.places.tables(); ++table) {
     const Option& option = *best_.selection.options[table];
     const std::int64_t place = option.on_nodes() ? rank / model_.local : rank;
@@ -512,6 +530,7 @@ bool Search::improve(std::size_t table, std::int64_t most_effort) {
     if (&option == &current) {
       continue;
     }
+    charge(request_.work_budget, best_.selection.options.size() / kScannedPerUnit + 1);
     Selection selection = best_.selection;
     selection.options[table] = &option;
     selection.add(current, -1);
@@ -534,6 +553,7 @@ bool Search::improve_alike(std::int64_t most_effort) {
     return std::tuple(of.rows, of.dim, of.lookups_per_sample, of.element_bytes, of.weighted, of.pooled,
                       choice(table));
   };
+  charge(request_.work_budget, options_.tables());
   std::vector<std::size_t> tables;  // those of a kind one after the other
   for (std::size_t table = 0; table < options_.tables(); ++table) {
     if (constraints_.empty() || constraints_[table] == nullptr) {
@@ -555,6 +575,7 @@ bool Search::improve_alike(std::int64_t most_effort) {
         if (static_cast<std::ptrdiff_t>(option) == choice(*first)) {
           continue;
         }
+        charge(request_.work_budget, best_.selection.options.size());
         Selection selection = best_.selection;
         for (auto table = first; table < first + static_cast<std::ptrdiff_t>(count); ++table) {
           const Option*& chosen = selection.options[*table];

@@ -79,6 +79,7 @@ class Search {
   void try_all();
   bool offer(Selection selection);
   Candidate place(Selection selection);
+  BudgetBytes take_pieces(const Selection& selection) const;
   Candidate fixed(Selection selection, const std::vector<std::vector<std::int64_t>>& places) const;
   Work empty_work(const Amount& unit) const;
   void measure(const Placement& ranks, Candidate* candidate) const;

@@ -7,6 +7,9 @@ namespace plimsoll::estimator {
 
 namespace {
 
+// Options that a plain scan passes in the time of a unit of work.
+constexpr std::size_t kScannedPerUnit = 64;
+
 const Option& cheapest(std::span<const Option> options, const Caps& caps) {
   const Option* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
@@ -41,6 +44,7 @@ void Selection::add(const Option& option, double sign) {
 }
 
 Selection select(const Options& options, const Caps& caps) {
+  options.charge_scan();
   Selection selection;
   selection.options.reserve(options.tables());
   for (std::size_t table = 0; table < options.tables(); ++table) {
@@ -51,7 +55,8 @@ Selection select(const Options& options, const Caps& caps) {
   return selection;
 }
 
-Savings::Savings(const Options& options, const Caps& caps) {
+Savings::Savings(const Options& options, const Caps& caps) : budget_(options.budget()) {
+  options.charge_scan();
   Caps within = caps;
   within.prices.card = 0;
   fastest_.options.reserve(options.tables());
@@ -78,6 +83,7 @@ void Savings::append_steps(std::size_t table, const std::vector<const Option*>& 
                            const Prices& prices) {
   const Option* from = fastest_.options[table];
   while (true) {
+    charge(budget_, smaller.size() / kScannedPerUnit + 1);
     const Option* next = nullptr;
     double least = std::numeric_limits<double>::infinity();
     for (const Option* to : smaller) {
@@ -103,6 +109,7 @@ std::optional<Selection> Savings::within(double bytes) const {
   if (fastest_.total_bytes - saved_ > bytes) {
     return std::nullopt;
   }
+  charge(budget_, (fastest_.options.size() + steps_.size()) / kScannedPerUnit + 1);
   Selection selection = fastest_;
   for (auto step = steps_.begin(); selection.total_bytes > bytes && step != steps_.end(); ++step) {
     const Option*& chosen = selection.options[step->table];
@@ -114,6 +121,7 @@ std::optional<Selection> Savings::within(double bytes) const {
 }
 
 Choices::Choices(const Options& options, const Caps& caps) : options_(&options), caps_(caps) {
+  options.charge_scan();
   constexpr std::size_t kUsualSteps = 4;
   steps_.reserve(options.tables() * kUsualSteps);
   first_.reserve(options.tables() + 1);
@@ -136,6 +144,7 @@ Choices::Choices(const Options& options, const Caps& caps) : options_(&options),
 void Choices::append_steps(const std::vector<Open>& open) {
   double bytes = std::numeric_limits<double>::infinity();
   while (true) {
+    charge(options_->budget(), open.size() / kScannedPerUnit + 1);
     const Open* best = nullptr;
     double least = std::numeric_limits<double>::infinity();
     for (const Open& one : open) {
@@ -172,6 +181,7 @@ const Option& Choices::beyond(std::size_t table, double bytes) const {
 }
 
 Selection Choices::select(double bytes) const {
+  options_->charge_scan();
   Selection selection;
   selection.options.reserve(options_->tables());
   for (std::size_t table = 0; table < options_->tables(); ++table) {
@@ -189,6 +199,7 @@ Choices::Totals Choices::totals(double bytes) {
       return totals;
     }
   }
+  options_->charge_scan();
   Totals totals;
   for (std::size_t table = 0; table < options_->tables(); ++table) {
     if (const Step* step = within(table, bytes)) {

@@ -74,6 +74,7 @@ class Savings {
   };
   void append_steps(std::size_t table, const std::vector<const Option*>& smaller, const Prices& prices);
 
+  Budget* budget_;
   Selection fastest_;
   std::vector<Step> steps_;  // the cheapest first
   double saved_ = 0;         // by all of them

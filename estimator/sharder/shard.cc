@@ -13,6 +13,9 @@ namespace plimsoll::estimator {
 
 namespace {
 
+// Ranks to which a table's amounts are added in the time of a unit of work.
+constexpr std::size_t kRanksPerUnit = 64;
+
 void add(const StageTimes& times, StageTimes* sum) {
   sum->forward_compute += times.forward_compute;
   sum->forward_exchange += times.forward_exchange;
@@ -31,6 +34,18 @@ Plan make_plan(const ShardRequest& request, const Candidate& candidate, double b
   const Topology& topology = request.topology;
   const CostModel model(request);
   Plan plan;
+  std::int64_t shards = 0;
+  for (const Option* option : candidate.selection.options) {
+    shards += option->type == ShardingType::kRowWise ? model.trainers
+              : option->everywhere()                 ? 0
+                                                     : option->cuts * (option->on_nodes() ? model.local : 1);
+  }
+  // Work on every rank is added up rank by rank.
+  charge(request.work_budget, request.tables.size() + static_cast<std::size_t>(shards));
+  const BudgetBytes memory(
+      request.work_budget,
+      Bytes{sizeof(Shard)} * shards + Bytes{sizeof(RankLoad)} * topology.trainers +
+          Bytes{sizeof(TablePlacement)} * static_cast<std::int64_t>(request.tables.size()));
   plan.ranks.resize(static_cast<std::size_t>(topology.trainers));
   plan.placements.reserve(request.tables.size());
   for (std::size_t i = 0; i < request.tables.size(); ++i) {
@@ -77,6 +92,7 @@ Plan make_plan(const ShardRequest& request, const Candidate& candidate, double b
         break;
       case ShardingType::kRowWise: put_rows(0, model.trainers, 0); break;
       case ShardingType::kDataParallel:
+        charge(request.work_budget, plan.ranks.size() / kRanksPerUnit + 1);
         for (RankLoad& load : plan.ranks) {
           add(times, &load.stages);
           add(whole_block, &load);

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/result.h"
@@ -34,7 +35,10 @@ struct Table {
 };
 
 // "name" for a single table, "name.0", "name.1", ... for a group.
-std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups);
+std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups, Budget* budget = nullptr);
+// What they take in this process, and what they would take before they are expanded.
+Bytes memory_of(const std::vector<Table>& tables);
+Bytes memory_of_expanded(const std::vector<crds::EmbeddingTable>& groups);
 
 struct Topology {
   std::int64_t trainers = 1;
@@ -97,6 +101,8 @@ struct ShardRequest {
   // counts. Up to there, the plan with the emptiest fullest trainer wins.
   double time_slack = 0.005;
   std::vector<Constraint> constraints = {};
+  // Of the decision; null: no limit. All functions below that take a request throw its BudgetExceeded.
+  Budget* work_budget = nullptr;
 };
 
 struct Shard {

@@ -186,6 +186,7 @@ void Enumeration::place_part(std::size_t depth, const Option& option, std::int64
 bool Enumeration::put(std::int64_t first, std::int64_t count, const Option& option,
                       std::vector<Load>* before) {
   ++steps_;
+  charge(request_.work_budget, 1);
   *before = loads_;
   const double compute = model_.method == CostMethod::kStages ? option.compute_ms : 0;
   const std::size_t table = static_cast<std::size_t>(

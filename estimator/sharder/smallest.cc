@@ -56,6 +56,8 @@ Result<std::int64_t> fewest_trainers_bound(const ShardRequest& request, std::int
     return counts.error();
   }
   const StateBound state(request);
+  charge(request.work_budget, request.tables.size());
+  const BudgetBytes copy(request.work_budget, memory_of(request.tables));
   ShardRequest at = request;
   Infeasibility found;
   for (const std::int64_t count : *counts) {
@@ -79,10 +81,13 @@ Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t le
     return counts.error();
   }
   const StateBound state(request);
+  charge(request.work_budget, request.tables.size());
+  const BudgetBytes copy(request.work_budget, memory_of(request.tables));
   ShardRequest at = request;
   SmallestPlan smallest;
   Error last;
   for (const std::int64_t count : *counts) {
+    charge(request.work_budget, 1);
     if (budget_of) {
       const Result<Bytes> budget = budget_of(count);
       if (!budget) {

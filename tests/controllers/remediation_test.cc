@@ -286,10 +286,9 @@ TEST(Remediation, PastTheDeadlineItGrowsByTheRatioToo) {
   const std::int64_t first = history.trainers();
   history.end(Outcome::kCudaOutOfMemory);
   const crds::TrainingJob job = decode(history.now);
-  const Remediation next = remediate({.job = &job,
-                                      .gpus = &history.gpus,
-                                      .attempts = &history.attempts,
-                                      .deadline = std::chrono::steady_clock::now() - seconds(1)});
+  Budget budget({.deadline = std::chrono::steady_clock::now() - seconds(1)});
+  const Remediation next =
+      remediate({.job = &job, .gpus = &history.gpus, .attempts = &history.attempts, .budget = &budget});
   ASSERT_TRUE(next.restart) << next.message;
   EXPECT_THAT(next.message, HasSubstr("next attempt has " + std::to_string(first + 1) + " x"));
   EXPECT_FALSE(next.patch.empty());

@@ -18,9 +18,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Trace stage_of(const PipelineCut& cut, const Trace& trace = gpt().traces.front()) {
-  Result<Trace> stage = pipeline_trace(trace, cut);
-  EXPECT_TRUE(stage.ok()) << stage.error().message;
-  return stage ? *std::move(stage) : Trace();
+  const Result<std::vector<std::int32_t>> parts = parts_of_operators(trace, cut.stages * cut.chunks, {});
+  EXPECT_TRUE(parts.ok()) << parts.error().message;
+  return parts ? pipeline_trace(trace, cut, *parts) : Trace();
 }
 
 PipelineCut cut(std::int64_t stages, std::int64_t stage, std::int64_t micro_batches) {

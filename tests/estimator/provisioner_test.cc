@@ -352,10 +352,8 @@ TEST(Provisioner, AnEmptyClusterAndAPassedDeadlineAreToldApart) {
   const crds::TrainingJob job = decode(job_object(400, 2 * kGiBOfRows));
   EXPECT_EQ(provision(job, {}).event_reason, "NoGPUInCluster");
   const Cluster cluster = four_models();
-  const Provision late =
-      estimator::provision({.job = &job,
-                            .gpus = &cluster,
-                            .deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1)});
+  Budget budget({.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1)});
+  const Provision late = estimator::provision({.job = &job, .gpus = &cluster, .budget = &budget});
   EXPECT_FALSE(late.decided());
   EXPECT_EQ(late.event_reason, "DeadlineExceeded");
   EXPECT_THAT(late.warnings, Contains(HasSubstr("keeps its 128 trainers")));

@@ -212,9 +212,9 @@ TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenTheGraphCannotBeRead) {
 
 TEST(Mutate, KeepsTheUsersValuesWhenTheTimeIsOver) {
   const auto view = sample_view();
-  const Mutation mutation =
-      mutate(request_of(sample_review(sample_job())),
-             {.cluster = view.get(), .tables = nullptr, .deadline = std::chrono::steady_clock::now()});
+  Budget budget({.deadline = std::chrono::steady_clock::now()});
+  const Mutation mutation = mutate(request_of(sample_review(sample_job())),
+                                   {.cluster = view.get(), .tables = nullptr, .budget = &budget});
   expect_untouched(mutation, "DeadlineExceeded");
   EXPECT_FALSE(mutation.answer.warnings.empty());
 }
@@ -224,12 +224,11 @@ class FixedTables : public estimator::ModelSource {
  public:
   explicit FixedTables(Result<estimator::SharedTables> answer) : answer_(std::move(answer)) {}
   Result<estimator::SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
-                                         std::chrono::steady_clock::time_point) override {
+                                         Budget*) override {
     asked = namespace_name + "/" + from.config_map_name + "/" + from.key;
     return answer_;
   }
-  Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&,
-                                       std::chrono::steady_clock::time_point) override {
+  Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&, Budget*) override {
     return Error(ErrorCode::kUnavailable, "there are no graphs here");
   }
   std::string asked;
@@ -267,8 +266,7 @@ class FixedGraph : public FixedTables {
  public:
   explicit FixedGraph(Result<estimator::SharedGraph> graph)
       : FixedTables(estimator::SharedTables()), graph_(std::move(graph)) {}
-  Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&,
-                                       std::chrono::steady_clock::time_point) override {
+  Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&, Budget*) override {
     return graph_;
   }
 

@@ -75,7 +75,8 @@ class ConfigMaps : public kube::Client {
 
 Result<estimator::SharedTables> read(ConfigMapTableSource& source, const std::string& name = "tables",
                                      const std::string& key = "tables.csv") {
-  return source.tables("ads", {.config_map_name = name, .key = key}, std::chrono::steady_clock::now() + 5s);
+  Budget budget({.deadline = std::chrono::steady_clock::now() + 10s});
+  return source.tables("ads", {.config_map_name = name, .key = key}, &budget);
 }
 
 TEST(ConfigMapTableSource, ParsesOnceAVersion) {
@@ -123,7 +124,8 @@ TEST(ConfigMapTableSource, ReadsGraphsOnceAVersion) {
   object["data"]["broken"] = "{}";
   ConfigMapTableSource source(api, {});
   const auto graph = [&](const std::string& key) {
-    return source.graph("ads", {.config_map_name = "gpt", .key = key}, std::chrono::steady_clock::now() + 5s);
+    Budget budget({.deadline = std::chrono::steady_clock::now() + 10s});
+    return source.graph("ads", {.config_map_name = "gpt", .key = key}, &budget);
   };
   const Result<estimator::SharedGraph> first = graph("graph");
   ASSERT_TRUE(first.ok()) << first.error().message;
@@ -153,10 +155,11 @@ TEST(ConfigMapTableSource, KeepsToTheDeadline) {
   ConfigMaps api;
   api.put(kCsv, "1");
   ConfigMapTableSource source(api, {});
-  ASSERT_TRUE(source.tables("ads", {"tables", "tables.csv"}, std::chrono::steady_clock::now() + 700ms).ok());
-  EXPECT_LE(api.timeout, 700ms);
-  const Result<estimator::SharedTables> late =
-      source.tables("ads", {"tables", "tables.csv"}, std::chrono::steady_clock::now());
+  Budget budget({.deadline = std::chrono::steady_clock::now() + 1400ms});
+  ASSERT_TRUE(source.tables("ads", {"tables", "tables.csv"}, &budget).ok());
+  EXPECT_LE(api.timeout, 700ms);  // the rest is for deciding
+  Budget passed({.deadline = std::chrono::steady_clock::now()});
+  const Result<estimator::SharedTables> late = source.tables("ads", {"tables", "tables.csv"}, &passed);
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kTimeout);
   EXPECT_EQ(api.gets, 1);
