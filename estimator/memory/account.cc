@@ -8,18 +8,6 @@
 namespace plimsoll::estimator {
 namespace {
 
-Breakdown breakdown_of(const Ledger& ledger) {
-  Breakdown parts;
-  parts.parameters = ledger.at_peak(Part::kParameters);
-  parts.gradients = ledger.at_peak(Part::kGradients);
-  parts.optimizer_state = ledger.at_peak(Part::kOptimizerState);
-  parts.inputs = ledger.at_peak(Part::kInputs);
-  parts.activations = ledger.at_peak(Part::kActivations);
-  parts.temporaries = ledger.at_peak(Part::kTemporaries);
-  parts.ddp_buckets = ledger.at_peak(Part::kDdpBuckets);
-  return parts;
-}
-
 Bytes tensors(const Breakdown& parts) {
   return parts.parameters + parts.gradients + parts.optimizer_state + parts.inputs + parts.activations +
          parts.temporaries + parts.ddp_buckets;
@@ -84,6 +72,19 @@ class Reserved {
 
 }  // namespace
 
+Breakdown breakdown_of(const Ledger::Moment& moment) {
+  const auto at = [&](Part part) { return moment.parts[static_cast<std::size_t>(part)]; };
+  Breakdown parts;
+  parts.parameters = at(Part::kParameters);
+  parts.gradients = at(Part::kGradients);
+  parts.optimizer_state = at(Part::kOptimizerState);
+  parts.inputs = at(Part::kInputs);
+  parts.activations = at(Part::kActivations);
+  parts.temporaries = at(Part::kTemporaries);
+  parts.ddp_buckets = at(Part::kDdpBuckets);
+  return parts;
+}
+
 Estimate account_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
                     Bytes dense_parameters) {
   const FixedCosts fixed = fixed_costs(request);
@@ -123,7 +124,7 @@ Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes 
 Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
                     KnownReplays& known) {
   Estimate estimate =
-      account_of(breakdown_of(ledger), request, name_of(ledger.peak_phase()), dense_parameters);
+      account_of(breakdown_of(ledger.peak_moment()), request, name_of(ledger.peak_phase()), dense_parameters);
   if (request.device == Device::kCpu) {
     return estimate;
   }
@@ -134,7 +135,7 @@ Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes 
   const Bytes margin = safety_margin(transient(parts));
 
   // Beside what the replay sees.
-  const Bytes corrected = tensors(parts) - tensors(breakdown_of(ledger));
+  const Bytes corrected = tensors(parts) - tensors(breakdown_of(ledger.peak_moment()));
   const Bytes beside = corrected + request.embedding_bytes;
   const Bytes shortfall = request.learned.shortfall.value_or(Bytes{});
   const Bytes outside = fixed.communication + fixed.cuda_context + margin + shortfall;

@@ -34,6 +34,9 @@ Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes 
                     KnownReplays& known);
 Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters);
 
+// What the tensors of a moment are.
+Breakdown breakdown_of(const Ledger::Moment& moment);
+
 // The same for parts that were told, not simulated (AMP's formula): no replay and no margin.
 Estimate account_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
                     Bytes dense_parameters);

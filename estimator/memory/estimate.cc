@@ -2,6 +2,7 @@
 
 #include "estimator/memory/account.h"
 #include "estimator/memory/amp.h"
+#include "estimator/memory/equal_layers.h"
 #include "estimator/memory/fixed_costs.h"
 #include "estimator/memory/optimizer_memory.h"
 #include "estimator/memory/simulate.h"
@@ -70,18 +71,6 @@ Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_paramete
   return account_of(parts, request, name_of(Phase::kForward), dense_parameters);
 }
 
-Estimate by_simulation(const SpecRun& run, KnownReplays& replays, const EstimateRequest& request) {
-  if (run.beyond_any_machine) {
-    return beyond_any_machine(request, run.dense_parameters);
-  }
-  Estimate estimate = account_of(run.heaviest, request, run.dense_parameters, replays);
-  estimate.largest_live = run.largest_live;
-  if (run.allocated.size() > 1) {
-    estimate.allocated_by_rank = run.allocated;
-  }
-  return estimate;
-}
-
 // AMP, section 9.2.1: constants for communication and CUDA, terms linear in the dense parameters for the
 // optimizer and for DDP, and the symbolic execution's larger sum. The paper prints no coefficients: DDP's are
 // taken as the replica and its gradient buffers, the optimizer's as the state it keeps.
@@ -105,7 +94,56 @@ Bytes Breakdown::total() const {
 struct Estimator::Run {
   SpecRun spec;
   KnownReplays replays;  // of its ledger
+
+  Estimate estimate(const EstimateRequest& request) {
+    if (spec.beyond_any_machine) {
+      return beyond_any_machine(request, spec.dense_parameters);
+    }
+    Estimate estimate = account_of(spec.heaviest, request, spec.dense_parameters, replays);
+    estimate.largest_live = spec.largest_live;
+    if (spec.allocated.size() > 1) {
+      estimate.allocated_by_rank = spec.allocated;
+    }
+    return estimate;
+  }
 };
+
+Result<Estimator::Run*> Estimator::run_of(const EstimateRequest& request, const TransformerSpec* spec) {
+  std::unique_ptr<Run>& run = runs_[{trainers_that_matter(request), spec == nullptr ? 0 : spec->layers}];
+  if (run == nullptr) {
+    Result<SpecRun> made = run_spec(request, spec);
+    if (!made) {
+      return made.error();
+    }
+    run = std::make_unique<Run>(Run{.spec = *std::move(made), .replays = {}});
+  }
+  return run.get();
+}
+
+Result<Estimate> Estimator::by_simulation(const EstimateRequest& request) {
+  std::optional<TransformerSpec> spec;
+  if (request.model->transformer) {
+    Result<TransformerSpec> read = transformer_spec(*request.model->transformer);
+    if (!read) {
+      return read.error();
+    }
+    spec = *std::move(read);
+    Result<std::optional<Estimate>> estimate = estimate_of_equal_layers(
+        request, *spec, [&](const TransformerSpec& fewer) -> Result<SimulatedLayers> {
+          const Result<Run*> run = run_of(request, &fewer);
+          return run ? Result<SimulatedLayers>({.run = &(*run)->spec, .estimate = (*run)->estimate(request)})
+                     : run.error();
+        });
+    if (!estimate) {
+      return estimate.error();
+    }
+    if (*estimate) {
+      return **std::move(estimate);
+    }
+  }
+  const Result<Run*> run = run_of(request, spec ? &*spec : nullptr);
+  return run ? Result<Estimate>((*run)->estimate(request)) : run.error();
+}
 
 Estimator::Estimator() = default;
 Estimator::~Estimator() = default;
@@ -124,15 +162,7 @@ Result<Estimate> Estimator::estimate(const EstimateRequest& request) {
     return estimate_trace(request);
   }
   if (request.method == Method::kPlimsoll) {
-    std::unique_ptr<Run>& run = runs_[trainers_that_matter(request)];
-    if (run == nullptr) {
-      Result<SpecRun> made = run_spec(request);
-      if (!made) {
-        return made.error();
-      }
-      run = std::make_unique<Run>(Run{.spec = *std::move(made), .replays = {}});
-    }
-    return by_simulation(run->spec, run->replays, request);
+    return by_simulation(request);
   }
   const Result<OperatorGraph> graph = lower_whole(request);
   if (!graph) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/budget.h"
@@ -28,6 +29,8 @@
 #include "estimator/memory/runtime_settings.h"
 
 namespace plimsoll::estimator {
+
+struct TransformerSpec;
 
 enum class Method {
   kPlimsoll,  // symbolic execution with per-operator autograd rules and storages counted once
@@ -117,7 +120,11 @@ class Estimator {
 
  private:
   struct Run;
-  std::map<std::int64_t, std::unique_ptr<Run>> runs_;  // by the trainers that matter
+  Result<Run*> run_of(const EstimateRequest& request, const TransformerSpec* spec);
+  Result<Estimate> by_simulation(const EstimateRequest& request);
+
+  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Run>>
+      runs_;  // by the trainers that matter, layers
 };
 
 // The largest batch whose upper bound is at most `capacity`; 0 when not even one sample fits. Grows with the

@@ -183,7 +183,11 @@ void GraphPass::forward(bool keeps_result) {
 void GraphPass::backward() {
   std::int32_t unit = kNoUnit;
   const std::vector<GraphPlan::Range>& ranges = plan_.ranges();
+  const std::size_t half = ranges.size() / 2;
   for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
+    if (static_cast<std::size_t>(range - ranges.rbegin()) == half) {
+      ledger_.enter_late_backward();
+    }
     if (op(range->begin).unit != unit) {
       parameters_.leave_backward(unit);
       unit = op(range->begin).unit;

@@ -41,6 +41,9 @@ void Ledger::add_event(const MemoryEvent& event) {
 
 void Ledger::enter(Phase phase) {
   phase_ = phase;
+  section_ = phase == Phase::kForward    ? Section::kForward
+             : phase == Phase::kBackward ? Section::kEarlyBackward
+                                         : Section::kOptimizerStep;
   std::int64_t& begin = begin_of_phase_[static_cast<std::size_t>(phase)];
   if (begin < 0) {
     begin = static_cast<std::int64_t>(events_.size());
@@ -68,11 +71,8 @@ BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, Stre
   add_event({MemoryEvent::Kind::kAllocate, stream, id});
   parts_[static_cast<std::size_t>(part)] += bytes;
   live_ += bytes;
-  if (live_ > peak_) {
-    peak_ = live_;
-    events_at_peak_ = events_.size();
-    parts_at_peak_ = parts_;
-    peak_phase_ = phase_;
+  if (Moment& highest = peaks_[static_cast<std::size_t>(section_)]; live_ > highest.live) {
+    highest = {.live = live_, .parts = parts_, .phase = phase_, .events = events_.size()};
   }
   return id;
 }
@@ -100,9 +100,16 @@ void Ledger::synchronize(StreamId stream) {
   add_event({MemoryEvent::Kind::kSynchronize, stream, -1});
 }
 
+const Ledger::Moment& Ledger::peak_moment() const {
+  return *std::max_element(peaks_.begin(), peaks_.end(), [](const Moment& a, const Moment& b) {
+    return a.live != b.live ? a.live < b.live : a.events > b.events;
+  });
+}
+
 std::vector<BlockId> Ledger::live_at_peak() const {
   std::vector<bool> alive(blocks_.size(), false);
-  for (std::size_t i = 0; i < events_at_peak_; ++i) {
+  const std::size_t events = peak_moment().events;
+  for (std::size_t i = 0; i < events; ++i) {
     const MemoryEvent& event = events_[i];
     if (event.kind == MemoryEvent::Kind::kAllocate || event.kind == MemoryEvent::Kind::kRelease) {
       alive[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate;

@@ -37,6 +37,11 @@ enum class Phase { kForward, kBackward, kOptimizerStep };
 inline constexpr std::size_t kPhases = 3;
 const char* name_of(Phase phase);  // "Forward", "Backward", "OptimizerStep"
 
+// Parts of an iteration whose peaks are kept apart: with the number of equal layers each grows along a
+// straight line of its own (estimator/memory/equal_layers.h).
+enum class Section : std::uint8_t { kForward, kEarlyBackward, kLateBackward, kOptimizerStep };
+inline constexpr std::size_t kSections = 4;
+
 using BlockId = std::int32_t;
 
 // CUDA streams. The allocator keeps the memory of each apart.
@@ -76,6 +81,8 @@ class Ledger {
   void expect(std::size_t blocks, std::size_t events);
 
   void enter(Phase phase);
+  // The first half of the operators' backward is done; until the next phase is entered.
+  void enter_late_backward() { section_ = Section::kLateBackward; }
   // `count` equal blocks that live and die together.
   BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count = 1, StreamId stream = kComputeStream);
   // A block that is only taken where the card has room: cuDNN's workspaces, for PyTorch tries the next
@@ -90,9 +97,18 @@ class Ledger {
   void synchronize(StreamId stream);
 
   Bytes live() const { return live_; }
-  Bytes peak() const { return peak_; }
-  Bytes at_peak(Part part) const { return parts_at_peak_[static_cast<std::size_t>(part)]; }
-  Phase peak_phase() const { return peak_phase_; }
+  // A highest moment; the first of equal ones.
+  struct Moment {
+    Bytes live;
+    std::array<Bytes, kParts> parts{};
+    Phase phase = Phase::kForward;
+    std::size_t events = 0;  // that came before it
+  };
+  Bytes peak() const { return peak_moment().live; }
+  Bytes at_peak(Part part) const { return peak_moment().parts[static_cast<std::size_t>(part)]; }
+  Phase peak_phase() const { return peak_moment().phase; }
+  const Moment& peak_moment() const;
+  const Moment& peak_of(Section section) const { return peaks_[static_cast<std::size_t>(section)]; }
   // Blocks alive at the peak, in the order they were allocated.
   std::vector<BlockId> live_at_peak() const;
   // The largest of them, at most `most`, largest first.
@@ -118,10 +134,8 @@ class Ledger {
   std::array<std::int64_t, kPhases> begin_of_phase_ = {-1, -1, -1};  // positions in events_
   std::array<Bytes, kParts> parts_{};
   Bytes live_;
-  Bytes peak_;
-  std::size_t events_at_peak_ = 0;
-  std::array<Bytes, kParts> parts_at_peak_{};
-  Phase peak_phase_ = Phase::kForward;
+  Section section_ = Section::kForward;
+  std::array<Moment, kSections> peaks_{};
 };
 
 }  // namespace plimsoll::estimator

@@ -15,7 +15,10 @@ struct ScheduleStep {
 // Stage `stage` of `stages`, with `chunks` parts of the model each: 1F1B (PipeDream-Flush, arXiv 2104.04473
 // section 2.2.1), or interleaved (section 2.2.2; megatron/core/pipeline_parallel/schedules.py). One stage:
 // micro-batches one after another, which is gradient accumulation.
+// Stages differ by how many forward passes come before the first backward: warm_up().
 std::vector<ScheduleStep> pipeline_schedule(std::int64_t stage, std::int64_t stages, std::int64_t chunks,
                                             std::int64_t micro_batches);
+std::int64_t warm_up(std::int64_t stage, std::int64_t stages, std::int64_t chunks,
+                     std::int64_t micro_batches);
 
 }  // namespace plimsoll::estimator

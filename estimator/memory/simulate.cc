@@ -78,14 +78,13 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
   const std::int64_t batch = std::max<std::int64_t>(1, training.batch_size_per_trainer / micro_batches);
   Ledger ledger(request.device == Device::kCuda ? kCudaGranule : 1, request.budget);
 
-  std::vector<GraphPlan> plans;
+  std::map<const OperatorGraph*, GraphPlan> plans;  // chunks may share a graph
   std::vector<std::size_t> first_parameter;
   std::vector<HeldParameter> parameters;
   std::vector<std::int32_t> parameter_tensors;
   std::vector<std::int32_t> first_tensor = {0};
-  plans.reserve(chunks.size());
   for (const OperatorGraph* graph : chunks) {
-    plans.emplace_back(*graph, training, request.device, batch, request.budget);
+    plans.try_emplace(graph, *graph, training, request.device, batch, request.budget);
     first_parameter.push_back(parameters.size());
     for (std::size_t i = 0; i < graph->tensors().size(); ++i) {
       if (graph->tensors()[i].role == TensorRole::kParameter) {
@@ -128,7 +127,7 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
     std::unique_ptr<GraphPass>& pass = passes[{step.chunk, step.micro_batch}];
     if (step.forward) {
       ledger.enter(Phase::kForward);
-      pass = std::make_unique<GraphPass>(plans[chunk], ledger, life, first_parameter[chunk],
+      pass = std::make_unique<GraphPass>(plans.at(chunks[chunk]), ledger, life, first_parameter[chunk],
                                          first_tensor[chunk]);
       pass->forward(!(last_stage && chunk + 1 == chunks.size()));
     } else {

@@ -1,13 +1,16 @@
 #include "estimator/memory/spec_run.h"
 
 #include <algorithm>
-#include <optional>
+#include <map>
+#include <memory>
+#include <tuple>
 #include <utility>
 
 #include "estimator/graph/lower_dlrm.h"
 #include "estimator/graph/lower_transformer.h"
 #include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/fixed_costs.h"
+#include "estimator/memory/schedule.h"
 #include "estimator/memory/simulate.h"
 #include "estimator/memory/trace_optimizer.h"
 
@@ -84,50 +87,93 @@ Result<void> check_split(const EstimateRequest& request) {
   return {};
 }
 
-// What stage `stage` holds, part by part.
-Result<std::vector<OperatorGraph>> chunks_of(const EstimateRequest& request,
-                                             const crds::TrainingSpec& training, std::int64_t stage) {
-  std::vector<OperatorGraph> chunks;
-  if (request.model->dlrm) {
-    Result<OperatorGraph> graph = lower_dlrm(*request.model->dlrm, training, request.budget);
-    if (!graph) {
-      return graph.error();
-    }
-    chunks.push_back(*std::move(graph));
-    return chunks;
-  }
-  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
-  if (!spec) {
-    return spec.error();
-  }
-  const crds::Parallelism& parallelism = training.parallelism;
+Result<void> check_parts(const TransformerSpec& spec, const crds::Parallelism& parallelism) {
   const std::int64_t parts = parallelism.pipeline * parallelism.pipeline_chunks;
-  if (parts > 1 && spec->encoder_decoder) {
+  if (parts > 1 && spec.encoder_decoder) {
     return bad_field("pipeline", "splits decoders and encoders, not models that have both");
   }
-  if (parts > spec->layers) {
+  if (parts > spec.layers) {
     return bad_field("pipeline", "x pipelineChunks is " + std::to_string(parts) + ", and the model has " +
-                                     std::to_string(spec->layers) + " layers");
+                                     std::to_string(spec.layers) + " layers");
   }
-  for (std::int64_t chunk = 0; chunk < parallelism.pipeline_chunks; ++chunk) {
-    const std::int64_t part = chunk * parallelism.pipeline + stage;
-    Result<OperatorGraph> graph = lower_transformer(*spec, training,
-                                                    {.tensor = parallelism.tensor,
-                                                     .sequence = parallelism.sequence,
-                                                     .context = parallelism.context,
-                                                     .expert = parallelism.expert,
-                                                     .first_layer = part * spec->layers / parts,
-                                                     .last_layer = (part + 1) * spec->layers / parts,
-                                                     .embeds = part == 0,
-                                                     .predicts = part + 1 == parts},
-                                                    request.budget);
-    if (!graph) {
-      return graph.error();
-    }
-    chunks.push_back(*std::move(graph));
-  }
-  return chunks;
+  return {};
 }
+
+// Lowers what each stage holds, part by part. Parts that are equal but for their layers' numbers share one
+// graph.
+class Parts {
+ public:
+  // `spec`: of a transformer; null for a DLRM, which is one part.
+  Parts(const EstimateRequest& request, const crds::TrainingSpec& training, const TransformerSpec* spec)
+      : request_(request), training_(training), spec_(spec) {}
+
+  Result<std::vector<const OperatorGraph*>> of_stage(std::int64_t stage) {
+    std::vector<const OperatorGraph*> graphs;
+    for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
+      charge(request_.budget, 1);
+      const TransformerPart part = part_of(stage, chunk);
+      std::unique_ptr<const OperatorGraph>& graph = graphs_[key_of(part)];
+      if (graph == nullptr) {
+        Result<OperatorGraph> lowered = lower(part);
+        if (!lowered) {
+          return lowered.error();
+        }
+        graph = std::make_unique<const OperatorGraph>(*std::move(lowered));
+      }
+      graphs.push_back(graph.get());
+    }
+    return graphs;
+  }
+
+  // With the names of its own layers.
+  Result<OperatorGraph> of_chunk(std::int64_t stage, std::int64_t chunk) const {
+    return lower(part_of(stage, chunk));
+  }
+
+ private:
+  // How many layers, how many of them dense, the ends of the model; where modules go by name, the first
+  // layer.
+  using Key = std::tuple<std::int64_t, std::int64_t, bool, bool, std::int64_t>;
+
+  TransformerPart part_of(std::int64_t stage, std::int64_t chunk) const {
+    if (spec_ == nullptr) {
+      return {};
+    }
+    const crds::Parallelism& parallelism = training_.parallelism;
+    const std::int64_t parts = parallelism.pipeline * parallelism.pipeline_chunks;
+    const std::int64_t part = chunk * parallelism.pipeline + stage;
+    return {.tensor = parallelism.tensor,
+            .sequence = parallelism.sequence,
+            .context = parallelism.context,
+            .expert = parallelism.expert,
+            .first_layer = part * spec_->layers / parts,
+            .last_layer = (part + 1) * spec_->layers / parts,
+            .embeds = part == 0,
+            .predicts = part + 1 == parts};
+  }
+
+  Key key_of(const TransformerPart& part) const {
+    if (spec_ == nullptr) {
+      return {};
+    }
+    const bool by_name = training_.activation_checkpointing == crds::ActivationCheckpointing::kPerModule;
+    const std::int64_t layers = part.last_layer - part.first_layer;
+    const std::int64_t dense =
+        spec_->experts == 0 ? layers
+                            : std::clamp<std::int64_t>(spec_->first_dense - part.first_layer, 0, layers);
+    return {layers, dense, part.embeds, part.predicts, by_name ? part.first_layer : 0};
+  }
+
+  Result<OperatorGraph> lower(const TransformerPart& part) const {
+    return spec_ == nullptr ? lower_dlrm(*request_.model->dlrm, training_, request_.budget)
+                            : lower_transformer(*spec_, training_, part, request_.budget);
+  }
+
+  const EstimateRequest& request_;
+  const crds::TrainingSpec& training_;
+  const TransformerSpec* spec_;
+  std::map<Key, std::unique_ptr<const OperatorGraph>> graphs_;
+};
 
 const char* kind_of(Part part) {
   switch (part) {
@@ -142,16 +188,28 @@ const char* kind_of(Part part) {
   return "";
 }
 
-std::vector<LiveTensor> largest_live(const Ledger& ledger, const std::vector<const OperatorGraph*>& chunks) {
+Result<std::vector<LiveTensor>> largest_live(const Ledger& ledger, const Parts& parts,
+                                             const std::vector<const OperatorGraph*>& chunks,
+                                             std::int64_t stage) {
+  std::map<std::int64_t, OperatorGraph> named;  // by chunk: few of them have a tensor among the largest
   std::vector<LiveTensor> largest;
   for (const BlockId id : ledger.largest_at_peak(kLargest)) {
     const Ledger::Block& block = ledger.blocks()[static_cast<std::size_t>(id)];
     TensorId tensor = block.of;
-    auto chunk = chunks.begin();
-    while (tensor >= static_cast<TensorId>((*chunk)->tensors().size())) {
-      tensor -= static_cast<TensorId>((*chunk++)->tensors().size());
+    std::int64_t chunk = 0;
+    for (; tensor >= static_cast<TensorId>(chunks[static_cast<std::size_t>(chunk)]->tensors().size());
+         ++chunk) {
+      tensor -= static_cast<TensorId>(chunks[static_cast<std::size_t>(chunk)]->tensors().size());
     }
-    largest.push_back({(*chunk)->name_of(tensor), kind_of(block.part), block.bytes});
+    auto graph = named.find(chunk);
+    if (graph == named.end()) {
+      Result<OperatorGraph> lowered = parts.of_chunk(stage, chunk);
+      if (!lowered) {
+        return lowered.error();
+      }
+      graph = named.emplace(chunk, *std::move(lowered)).first;
+    }
+    largest.push_back({graph->second.name_of(tensor), kind_of(block.part), block.bytes});
   }
   return largest;
 }
@@ -184,7 +242,18 @@ std::int64_t trainers_that_matter(const EstimateRequest& request) {
 }
 
 Result<SpecRun> run_spec(const EstimateRequest& request) {
+  if (request.model->dlrm) {
+    return run_spec(request, nullptr);
+  }
+  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+  return spec ? run_spec(request, &*spec) : spec.error();
+}
+
+Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* spec) {
   Result<void> checked = check_split(request);
+  if (checked && spec != nullptr) {
+    checked = check_parts(*spec, request.training->parallelism);
+  }
   if (!checked) {
     return checked.error();
   }
@@ -215,38 +284,70 @@ Result<SpecRun> run_spec(const EstimateRequest& request) {
   SpecRun run{.heaviest = Ledger(1), .allocated = {}, .dense_parameters = {}};
   const bool pipelined =
       request.device == Device::kCuda && request.model->dlrm && !request.model->dlrm->tables.empty();
+  Parts parts(request, training, spec);
+  std::vector<const OperatorGraph*> heaviest;  // of the heaviest stage
+  std::int64_t heaviest_stage = 0;
+  std::vector<const OperatorGraph*> last;  // of the stage before
+  std::size_t first_of_last = 0;           // its first rank, in run.allocated
+  Bytes parameters_of_last;
   for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
-    Result<std::vector<OperatorGraph>> chunks = chunks_of(request, training, stage);
-    if (!chunks) {
-      return chunks.error();
+    const Result<std::vector<const OperatorGraph*>> graphs = parts.of_stage(stage);
+    if (!graphs) {
+      return graphs.error();
     }
-    std::vector<const OperatorGraph*> graphs;
-    for (const OperatorGraph& graph : *chunks) {
-      graphs.push_back(&graph);
-      run.dense_parameters += graph.parameter_bytes();
-      if (all_bytes(graph, training.batch_size_per_trainer) > kBeyondAnyMachine) {
+    // Stages that hold the same and run it in the same order take the same.
+    const auto ahead = [&](std::int64_t of) {
+      return warm_up(of, parallelism.pipeline, parallelism.pipeline_chunks, training.gradient_accumulation);
+    };
+    if (stage > 0 && *graphs == last && ahead(stage) == ahead(stage - 1)) {
+      const std::size_t ranks = run.allocated.size() - first_of_last;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        run.allocated.push_back(run.allocated[first_of_last + rank]);
+      }
+      run.dense_parameters += parameters_of_last;
+      first_of_last += ranks;
+      continue;
+    }
+    last = *graphs;
+    first_of_last = run.allocated.size();
+    parameters_of_last = Bytes{};
+    for (const OperatorGraph* graph : *graphs) {
+      charge(request.budget, graph->tensors().size());
+      parameters_of_last += graph->parameter_bytes();
+      run.dense_parameters += graph->parameter_bytes();
+      if (all_bytes(*graph, training.batch_size_per_trainer) > kBeyondAnyMachine) {
         run.beyond_any_machine = true;
         return run;
       }
     }
     for (std::int64_t rank = 0; rank < owners(request, replicas, keeps_fp32); ++rank) {
-      Ledger ledger = simulate(graphs, {.training = &training,
-                                        .replicas = replicas,
-                                        .rank = rank,
-                                        .stage = stage,
-                                        .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
-                                        .device = request.device,
-                                        .keeps_fp32 = keeps_fp32,
-                                        .budget = request.budget});
+      Ledger ledger = simulate(*graphs, {.training = &training,
+                                         .replicas = replicas,
+                                         .rank = rank,
+                                         .stage = stage,
+                                         .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
+                                         .device = request.device,
+                                         .keeps_fp32 = keeps_fp32,
+                                         .budget = request.budget});
       run.allocated.push_back(ledger.peak());
       if (ledger.peak() > run.heaviest.peak()) {
-        run.largest_live = largest_live(ledger, graphs);
+        heaviest = *graphs;
+        heaviest_stage = stage;
         run.heaviest = std::move(ledger);
       }
     }
   }
+  if (!heaviest.empty()) {
+    Result<std::vector<LiveTensor>> largest = largest_live(run.heaviest, parts, heaviest, heaviest_stage);
+    if (!largest) {
+      return largest.error();
+    }
+    run.largest_live = *std::move(largest);
+  }
   if (parallelism.tensor * parallelism.pipeline > 1 || keeps_fp32) {
-    const Result<OperatorGraph> whole = lower_whole(request);
+    const Result<OperatorGraph> whole = spec == nullptr
+                                            ? lower_whole(request)
+                                            : lower_transformer(*spec, *request.training, {}, request.budget);
     run.dense_parameters = whole ? whole->parameter_bytes() : run.dense_parameters;
   }
   return run;

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "estimator/graph/operator_graph.h"
+#include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/estimate.h"
 #include "estimator/memory/ledger.h"
 
@@ -33,6 +34,8 @@ Result<OperatorGraph> lower_whole(const EstimateRequest& request);
 // Errors: kInvalid naming the field: sizes that cannot be, trainers that the parts do not divide;
 // kUnsupported for an optimizer implementation that PyTorch lacks.
 Result<SpecRun> run_spec(const EstimateRequest& request);
+// The same for a transformer whose sizes are `spec`, whatever the request's model says; null for a DLRM.
+Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* spec);
 
 // Requests that differ in the card, the embeddings or the number of trainers have equal runs where this
 // number is equal.

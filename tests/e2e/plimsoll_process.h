@@ -33,6 +33,7 @@ class PlimsollProcess {
 
   int port() const { return port_; }          // of the webhook's TLS server; 0 for the operator
   int ops_port() const { return ops_port_; }  // of health and metrics
+  pid_t pid() const { return process_->pid(); }
   std::string log() const { return tail_of_file(log_file_, 16U << 10); }
   bool running() { return process_->running(); }
   int stop() { return process_->stop(); }

@@ -27,7 +27,7 @@ OperatorGraph lowered(const crds::DlrmModel& model, crds::Precision precision = 
   training.precision = precision;
   Result<OperatorGraph> graph = lower_dlrm(model, training);
   EXPECT_TRUE(graph.ok()) << (graph ? "" : to_string(graph.error()));
-  return graph ? *graph : OperatorGraph();
+  return graph ? *std::move(graph) : OperatorGraph();
 }
 
 std::size_t count_of(const OperatorGraph& graph, OpKind kind) {

@@ -1,0 +1,131 @@
+// Jobs that the schema allows and that no decision can finish: what they cost others, from kubectl's side.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "base/base64.h"
+#include "base/gzip.h"
+#include "tests/e2e/main_job.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The limit of the chart's webhook.
+constexpr std::int64_t kMemoryLimitKiB = 512 << 10;
+
+// 65,536 layers in 512 stages of 128 chunks, and a million micro-batches.
+std::string endless_job(const std::string& name) {
+  return "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
+         ", namespace: default}\nspec:\n"
+         "  model:\n    family: deep\n    transformer: {layers: 65536, hidden: 64, heads: 1, ffn: 64, vocab: "
+         "64, "
+         "seqLen: 16}\n"
+         "  training:\n    batchSizePerTrainer: 1048576\n    gradientAccumulation: 1048576\n"
+         "    parallelism: {pipeline: 512, pipelineChunks: 128}\n"
+         "  trainers: {replicas: 512, perNode: 8, gpuModel: A100-80GB}\n  template:\n    spec:\n"
+         "      containers: [{name: trainer, image: none}]\n";
+}
+
+std::string graph_job(const std::string& name, const std::string& config_map, int stages) {
+  return "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
+         ", namespace: default}\nspec:\n  model:\n    family: graph\n    graph: {configMapKeyRef: {name: " +
+         config_map +
+         ", key: graph}}\n  training:\n    batchSizePerTrainer: 65536\n    gradientAccumulation: 65536\n"
+         "    parallelism: {pipeline: " +
+         std::to_string(stages) +
+         "}\n  trainers: {replicas: 512, perNode: 8, gpuModel: A100-80GB}\n  template:\n    spec:\n"
+         "      containers: [{name: trainer, image: none}]\n";
+}
+
+std::string binary_config_map(const std::string& name, const std::string& key, const std::string& content) {
+  return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name +
+         ", namespace: default}\nbinaryData:\n  " + key + ": " + base64_encode(content) + "\n";
+}
+
+class HostileDecisionsTest : public MainJobTest {
+ protected:
+  void SetUp() override {
+    MainJobTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) {
+      start_plimsoll();
+    }
+  }
+
+  // The most that the process ever had in memory.
+  static std::int64_t peak_memory_kib(const PlimsollProcess& process) {
+    std::ifstream status("/proc/" + std::to_string(process.pid()) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmHWM:")) {
+        return std::stoll(line.substr(line.find_first_of("0123456789")));
+      }
+    }
+    ADD_FAILURE() << "the process has no VmHWM";
+    return 0;
+  }
+
+  void expect_others_are_served() {
+    must({"apply", "-f", "-"}, small_job("ordinary"));
+    EXPECT_EQ(replicas_of(job("ordinary")), 1);
+    must({"delete", "trainingjob", "ordinary"});
+  }
+};
+
+TEST_F(HostileDecisionsTest, AJobOf681BytesThatKeptADecisionForMinutesIsAdmittedAsWritten) {
+  for (const char* name : {"endless-0", "endless-1"}) {  // as many as blocked every other admission
+    const CommandResult applied = must({"apply", "-f", "-"}, endless_job(name));
+    EXPECT_THAT(applied.errors, HasSubstr("Warning:"));
+    EXPECT_THAT(applied.errors, HasSubstr("spec.training.parallelism.pipeline = 512"));
+    EXPECT_EQ(replicas_of(job(name)), 512);
+    EXPECT_TRUE(decision_of(job(name)).isNull());
+  }
+  expect_others_are_served();
+  EXPECT_LT(peak_memory_kib(*webhook_), kMemoryLimitKiB);
+  EXPECT_EQ(webhook_->stop(), 0) << webhook_->log();
+}
+
+TEST_F(HostileDecisionsTest, TheOperatorsWorkersAreNotOccupiedByJobsThatCannotBeDecided) {
+  webhook_->kill();
+  must({"delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "--all"});
+  for (int i = 0; i < 4; ++i) {  // as many as there are workers
+    must({"apply", "-f", "-"}, endless_job("endless-" + std::to_string(i)));
+  }
+  must({"apply", "-f", "-"}, small_job("ordinary"));
+  must({"wait", "--for=jsonpath={.status.attempts[0].trainers}=1", "--timeout=120s", "trainingjob/ordinary"});
+  EXPECT_LT(peak_memory_kib(*operator_), kMemoryLimitKiB);
+}
+
+TEST_F(HostileDecisionsTest, AGzipBombOfAGraphIsRefusedOnceAndRemembered) {
+  must({"create", "-f", "-"},
+       binary_config_map("bomb", "graph", gzip("[" + std::string(63 << 20, ' ') + "]")));
+  for (const char* name : {"bomb-0", "bomb-1"}) {
+    const CommandResult applied = must({"apply", "-f", "-"}, graph_job(name, "bomb", 1));
+    EXPECT_THAT(applied.errors, HasSubstr("exceeds 8.00 MiB"));
+    EXPECT_EQ(replicas_of(job(name)), 512);
+  }
+  expect_others_are_served();
+  EXPECT_LT(peak_memory_kib(*webhook_), kMemoryLimitKiB);
+}
+
+TEST_F(HostileDecisionsTest, ALargeCsvOfTablesIsRefusedOnceAndRemembered) {
+  std::string csv = "name,rows,dim,pooling_factor\n";
+  while (csv.size() < (63U << 20)) {
+    csv += "# " + std::string(1000, 'x') + "\n";
+  }
+  must({"create", "-f", "-"}, binary_config_map("tables", "tables.csv", gzip(csv)));
+  std::string manifest = small_job("ads");
+  const std::size_t tables = manifest.find("      tables:\n");
+  manifest.replace(tables, manifest.find("  training:") - tables,
+                   "      tablesFrom: {configMapKeyRef: {name: tables, key: tables.csv}}\n");
+  for (int i = 0; i < 2; ++i) {
+    const CommandResult applied = must({"apply", "-f", "-"}, manifest);
+    EXPECT_THAT(applied.errors, HasSubstr("exceeds 16.0 MiB"));
+    must({"delete", "trainingjob", "ads"});
+  }
+  expect_others_are_served();
+  EXPECT_LT(peak_memory_kib(*webhook_), kMemoryLimitKiB);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
