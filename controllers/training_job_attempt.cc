@@ -14,6 +14,11 @@ using kube::EventType;
 using std::chrono::milliseconds;
 
 Result<Step> Pass::watch(Attempt& attempt) {
+  if (earlier_job_runs(attempt)) {
+    if (const Result<void> removed = remove_jobs_before(attempt.number); !removed) {
+      return removed.error();
+    }
+  }
   if (const kube::SharedObject cached = with_.find_job(key_of_child(attempt))) {
     const Json child = cached.tree();
     if (is_controlled_by(child, uid())) {
@@ -306,6 +311,19 @@ milliseconds Pass::poll_interval() const {
   const auto waited =
       began ? std::chrono::duration_cast<milliseconds>(with_.clock->wall_now() - *began) : milliseconds(0);
   return std::clamp<milliseconds>(waited / 4, std::chrono::seconds(1), kLookAgain);
+}
+
+// By the cache.
+bool Pass::earlier_job_runs(const Attempt& attempt) const {
+  return std::any_of(status_.attempts.begin(), status_.attempts.end(), [&](const Attempt& other) {
+    if (other.number >= attempt.number) {
+      return false;
+    }
+    const kube::SharedObject cached = with_.find_job(key_of_child(other));
+    const Json child = cached ? cached.tree() : Json();
+    return !child.isNull() && is_controlled_by(child, uid()) && end_of(child) == JobEnd::kNone &&
+           member(child, {"metadata", "deletionTimestamp"}).isNull();
+  });
 }
 
 // A Job of an attempt that is over should have ended. One that has not was created by an operator that had

@@ -65,6 +65,7 @@ class Pass {
   Result<Step> name_taken(crds::Attempt& attempt, const Error& error);
   Result<std::optional<Step>> wait_for_earlier_pods(std::int64_t next);
   Result<void> remove_jobs_before(std::int64_t next);
+  bool earlier_job_runs(const crds::Attempt& attempt) const;
   Result<std::optional<Step>> wait_for_pods_of(const crds::Attempt& attempt, const Json& child);
   Result<std::optional<Step>> wait_for(const std::string& what, const WhichPods& which);
   std::chrono::milliseconds poll_interval() const;

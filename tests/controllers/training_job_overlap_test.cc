@@ -212,6 +212,21 @@ TEST_F(TrainingJobOverlap, AJobOfAnAttemptThatIsOverIsRemovedBeforeTheNextBegins
   EXPECT_FALSE(world_.child("ads-1").isNull());
 }
 
+TEST_F(TrainingJobOverlap, AJobOfAnAttemptThatIsOverIsRemovedWhileTheNextRuns) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  Json late = world_.child("ads-0");
+  late["metadata"].removeMember("uid");
+  late["metadata"].removeMember("resourceVersion");
+  world_.erase_child("ads-0");
+  world_.settle("ads");
+  ASSERT_FALSE(world_.child("ads-1").isNull());
+  ASSERT_TRUE(world_.client().create(kJobs, "default", late).ok());
+  ASSERT_TRUE(world_.look("ads").ok());
+  EXPECT_TRUE(world_.child("ads-0").isNull());
+  EXPECT_FALSE(world_.child("ads-1").isNull());
+}
+
 // Sixty steps of everything that may happen to a job, in any order, with an operator that dies now and
 // then: the pods that have not ended are always of one Job.
 TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {

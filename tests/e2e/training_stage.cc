@@ -189,7 +189,7 @@ PodWatch::PodWatch(std::unique_ptr<kube::Client> client)
   reflector_.start();
 }
 
-void PodWatch::seen(const Json& pod, bool removed) {
+void PodWatch::seen(Json pod, bool removed) {
   const std::string job = text_member(pod, {"metadata", "labels", "plimsoll.dev/job-name"});
   const std::string phase = text_member(pod, {"status", "phase"});
   const std::lock_guard lock(mutex_);
@@ -199,9 +199,9 @@ void PodWatch::seen(const Json& pod, bool removed) {
     live.erase(name);
     return;
   }
-  live[name] = text_member(pod, {"metadata", "labels", "plimsoll.dev/attempt"});
-  for (const auto& [other, attempt] : live) {
-    if (!job.empty() && attempt != live[name]) {
+  live[name] = text_member(pod["metadata"]["ownerReferences"][0], {"uid"});
+  for (const auto& [other, owner] : live) {
+    if (!job.empty() && owner != live[name]) {
       overlaps_.push_back(name + " began while " + other + " had not ended");
     }
   }

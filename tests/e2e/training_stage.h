@@ -75,10 +75,10 @@ class PodWatch {
   std::vector<std::string> overlaps() const;  // for people; empty is good
 
  private:
-  void seen(const Json& pod, bool removed);
+  void seen(Json pod, bool removed);
 
   mutable std::mutex mutex_;
-  // By the job's label: the pods that have not ended, with their attempts.
+  // By the job's label: the pods that have not ended, with the uids of their Jobs.
   std::map<std::string, std::map<std::string, std::string>> live_;
   std::vector<std::string> overlaps_;
   const std::unique_ptr<kube::Client> client_;
