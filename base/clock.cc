@@ -11,7 +11,13 @@ namespace {
 class SystemClock final : public Clock {
  public:
   WallTime wall_now() const override { return std::chrono::system_clock::now(); }
-  SteadyTime steady_now() const override { return std::chrono::steady_clock::now(); }
+  // CLOCK_BOOTTIME: a lease runs out while the machine sleeps, and std::chrono::steady_clock stands still
+  // then.
+  SteadyTime steady_now() const override {
+    std::timespec now{};
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return SteadyTime(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+  }
 };
 
 }  // namespace

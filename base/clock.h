@@ -14,6 +14,8 @@ class Clock {
 
   virtual ~Clock() = default;
   virtual WallTime wall_now() const = 0;
+  // Never set back. Compared with itself only: the machine's own clock counts the time that it slept, which
+  // std::chrono::steady_clock::now() does not.
   virtual SteadyTime steady_now() const = 0;
 };
 

@@ -6,8 +6,15 @@
 namespace plimsoll::controllers {
 namespace {
 
+// The Job controller writes a Job's status often: a deletion that met such a write reads again.
+constexpr int kMaxDeleteTries = 4;
+
 const Json* controller_of(const Json& object) {
-  for (const Json& owner : member(object, {"metadata", "ownerReferences"})) {
+  const Json& owners = member(object, {"metadata", "ownerReferences"});
+  if (!owners.isArray()) {
+    return nullptr;
+  }
+  for (const Json& owner : owners) {
     if (member(owner, {"controller"}) == Json(true)) {
       return &owner;
     }
@@ -15,23 +22,64 @@ const Json* controller_of(const Json& object) {
   return nullptr;
 }
 
-std::string label_of(const Json& object, const char* name) {
-  return text_member(object, {"metadata", "labels", name});
-}
-
 std::string trainers_of(const Json& job) {
   return text_member(job, {"spec", "template", "metadata", "annotations", kTrainersAnnotation});
 }
 
+// The labels that the API server gives to a Job, besides those that it was created with.
+bool is_of_the_server(const std::string& label) {
+  return label.starts_with("batch.kubernetes.io/") || label == "controller-uid" || label == "job-name";
+}
+
+bool same_labels(const Json& orphan, const Json& wanted) {
+  Json labels = member(orphan, {"metadata", "labels"});
+  for (const std::string& label : labels.isObject() ? labels.getMemberNames() : Json::Members()) {
+    if (is_of_the_server(label)) {
+      labels.removeMember(label);
+    }
+  }
+  return labels == member(wanted, {"metadata", "labels"});
+}
+
+// Whether an orphan is what the job would make: the same labels, and what tells one shape from another.
+bool matches(const Json& orphan, const Json& wanted) {
+  const Json& selector = member(wanted, {"spec", "selector"});  // a Service's; a Job gets its own
+  return same_labels(orphan, wanted) && trainers_of(orphan) == trainers_of(wanted) &&
+         (selector.isNull() || member(orphan, {"spec", "selector"}) == selector);
+}
+
+// "owned by StatefulSet kafka", for people.
+std::string holder_of(const Json& object) {
+  if (const Json* controller = controller_of(object)) {
+    return "owned by " + text_member(*controller, {"kind"}) + " " + text_member(*controller, {"name"});
+  }
+  return has_owner(object) ? "which has other owners" : "which has no owner";
+}
+
 }  // namespace
+
+bool has_owner(const Json& object) {
+  const Json& owners = member(object, {"metadata", "ownerReferences"});
+  return owners.isArray() && !owners.empty();
+}
 
 bool is_controlled_by(const Json& object, const std::string& uid) {
   const Json* controller = controller_of(object);
-  return controller != nullptr && text_member(*controller, {"uid"}) == uid;
+  return controller != nullptr && !uid.empty() && text_member(*controller, {"uid"}) == uid;
+}
+
+bool is_controlled_by_job_named(const Json& object, const std::string& name) {
+  const Json* owner = controller_of(object);
+  return owner != nullptr && text_member(*owner, {"kind"}) == "TrainingJob" &&
+         text_member(*owner, {"apiVersion"}) == crds::kApiVersion && text_member(*owner, {"name"}) == name;
 }
 
 std::string ChildWriter::namespace_name() const {
   return text_member(job_, {"metadata", "namespace"});
+}
+
+std::string ChildWriter::uid() const {
+  return text_member(job_, {"metadata", "uid"});
 }
 
 Result<Json> ChildWriter::create(const kube::Resource& resource, const Json& child) {
@@ -41,29 +89,39 @@ Result<Json> ChildWriter::create(const kube::Resource& resource, const Json& chi
   }
   const std::string name = text_member(child, {"metadata", "name"});
   Result<Json> there = client_.get(resource, namespace_name(), name, call_);
-  if (!there || is_controlled_by(*there, text_member(job_, {"metadata", "uid"}))) {
+  if (!there && there.error().code == ErrorCode::kNotFound) {
+    return Error(ErrorCode::kConflict, name + " in " + resource.plural + " has just been deleted");
+  }
+  if (!there || is_controlled_by(*there, uid())) {
     return there;
   }
-  if (const Json* owner = controller_of(*there); owner != nullptr && is_predecessor(*owner)) {
+  if (is_controlled_by_job_named(*there, text_member(job_, {"metadata", "name"}))) {
     return replace(resource, *there, child);
   }
   return adopt(resource, *there, child);
 }
 
-// Whether that is a TrainingJob which had this one's name, and so is gone.
-bool ChildWriter::is_predecessor(const Json& owner) const {
-  return text_member(owner, {"kind"}) == "TrainingJob" &&
-         text_member(owner, {"apiVersion"}) == crds::kApiVersion &&
-         text_member(owner, {"name"}) == text_member(job_, {"metadata", "name"});
+// A name belongs to one object at a time: if this job has it, an earlier job of the name is gone.
+Result<void> ChildWriter::owns_its_name() {
+  const Result<Json> live =
+      client_.get(kTrainingJobs, namespace_name(), text_member(job_, {"metadata", "name"}), call_);
+  if (!live) {
+    return live.error();
+  }
+  if (text_member(*live, {"metadata", "uid"}) != uid()) {
+    return Error(ErrorCode::kConflict, "another job has taken the name since this one was read");
+  }
+  return {};
 }
 
-// What a predecessor left is not waited for: the garbage collector may take its time.
+// The leftovers of a predecessor are not waited for: the garbage collector may take its time.
 Result<Json> ChildWriter::replace(const kube::Resource& resource, const Json& left, const Json& child) {
   const std::string name = text_member(child, {"metadata", "name"});
-  kube::CallOptions call = call_;
-  call.uid = text_member(left, {"metadata", "uid"});
-  const Result<void> removed = client_.remove(resource, namespace_name(), name, call);
-  if (!removed && removed.error().code != ErrorCode::kNotFound) {
+  if (const Result<void> owns = owns_its_name(); !owns) {
+    return owns.error();
+  }
+  if (const Result<void> removed = remove_as_read(resource, left);
+      !removed && removed.error().code != ErrorCode::kNotFound) {
     return removed.error();
   }
   Result<Json> made = client_.create(resource, namespace_name(), child, call_);
@@ -76,25 +134,52 @@ Result<Json> ChildWriter::replace(const kube::Resource& resource, const Json& le
 
 Result<Json> ChildWriter::adopt(const kube::Resource& resource, const Json& child, const Json& wanted) {
   const std::string name = text_member(child, {"metadata", "name"});
-  const bool matches = label_of(child, kJobNameLabel) == label_of(wanted, kJobNameLabel) &&
-                       label_of(child, kAttemptLabel) == label_of(wanted, kAttemptLabel) &&
-                       trainers_of(child) == trainers_of(wanted);
-  if (controller_of(child) != nullptr || !matches ||
-      !member(child, {"metadata", "deletionTimestamp"}).isNull()) {
+  if (has_owner(child) || !matches(child, wanted)) {
     return Error(ErrorCode::kAlreadyExists,
-                 "the name " + name + " is taken in " + resource.plural + " by what is not this job's");
+                 "the name " + name + " in " + resource.plural +
+                     " is taken by an object that is not this job's, " + holder_of(child) +
+                     "; it was left as it is. Delete or rename that object, or give the "
+                     "TrainingJob another name");
+  }
+  if (!member(child, {"metadata", "deletionTimestamp"}).isNull()) {
+    return Error(ErrorCode::kConflict, name + " in " + resource.plural + " is still being deleted");
   }
   Json patch(::Json::objectValue);
   patch["metadata"]["uid"] = text_member(child, {"metadata", "uid"});
   patch["metadata"]["resourceVersion"] = text_member(child, {"metadata", "resourceVersion"});
-  patch["metadata"]["ownerReferences"] = member(child, {"metadata", "ownerReferences"});
   patch["metadata"]["ownerReferences"].append(owner_reference(job_));
   return client_.patch(resource, namespace_name(), name, kube::PatchType::kMerge, patch, {}, call_);
 }
 
+Result<void> ChildWriter::remove_as_read(const kube::Resource& resource, const Json& object) {
+  kube::CallOptions call = call_;
+  call.uid = text_member(object, {"metadata", "uid"});
+  call.resource_version = text_member(object, {"metadata", "resourceVersion"});
+  // A Job that goes last shows that it still has pods; and its controller, which sees the deletion, makes
+  // none.
+  call.propagation = kube::Propagation::kForeground;
+  return client_.remove(resource, namespace_name(), text_member(object, {"metadata", "name"}), call);
+}
+
 Result<void> ChildWriter::remove(const kube::Resource& resource, const std::string& name) {
-  const Result<void> removed = client_.remove(resource, namespace_name(), name, call_);
-  return removed || removed.error().code == ErrorCode::kNotFound ? Result<void>() : removed;
+  Result<void> removed;
+  for (int i = 0; i < kMaxDeleteTries; ++i) {
+    const Result<Json> there = client_.get(resource, namespace_name(), name, call_);
+    if (!there) {
+      return there.error().code == ErrorCode::kNotFound ? Result<void>() : there.error();
+    }
+    if (!is_controlled_by(*there, uid()) || !member(*there, {"metadata", "deletionTimestamp"}).isNull()) {
+      return {};
+    }
+    removed = remove_as_read(resource, *there);
+    if (removed || removed.error().code == ErrorCode::kNotFound) {
+      return {};
+    }
+    if (removed.error().code != ErrorCode::kConflict) {
+      break;
+    }
+  }
+  return removed.error().within("delete " + name + " in " + resource.plural);
 }
 
 }  // namespace plimsoll::controllers

@@ -1,9 +1,17 @@
-// Makes and clears away the children of a job by Kubernetes' rules of ownership: what has another owner is
-// left alone, what lost its owner (kubectl delete --cascade=orphan) is taken again by a job of that name, if
-// it is what the job would make, and what a deleted job of that name has left behind makes way.
+// Creates and deletes the children of a TrainingJob by Kubernetes' rules of ownership. An object is changed
+// or deleted only if its controller reference names this job's uid, and only in the state in which that was
+// read (preconditions on uid and resourceVersion). There are two more cases, both narrow:
+//   - An orphan (kubectl delete --cascade=orphan): no owner at all, and exactly the labels and the shape of
+//   the
+//     child that is wanted. It is adopted.
+//   - What a deleted TrainingJob of the same name left behind, once the API server confirms that this job has
+//     taken its name, so that the other uid is gone. It is deleted and created anew.
+// Everything else that has the name of a child is left as it is.
 //
 //   ChildWriter children(client, job, call);
 //   Result<Json> made = children.create(kJobs, wanted);
+//   if (!made && made.error().code == ErrorCode::kAlreadyExists) ...   // the message says what holds the
+//   name
 //
 // One call at a time. Client and job must outlive it.
 #pragma once
@@ -19,6 +27,11 @@ namespace plimsoll::controllers {
 // Whether the object's controller is the one of this uid.
 bool is_controlled_by(const Json& object, const std::string& uid);
 
+// Whether the object's controller is, or was, a TrainingJob of this name.
+bool is_controlled_by_job_named(const Json& object, const std::string& name);
+
+bool has_owner(const Json& object);
+
 class ChildWriter {
  public:
   // `job`: the TrainingJob that owns them.
@@ -26,16 +39,19 @@ class ChildWriter {
       : client_(client), job_(job), call_(call) {}
 
   // The child as it is in the API server, made now or earlier. Errors: kAlreadyExists when the name is taken
-  // by what is not the job's; kConflict when it is about to be free; else the API server's.
+  // by an object that is not the job's; kConflict when the name is about to be free; else the API server's.
   Result<Json> create(const kube::Resource& resource, const Json& child);
-  // Nothing to remove is as good.
+  // Deletes the child of that name if the job owns it. With what it owns itself: a Job stays visible until
+  // its pods are gone. An object that is not there or not the job's is success.
   Result<void> remove(const kube::Resource& resource, const std::string& name);
 
  private:
-  bool is_predecessor(const Json& owner) const;
   Result<Json> replace(const kube::Resource& resource, const Json& left, const Json& child);
   Result<Json> adopt(const kube::Resource& resource, const Json& child, const Json& wanted);
+  Result<void> remove_as_read(const kube::Resource& resource, const Json& object);
+  Result<void> owns_its_name();
   std::string namespace_name() const;
+  std::string uid() const;
 
   kube::Client& client_;
   const Json& job_;

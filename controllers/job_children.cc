@@ -249,9 +249,12 @@ std::string child_name(const std::string& job, std::int64_t attempt) {
   return short_name(job, kLongestChildName - suffix.size()) + suffix;
 }
 
+std::string pods_selector(const std::string& job) {
+  return std::string(kJobNameLabel) + "=" + short_name(job, kLongestChildName);
+}
+
 std::string pods_selector(const std::string& job, std::int64_t attempt) {
-  return std::string(kJobNameLabel) + "=" + short_name(job, kLongestChildName) + "," + kAttemptLabel + "=" +
-         std::to_string(attempt);
+  return pods_selector(job) + "," + kAttemptLabel + "=" + std::to_string(attempt);
 }
 
 Json owner_reference(const Json& job) {
@@ -301,6 +304,8 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
   spec["parallelism"] = static_cast<::Json::Int64>(nodes_of(attempt));
   spec["backoffLimit"] = 0;
   spec["podFailurePolicy"] = failure_policy();
+  // A pod that terminates may still write checkpoints: it counts until it has ended.
+  spec["podReplacementPolicy"] = "Failed";
   spec["template"] = pod_template(job, attempt, plan_name);
   return children;
 }

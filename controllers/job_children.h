@@ -36,8 +36,9 @@ inline constexpr const char* kPlanDirectory = "/etc/plimsoll";
 // "JOB-ATTEMPT", with a long JOB cut and told apart by a hash, so that pods' host names stay within 63 bytes.
 std::string child_name(const std::string& job, std::int64_t attempt);
 
-// What selects the pods of an attempt.
+// What selects the pods of an attempt, and of all attempts.
 std::string pods_selector(const std::string& job, std::int64_t attempt);
+std::string pods_selector(const std::string& job);
 
 // The controller reference to the job, for metadata.ownerReferences.
 Json owner_reference(const Json& job);

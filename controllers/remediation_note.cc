@@ -5,6 +5,10 @@
 namespace plimsoll::controllers {
 namespace {
 
+// Longer than any back-off (remediation.cc).
+constexpr std::chrono::seconds kMaxDelay{3600};
+constexpr std::size_t kMaxMessage = 4096;
+
 Json operation(const char* path, Json value) {
   Json json(::Json::objectValue);
   json["op"] = "add";
@@ -15,9 +19,11 @@ Json operation(const char* path, Json value) {
 
 }  // namespace
 
-Json with_note(const Json& job, const Remediation& remediation, std::int64_t attempt) {
+Json with_note(const Json& job, const Remediation& remediation, const crds::Attempt& attempt) {
   Json note(::Json::objectValue);
-  note["afterAttempt"] = static_cast<::Json::Int64>(attempt);
+  note["jobUID"] = text_member(job, {"metadata", "uid"});
+  note["afterAttempt"] = static_cast<::Json::Int64>(attempt.number);
+  note["attemptStartTime"] = attempt.start_time;
   note["counts"] = remediation.counts;
   note["expandableSegments"] = remediation.expandable_segments;
   note["delaySeconds"] = static_cast<::Json::Int64>(remediation.delay.count());
@@ -35,18 +41,30 @@ Json with_note(const Json& job, const Remediation& remediation, std::int64_t att
   return patch;
 }
 
-std::optional<Remediation> noted_remediation(const Json& job, std::int64_t attempt) {
+std::optional<Remediation> noted_remediation(const Json& job, const crds::Attempt& attempt) {
   const Result<Json> note = parse_json(text_member(job, {"metadata", "annotations", kRemediationAnnotation}));
-  if (!note || member(*note, {"afterAttempt"}) != Json(static_cast<::Json::Int64>(attempt))) {
+  if (!note || text_member(*note, {"jobUID"}).empty() ||
+      text_member(*note, {"jobUID"}) != text_member(job, {"metadata", "uid"}) ||
+      member(*note, {"afterAttempt"}) != Json(static_cast<::Json::Int64>(attempt.number)) ||
+      member(*note, {"attemptStartTime"}) != Json(attempt.start_time)) {
+    return std::nullopt;
+  }
+  const Json& counts = member(*note, {"counts"});
+  const Json& expandable = member(*note, {"expandableSegments"});
+  const Json& delay = member(*note, {"delaySeconds"});
+  const bool well_formed = counts.isBool() && expandable.isBool() && delay.isInt64() &&
+                           delay.asInt64() >= 0 && delay.asInt64() <= kMaxDelay.count() &&
+                           text_member(*note, {"reason"}) == crds::name_of(attempt.outcome) &&
+                           text_member(*note, {"message"}).size() <= kMaxMessage;
+  if (!well_formed) {
     return std::nullopt;
   }
   Remediation remediation;
   remediation.restart = true;
-  remediation.counts = member(*note, {"counts"}) != Json(false);
-  remediation.expandable_segments = member(*note, {"expandableSegments"}) == Json(true);
-  const Json& delay = member(*note, {"delaySeconds"});
-  remediation.delay = std::chrono::seconds(delay.isInt64() ? std::max<std::int64_t>(0, delay.asInt64()) : 0);
-  remediation.reason = text_member(*note, {"reason"}, "Restarting");
+  remediation.counts = counts.asBool();
+  remediation.expandable_segments = expandable.asBool();
+  remediation.delay = std::chrono::seconds(delay.asInt64());
+  remediation.reason = text_member(*note, {"reason"});
   remediation.message = text_member(*note, {"message"});
   remediation.patch = Json(::Json::arrayValue);
   return remediation;

@@ -32,7 +32,7 @@ JsonSelection slim_child() {
       .only({"metadata"}, {"name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences",
                            "creationTimestamp", "deletionTimestamp"})
       .only({"spec"}, {"parallelism", "suspend"})
-      .only({"status"}, {"active", "ready", "succeeded", "failed", "conditions"});
+      .only({"status"}, {"active", "ready", "terminating", "succeeded", "failed", "conditions"});
 }
 
 JsonSelection slim_trainer_pod() {

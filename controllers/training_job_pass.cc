@@ -1,20 +1,15 @@
 #include "controllers/training_job_pass.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/log.h"
-#include "controllers/attempt_plan.h"
 #include "controllers/attempt_record.h"
-#include "controllers/child_writer.h"
-#include "controllers/job_children.h"
-#include "controllers/remediation.h"
 #include "controllers/remediation_note.h"
+#include "controllers/training_job_steps.h"
 #include "estimator/provisioner.h"
 
 namespace plimsoll::controllers {
-namespace {
 
 using crds::Attempt;
 using crds::Outcome;
@@ -22,20 +17,15 @@ using kube::EventType;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr const char* kFieldManager = "plimsoll.dev/trainingjob";
-// Of an estimate or a decision; the admission has less, and a controller is in no hurry.
-constexpr seconds kTimeToDecide{30};
-// A pass does what follows from what it has just done, so long as it comes to an end.
-constexpr int kMostSteps = 8;
-// Children of the last attempts stay, for their logs.
-constexpr std::int64_t kKeptAttempts = 3;
-constexpr seconds kLookAgain{30};  // at what nothing will tell of: a name that is taken, a quota
+namespace {
 
-// What one step gives: whether there is more to do at once, else when to look again.
-struct Step {
-  bool again = false;
-  Next after = std::nullopt;
-};
+Error cancelled() {
+  return Error(ErrorCode::kCancelled, "the operator stops");
+}
+
+// Of spec.trainers, by the schema.
+constexpr std::int64_t kMaxTrainers = 65'536;
+constexpr std::size_t kMaxGpuModelName = 63;
 
 Next soonest(Next a, Next b) {
   if (!a || !b) {
@@ -48,80 +38,7 @@ std::string gpus_text(const Attempt& attempt) {
   return std::to_string(attempt.trainers) + " x " + (attempt.gpu_model.empty() ? "GPU" : attempt.gpu_model);
 }
 
-class Pass {
- public:
-  Pass(const Surroundings& surroundings, const Json& object, crds::TrainingJob job)
-      : with_(surroundings),
-        object_(object),
-        job_(std::move(job)),
-        status_(crds::decode_status(object)),
-        written_(status_),
-        children_(*with_.client, object_, call_) {
-    call_.field_manager = kFieldManager;
-    call_.stop = with_.stop;
-  }
-
-  Result<Next> run();
-
- private:
-  Result<Step> step();
-  Result<Step> finished();
-  Result<Json> child_that_ended();
-  Result<Step> suspend();
-  Result<Step> begin(bool expandable_segments);
-  Result<Step> watch(Attempt& attempt);
-  Result<AttemptChildren> children_of(const Attempt& attempt);
-  Result<Step> make_children_of(Attempt& attempt);
-  Result<Step> look_at(Attempt& attempt, const Json& child);
-  Result<void> restore_what_pods_need(const Attempt& attempt);
-  Result<Step> started(Attempt& attempt, const Json& child);
-  Result<Step> ended(Attempt& attempt);
-  Result<Step> follow(const Attempt& attempt);
-  Result<Step> fail(const std::string& reason, const std::string& message);
-  Result<Step> fail_for_deadline();
-
-  Result<void> size();
-  Result<Remediation> remediation(const Attempt& attempt);
-  Result<void> patch_spec(Json patch);
-  AttemptPlan make_plan(const Attempt& attempt);
-  void record_what_was_asked();
-  Result<std::vector<Json>> all_pods(const Attempt& attempt, const Json& child);
-  Result<void> is_current();
-  void remove_children(std::int64_t number);
-  Result<void> write();
-  Result<void> reload(const Json& object);
-
-  void set(const char* type, bool holds, const char* reason, const std::string& message);
-  void tell(EventType type, const char* reason, const std::string& message);
-  std::string now() const { return format_time(with_.clock->wall_now()); }
-  std::string child_of(const Attempt& attempt) const { return child_name(job_.name, attempt.number); }
-  std::string key_of_child(const Attempt& attempt) const {
-    return job_.namespace_name + "/" + child_of(attempt);
-  }
-  std::string uid() const { return text_member(object_, {"metadata", "uid"}); }
-  Next until(const std::string& time) const;
-  std::optional<Next> until_deadline() const;
-  Budget::Limits limits_of_decision() const {
-    return {.deadline = std::chrono::steady_clock::now() + kTimeToDecide,
-            .stop = with_.stop,
-            .memory = estimator::kDecisionMemory};
-  }
-
-  const Surroundings& with_;
-  Json object_;  // as the API server has it; the writes of this pass included
-  crds::TrainingJob job_;
-  crds::JobStatus status_;
-  crds::JobStatus written_;
-  kube::CallOptions call_;
-  ChildWriter children_;
-  std::optional<AttemptPlan> plan_;  // of the attempt that this pass has begun
-  struct Told {
-    EventType type;
-    std::string reason;
-    std::string message;
-  };
-  std::vector<Told> told_;  // once the status is written
-};
+}  // namespace
 
 Next Pass::until(const std::string& time) const {
   const std::optional<Clock::WallTime> when = parse_time(time);
@@ -264,7 +181,8 @@ Result<Step> Pass::finished() {
     return Step{.after = left};
   }
   kube::CallOptions this_one = call_;
-  this_one.uid = uid();  // not another of its name
+  this_one.uid = uid();  // not another of its name, nor this one in a state that was not looked at
+  this_one.resource_version = text_member(object_, {"metadata", "resourceVersion"});
   const Result<void> removed = with_.client->remove(kTrainingJobs, job_.namespace_name, job_.name, this_one);
   if (!removed && removed.error().code != ErrorCode::kNotFound) {
     return removed.error().within("delete the job after its time to live");
@@ -281,6 +199,8 @@ Result<Step> Pass::suspend() {
       return removed.error();
     }
     record_end(attempt, Outcome::kSuspended, "spec.suspend was set", now());
+  }
+  if (status_.find("Running") != nullptr) {
     set("Running", false, "Suspended", "spec.suspend is set");
   }
   if (!status_.is_true("Suspended")) {
@@ -293,6 +213,15 @@ Result<Step> Pass::suspend() {
   return Step();
 }
 
+Budget& Pass::budget() {
+  if (!budget_) {
+    budget_.emplace(Budget::Limits{.deadline = std::chrono::steady_clock::now() + kTimeToDecide,
+                                   .stop = with_.stop,
+                                   .memory = estimator::kDecisionMemory});
+  }
+  return *budget_;
+}
+
 // A job that no webhook has seen is sized here.
 Result<void> Pass::size() {
   const Json& annotations = member(object_, {"metadata", "annotations"});
@@ -301,8 +230,7 @@ Result<void> Pass::size() {
     return {};
   }
   crds::TrainingJob resolved = job_;
-  Budget budget(limits_of_decision());
-  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget);
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget());
   if (!graph) {
     tell(EventType::kWarning, "EstimateFailed", "the job keeps its trainers: " + graph.error().message);
     return {};
@@ -314,7 +242,10 @@ Result<void> Pass::size() {
                             .gpus = &cluster->gpus,
                             .profile = cluster->profile_of(job_.namespace_name, job_.spec.model.family),
                             .method = estimator::Method::kPlimsoll,
-                            .budget = &budget});
+                            .budget = &budget()});
+  if (with_.stop.stop_requested()) {
+    return cancelled();
+  }
   if (!provision.decided()) {
     tell(EventType::kWarning, provision.event_reason == "NoFittingGPU" ? "NoFittingGPU" : "EstimateFailed",
          "the job keeps its trainers: " + provision.reason);
@@ -350,18 +281,30 @@ Result<Step> Pass::begin(bool expandable_segments) {
     }
     return Step{.after = wait};
   }
+  const std::int64_t number = status_.attempts.empty() ? 0 : status_.attempts.back().number + 1;
+  const Result<std::optional<Step>> wait = wait_for_earlier_pods(number);
+  if (!wait) {
+    return wait.error();
+  }
+  if (*wait) {
+    return **wait;
+  }
   if (status_.attempts.empty()) {
     if (const Result<void> sized = size(); !sized) {
       return sized.error();
     }
   }
   Attempt attempt;
-  attempt.number = status_.attempts.empty() ? 0 : status_.attempts.back().number + 1;
+  attempt.number = number;
   attempt.gpu_model = job_.spec.trainers.gpu_model;
   attempt.trainers = job_.spec.trainers.replicas;
   attempt.per_node = job_.spec.trainers.per_node;
   attempt.expandable_segments = expandable_segments;
-  plan_ = make_plan(attempt);
+  Result<AttemptPlan> plan = make_plan(attempt);
+  if (!plan) {
+    return plan.error();
+  }
+  plan_ = *std::move(plan);
   attempt.estimated = plan_->upper_bound;
   attempt.learned = plan_->learned;
   record_what_was_asked();
@@ -391,6 +334,8 @@ Result<Step> Pass::begin(bool expandable_segments) {
   return Step{.again = true};
 }
 
+// The annotation came with the job, perhaps from a manifest of somebody's making: what the schema of the
+// status would refuse is not taken.
 void Pass::record_what_was_asked() {
   const auto annotation = [&](const char* name) {
     const Result<Json> json = parse_json(text_member(object_, {"metadata", "annotations", name}));
@@ -398,285 +343,42 @@ void Pass::record_what_was_asked() {
   };
   const Json asked = annotation(crds::kRequestedAnnotation);
   const Json& replicas = member(asked, {"replicas"});
-  status_.requested_trainers =
-      replicas.isInt64() ? std::optional(replicas.asInt64()) : status_.requested_trainers;
-  if (asked.isNull() && job_.spec.trainers.asked && !status_.requested_trainers) {
+  const bool sane = replicas.isInt64() && replicas.asInt64() >= 1 && replicas.asInt64() <= kMaxTrainers;
+  status_.requested_trainers = sane ? std::optional(replicas.asInt64()) : status_.requested_trainers;
+  if (!sane && job_.spec.trainers.asked && !status_.requested_trainers) {
     status_.requested_trainers = job_.spec.trainers.replicas;
   }
-  status_.requested_gpu_model = text_member(asked, {"gpuModel"}, status_.requested_gpu_model);
+  const std::string gpu_model = text_member(asked, {"gpuModel"});
+  if (!gpu_model.empty() && gpu_model.size() <= kMaxGpuModelName) {
+    status_.requested_gpu_model = gpu_model;
+  }
   if (status_.requested_trainers) {
     status_.gpus_saved = *status_.requested_trainers - job_.spec.trainers.replicas;
   }
 }
 
-AttemptPlan Pass::make_plan(const Attempt& attempt) {
+Result<AttemptPlan> Pass::make_plan(const Attempt& attempt) {
   crds::TrainingJob resolved = job_;
-  Budget budget(limits_of_decision());
-  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget);
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget());
   const std::shared_ptr<const estimator::ClusterView> cluster = with_.cluster->get();
-  AttemptPlan plan = plan_attempt(resolved, attempt, graph ? graph->get() : nullptr, *cluster, &budget);
+  AttemptPlan plan = plan_attempt(resolved, attempt, graph ? graph->get() : nullptr, *cluster, &budget());
   if (!graph) {
     plan.reason = "ModelUnknown";
     plan.problem = graph.error().message;
   }
-  return plan;
-}
-
-Result<Step> Pass::watch(Attempt& attempt) {
-  if (const kube::SharedObject cached = with_.find_job(key_of_child(attempt))) {
-    const Json child = cached.tree();
-    if (is_controlled_by(child, uid())) {
-      return attempt.start_time.empty() ? started(attempt, child) : look_at(attempt, child);
-    }
-  }
-  if (attempt.start_time.empty()) {
-    return make_children_of(attempt);
-  }
-  // The cache may lag behind what we made.
-  const Result<Json> child = with_.client->get(kJobs, job_.namespace_name, child_of(attempt), call_);
-  if (child && is_controlled_by(*child, uid())) {
-    return look_at(attempt, *child);
-  }
-  if (!child && child.error().code != ErrorCode::kNotFound) {
-    return child.error();
-  }
-  record_end(attempt, Outcome::kInfrastructureFailure, "the Job " + child_of(attempt) + " was deleted",
-             now());
-  return ended(attempt);
-}
-
-// What is written in the API server is what this pass has seen: no child may be made upon a stale copy, for
-// the attempt may have been made, ended and cleared away since.
-Result<void> Pass::is_current() {
-  const Result<Json> live = with_.client->get(kTrainingJobs, job_.namespace_name, job_.name, call_);
-  if (!live) {
-    return live.error();
-  }
-  const auto same = [&](const char* field) {
-    return text_member(*live, {"metadata", field}) == text_member(object_, {"metadata", field});
-  };
-  if (!same("uid") || !same("resourceVersion")) {
-    return Error(ErrorCode::kConflict, "the job has changed since it was read");
-  }
-  return {};
-}
-
-Result<AttemptChildren> Pass::children_of(const Attempt& attempt) {
-  if (!plan_) {
-    plan_ = make_plan(attempt);
-  }
-  Result<AttemptChildren> children = make_children(job_, attempt, plan_->text);
-  if (!children) {  // the plan is too large; the trainers can still be run
-    tell(EventType::kWarning, "PlanTooLarge", children.error().message);
-    children = make_children(job_, attempt, "{}");
-  }
-  return children;
-}
-
-Result<Step> Pass::make_children_of(Attempt& attempt) {
-  if (const Result<void> current = is_current(); !current) {
-    return current.error();
-  }
-  const Result<AttemptChildren> children = children_of(attempt);
-  if (!children) {
-    return children.error();
-  }
-  Result<Json> made = children_.create(kConfigMaps, children->plan);
-  if (made) {
-    made = children_.create(kServices, children->service);
-  }
-  if (made) {
-    made = children_.create(kJobs, children->job);
-  }
-  if (made) {
-    return started(attempt, *made);
-  }
-  const Error& error = made.error();
-  if (error.code == ErrorCode::kAlreadyExists) {
-    record_end(attempt, Outcome::kInfrastructureFailure, error.message, now());
-    return ended(attempt);
-  }
-  if (error.code == ErrorCode::kInvalid) {  // it will be wrong again
-    record_end(attempt, Outcome::kUserError, "the API server refused the job's pods: " + error.message,
-               now());
-    return ended(attempt);
-  }
-  if (error.code == ErrorCode::kForbidden) {  // a quota, or a policy of the namespace
-    set("Running", false, "Forbidden", error.message);
-    if (!(status_ == written_)) {
-      tell(EventType::kWarning, "Forbidden", error.message);
-    }
-    if (const Result<void> written = write(); !written) {
-      return written.error();
-    }
-    return Step{.after = kLookAgain};
-  }
-  return error;
-}
-
-Result<Step> Pass::started(Attempt& attempt, const Json& child) {
-  attempt.start_time = text_member(child, {"metadata", "creationTimestamp"}, now());
-  if (status_.start_time.empty()) {
-    status_.start_time = attempt.start_time;
-  }
-  status_.plan_name = child_of(attempt) + "-plan";
-  if (const Result<void> written = write(); !written) {
-    return written.error();
-  }
-  return Step();  // the Job's own changes bring us back
-}
-
-Result<Step> Pass::look_at(Attempt& attempt, const Json& child) {
-  const JobEnd end = end_of(child);
-  if (end != JobEnd::kNone) {
-    Result<std::vector<Json>> pods = all_pods(attempt, child);
-    if (!pods) {
-      return pods.error();
-    }
-    record_end(attempt, child, *pods, now());
-    return ended(attempt);
-  }
-  const auto count = [&](const char* name) {
-    const Json& value = member(child, {"status", name});
-    return value.isInt64() ? value.asInt64() : 0;
-  };
-  const Json& parallelism = member(child, {"spec", "parallelism"});
-  const std::int64_t wanted = parallelism.isInt64() ? parallelism.asInt64() : 0;
-  Next after;
-  const std::string pods =
-      std::to_string(count("ready")) + " of " + std::to_string(wanted) + " pods are ready";
-  if (member(child, {"spec", "suspend"}) == Json(true)) {
-    set("Running", false, "JobSuspended",
-        "the Job " + child_of(attempt) + " is suspended; a queue may hold it");
-  } else if (count("ready") + count("succeeded") >= wanted) {
-    if (!status_.is_true("Running")) {
-      tell(EventType::kNormal, "Running", "attempt " + std::to_string(attempt.number) + ": " + pods);
-    }
-    set("Running", true, "PodsReady", pods);
-  } else {
-    const std::string why = unschedulable(with_.find_pods(key_of_child(attempt)));
-    set("Running", false, why.empty() ? "PodsPending" : "Unschedulable",
-        why.empty() ? pods : pods + ": " + why);
-    if (why.empty()) {
-      if (const Result<void> restored = restore_what_pods_need(attempt); !restored) {
-        return restored.error();
-      }
-      after = kLookAgain;
-    }
-  }
-  if (const Result<void> written = write(); !written) {
-    return written.error();
-  }
-  return Step{.after = after};
-}
-
-// Pods that are placed but do not start may wait for a plan that somebody deleted, and would for ever.
-Result<void> Pass::restore_what_pods_need(const Attempt& attempt) {
-  const std::optional<Clock::WallTime> began = parse_time(attempt.start_time);
-  if (!began || with_.clock->wall_now() - *began < kLookAgain) {
-    return {};
-  }
-  const std::string name = child_of(attempt);
-  const auto is_missing = [&](const kube::Resource& resource, const std::string& of) {
-    const Result<Json> there = with_.client->get(resource, job_.namespace_name, of, call_);
-    return !there && there.error().code == ErrorCode::kNotFound;
-  };
-  const bool plan = is_missing(kConfigMaps, name + "-plan");
-  const bool service = is_missing(kServices, name);
-  if (!plan && !service) {
-    return {};
-  }
-  const Result<AttemptChildren> children = children_of(attempt);
-  if (!children) {
-    return children.error();
-  }
-  Result<Json> made = plan ? children_.create(kConfigMaps, children->plan) : Json();
-  if (made && service) {
-    made = children_.create(kServices, children->service);
-  }
-  if (!made) {
-    return made.error().within("make again what was deleted");
-  }
-  tell(EventType::kWarning, "Restored",
-       std::string(plan ? "the plan" : "the Service") + " of attempt " + std::to_string(attempt.number) +
-           " had been deleted, and was made again");
-  return {};
-}
-
-// Those that the API server has now, those that the cache still has, and those that have gone. Of this very
-// Job: a deleted TrainingJob of the same name had pods of the same labels.
-Result<std::vector<Json>> Pass::all_pods(const Attempt& attempt, const Json& child) {
-  kube::ListOptions what;
-  what.label_selector = pods_selector(job_.name, attempt.number);
-  const Result<Json> list = with_.client->list(kPods, job_.namespace_name, what, call_);
-  if (!list) {
-    return list.error().within("list the attempt's pods");
-  }
-  std::vector<Json> pods;
-  std::set<std::string> known;
-  const std::string owner = text_member(child, {"metadata", "uid"});
-  const auto add = [&](const Json& pod) {
-    if (is_controlled_by(pod, owner) && known.insert(text_member(pod, {"metadata", "uid"})).second) {
-      pods.push_back(pod);
-    }
-  };
-  for (const Json& pod : member(*list, {"items"})) {
-    add(pod);
-  }
-  for (const Json& pod : with_.find_pods(key_of_child(attempt))) {
-    add(pod);
-  }
-  for (const Json& pod : with_.departed_pods(key_of_child(attempt))) {
-    add(pod);
-  }
-  return pods;
-}
-
-// The attempt's end, with all that was seen of it, in the status.
-Result<Step> Pass::ended(Attempt& attempt) {
-  set("Running", false, name_of(attempt.outcome), attempt.message);
-  if (attempt.outcome == Outcome::kSucceeded) {
-    status_.completion_time = attempt.completion_time;
-    set("Succeeded", true, "AttemptSucceeded",
-        "attempt " + std::to_string(attempt.number) + " trained to its end");
-    tell(EventType::kNormal, "Succeeded",
-         "attempt " + std::to_string(attempt.number) + " trained to its end");
-  } else {
-    const bool out_of_memory =
-        attempt.outcome == Outcome::kCudaOutOfMemory || attempt.outcome == Outcome::kHostOutOfMemory;
-    if (out_of_memory) {
-      set("OOMDetected", true, name_of(attempt.outcome), attempt.message);
-    }
-    if (attempt.outcome == Outcome::kPreempted) {
-      set("Preempted", true, "PreemptedPod", attempt.message);
-    }
-    tell(EventType::kWarning,
-         out_of_memory                            ? "OOMDetected"
-         : attempt.outcome == Outcome::kPreempted ? "Preempted"
-                                                  : "AttemptFailed",
-         "attempt " + std::to_string(attempt.number) + ", " + name_of(attempt.outcome) + ": " +
-             attempt.message);
-  }
-  if (const Result<void> written = write(); !written) {
-    return written.error();
-  }
-  if (with_.observer != nullptr) {
-    with_.observer->ended(job_, attempt);
-    if (attempt.outcome == Outcome::kSucceeded) {
-      with_.observer->finished(job_, true);
-    }
-  }
-  return Step{.again = true};
+  return with_.stop.stop_requested() ? Result<AttemptPlan>(cancelled()) : plan;
 }
 
 Result<Remediation> Pass::remediation(const Attempt& attempt) {
-  if (const std::optional<Remediation> noted = noted_remediation(object_, attempt.number)) {
+  if (const std::optional<Remediation> noted = noted_remediation(object_, attempt)) {
     return *noted;
   }
   crds::TrainingJob resolved = job_;
-  Budget budget(limits_of_decision());
-  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget);
-  if (!graph && graph.error().code != ErrorCode::kNotFound && graph.error().code != ErrorCode::kInvalid) {
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(resolved, with_.models, &budget());
+  const bool will_not_change =
+      !graph && (graph.error().code == ErrorCode::kNotFound || graph.error().code == ErrorCode::kInvalid ||
+                 graph.error().code == ErrorCode::kTooLarge);
+  if (!graph && !will_not_change) {
     return graph.error();  // the API server may answer next time
   }
   const std::shared_ptr<const estimator::ClusterView> cluster = with_.cluster->get();
@@ -688,9 +390,12 @@ Result<Remediation> Pass::remediation(const Attempt& attempt) {
                  .attempts = &status_.attempts,
                  .restarts_counted = status_.restarts_counted,
                  .restarts_uncounted = status_.restarts - status_.restarts_counted,
-                 .budget = &budget});
+                 .budget = &budget()});
+  if (with_.stop.stop_requested()) {
+    return cancelled();  // it may be another one with time to decide
+  }
   if (remediation.restart) {
-    if (const Result<void> noted = patch_spec(with_note(object_, remediation, attempt.number)); !noted) {
+    if (const Result<void> noted = patch_spec(with_note(object_, remediation, attempt)); !noted) {
       return noted.error();
     }
   }
@@ -753,7 +458,9 @@ Result<Step> Pass::fail_for_deadline() {
       return removed.error();
     }
     record_end(attempt, Outcome::kUnknown, "stopped: the job's time of " + limit + " was over", now());
-    set("Running", false, "DeadlineExceeded", attempt.message);
+  }
+  if (status_.find("Running") != nullptr) {
+    set("Running", false, "DeadlineExceeded", "the job's time of " + limit + " is over");
   }
   return fail("DeadlineExceeded", "the job did not end within spec.activeDeadlineSeconds, " + limit);
 }
@@ -766,13 +473,13 @@ void Pass::remove_children(std::int64_t number) {
   for (const Result<void>& removed : {children_.remove(kJobs, name), children_.remove(kServices, name),
                                       children_.remove(kConfigMaps, name + "-plan")}) {
     if (!removed) {  // they go with the job at the latest
-      log_warning("Could not clear an old attempt away",
-                  {{"job", job_.namespace_name + "/" + job_.name}, {"reason", to_string(removed.error())}});
+      log_warning("Failed to delete the children of an old attempt",
+                  {{"job", job_.namespace_name + "/" + job_.name},
+                   {"attempt", std::to_string(number)},
+                   {"reason", to_string(removed.error())}});
     }
   }
 }
-
-}  // namespace
 
 Result<Next> look_after(const Surroundings& surroundings, const Json& object) {
   Result<crds::TrainingJob> job = crds::decode_training_job(JsonView(object));

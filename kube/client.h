@@ -33,8 +33,10 @@ struct CallOptions {
   std::string field_manager = "plimsoll";
   bool dry_run = false;
   std::stop_token stop = {};  // ends the call early, with kCancelled
-  // Of remove alone. With a uid, another object of the same name is left alone (kConflict).
+  // Of remove alone, as preconditions: another object of the same name, or the object in another state than
+  // the one that was read, is left alone (kConflict).
   std::string uid = {};
+  std::string resource_version = {};
   Propagation propagation = Propagation::kBackground;
 };
 

@@ -5,6 +5,7 @@
 
 #include "kube/exec_plugin.h"
 #include "kube/file.h"
+#include "kube/reloaded_file.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -23,6 +24,28 @@ class FixedCredential final : public CredentialSource {
 
  private:
   const Credential credential_;
+};
+
+class CertificateFiles final : public CredentialSource {
+ public:
+  CertificateFiles(const ClientConfig& config, const Clock& clock)
+      : token_(config.token),
+        certificate_(config.client_certificate_file, config.client_certificate_pem, clock),
+        key_(config.client_key_file, config.client_key_pem, clock) {}
+
+  Result<Credential> current(std::chrono::milliseconds) override {
+    return Credential{token_, certificate_.current(), key_.current()};
+  }
+  bool refresh() override {
+    certificate_.expire();
+    key_.expire();
+    return true;
+  }
+
+ private:
+  const std::string token_;
+  ReloadedFile certificate_;
+  ReloadedFile key_;
 };
 
 class TokenFile final : public CredentialSource {
@@ -109,6 +132,9 @@ std::unique_ptr<CredentialSource> make_credential_source(const ClientConfig& con
   }
   if (config.exec && fixed.token.empty() && fixed.client_certificate_pem.empty()) {
     return std::make_unique<PluginCredential>(*config.exec, clock);
+  }
+  if (!config.client_certificate_file.empty()) {
+    return std::make_unique<CertificateFiles>(config, clock);
   }
   return std::make_unique<FixedCredential>(std::move(fixed));
 }

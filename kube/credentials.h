@@ -1,7 +1,7 @@
 // CredentialSource: the token or certificate that requests carry, kept fresh: token files are read again
-// every minute (the kubelet rotates them), plugins run again when what they gave expires, and both when the
-// server says 401. Thread-safe; `current` may read a file or wait for a plugin, never longer than the
-// deadline.
+// every minute (the kubelet rotates them), so are files of client certificates, plugins run again when what
+// they gave expires, and all of them when the server says 401. Thread-safe; `current` may read a file or wait
+// for a plugin, never longer than the deadline.
 #pragma once
 
 #include <chrono>

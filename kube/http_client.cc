@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "base/json_split.h"
+#include "base/log.h"
 #include "kube/api_error.h"
 #include "kube/backoff.h"
 #include "kube/credentials.h"
 #include "kube/http_exchange.h"
+#include "kube/reloaded_file.h"
 #include "kube/sleeper.h"
 
 namespace plimsoll::kube {
@@ -76,6 +78,9 @@ Json delete_options(const CallOptions& options) {
   if (!options.uid.empty()) {
     wish["preconditions"]["uid"] = options.uid;
   }
+  if (!options.resource_version.empty()) {
+    wish["preconditions"]["resourceVersion"] = options.resource_version;
+  }
   if (options.dry_run) {
     wish["dryRun"].append("All");
   }
@@ -118,10 +123,11 @@ bool is_nameless(const JsonView& item) {
 class HttpClient final : public Client {
  public:
   HttpClient(std::string server, std::unique_ptr<CredentialSource> credentials,
-             std::shared_ptr<TlsMaterial> tls, std::unique_ptr<HttpEndpoint> calls,
-             std::unique_ptr<HttpEndpoint> watches)
+             std::unique_ptr<ReloadedFile> ca, std::shared_ptr<TlsMaterial> tls,
+             std::unique_ptr<HttpEndpoint> calls, std::unique_ptr<HttpEndpoint> watches)
       : server_(std::move(server)),
         credentials_(std::move(credentials)),
+        ca_(std::move(ca)),
         tls_(std::move(tls)),
         calls_(std::move(calls)),
         watches_(std::move(watches)) {}
@@ -256,6 +262,7 @@ class HttpClient final : public Client {
       if (exchange.status() != 401 || refreshed || !credentials_->refresh()) {
         return refusal;
       }
+      watches_->forget_connections();
       refreshed = true;
     }
   }
@@ -271,6 +278,9 @@ class HttpClient final : public Client {
       case HttpFailure::Stage::kDeadline:
         return Error(ErrorCode::kTimeout, server_ + " gave no complete answer in time");
       case HttpFailure::Stage::kConnecting:
+        if (ca_ != nullptr) {
+          ca_->expire();  // the server may have the certificate of a new CA
+        }
         return Error(ErrorCode::kUnavailable, "cannot reach " + server_ + ": " + failure.reason);
       case HttpFailure::Stage::kSending:
       case HttpFailure::Stage::kReceiving: break;
@@ -284,7 +294,21 @@ class HttpClient final : public Client {
       return credential.error();
     }
     request.token = credential->token;
-    return tls_->set_client_certificate(credential->client_certificate_pem, credential->client_key_pem);
+    if (ca_ != nullptr) {
+      if (const Result<void> set = tls_->set_trusted(ca_->current()); !set) {
+        log_warning("Kept the CA that was read before",
+                    {{"server", server_}, {"reason", to_string(set.error())}});
+      }
+    }
+    const bool has_one = tls_->has_client_certificate();
+    Result<void> set =
+        tls_->set_client_certificate(credential->client_certificate_pem, credential->client_key_pem);
+    if (!set && has_one) {  // the files may be in the middle of a swap
+      log_warning("Kept the client certificate that was read before",
+                  {{"server", server_}, {"reason", to_string(set.error())}});
+      return {};
+    }
+    return set;
   }
 
   // One try's outcome: the body of a 2xx answer, the error of another, or how the transport failed.
@@ -351,6 +375,7 @@ class HttpClient final : public Client {
     }
     if (last.status == 401 && !tries.refreshed) {
       tries.refreshed = true;
+      calls_->forget_connections();  // they carry the client certificate that was refused
       return credentials_->refresh() ? std::optional(milliseconds(0)) : std::nullopt;
     }
     if (last.status == 429 || (last.status >= 500 && last.asked_to_retry)) {
@@ -545,6 +570,7 @@ class HttpClient final : public Client {
 
   const std::string server_;
   const std::unique_ptr<CredentialSource> credentials_;
+  const std::unique_ptr<ReloadedFile> ca_;  // null: it was given inline, or there is none
   const std::shared_ptr<TlsMaterial> tls_;
   // Watches hold their connections for minutes; calls of their own keep those short-lived and fresh.
   const std::unique_ptr<HttpEndpoint> calls_;
@@ -567,8 +593,11 @@ Result<std::unique_ptr<Client>> connect(const ClientConfig& config) {
   if (!watches) {
     return watches.error().within(source);
   }
+  std::unique_ptr<ReloadedFile> ca =
+      config.ca_file.empty() ? nullptr : std::make_unique<ReloadedFile>(config.ca_file, config.ca_pem);
   return std::unique_ptr<Client>(std::make_unique<HttpClient>(config.server, make_credential_source(config),
-                                                              *tls, std::move(*calls), std::move(*watches)));
+                                                              std::move(ca), *tls, std::move(*calls),
+                                                              std::move(*watches)));
 }
 
 }  // namespace plimsoll::kube

@@ -102,14 +102,16 @@ Result<bool> flag_of(const Entry& entry, const char* field) {
   return value.isBool() && value.asBool();
 }
 
-// The PEM text of `field`, given inline as base64 in `field`-data (which wins) or as a file.
-Result<std::string> pem_of(const Entry& entry, const std::string& field) {
+// The PEM text of `field`, given inline as base64 in `field`-data (which wins) or as a file; `file` becomes
+// the file's path, or empty.
+Result<std::string> pem_of(const Entry& entry, const std::string& field, std::string& file) {
   const std::string data_field = field + "-data";
   Result<std::string> data = text_of(entry, data_field.c_str());
   if (!data) {
     return data.error();
   }
   std::string pem;
+  file.clear();
   if (!data->empty()) {
     Result<std::string> decoded = base64_decode(*data);
     if (!decoded) {
@@ -121,7 +123,8 @@ Result<std::string> pem_of(const Entry& entry, const std::string& field) {
     if (!path || path->empty()) {
       return path;
     }
-    Result<std::string> read = read_file(resolve(*path, entry.directory));
+    file = resolve(*path, entry.directory);
+    Result<std::string> read = read_file(file);
     if (!read) {
       return read.error().within(entry.label + "." + field);
     }
@@ -152,7 +155,7 @@ Result<void> read_cluster(const Entry& entry, ClientConfig& config) {
   if (!server->starts_with("https://") && !server->starts_with("http://")) {
     return invalid(entry.label + ".server must be a URL that starts with https:// or http://", *server);
   }
-  Result<std::string> ca = pem_of(entry, "certificate-authority");
+  Result<std::string> ca = pem_of(entry, "certificate-authority", config.ca_file);
   if (!ca) {
     return ca.error();
   }
@@ -229,8 +232,8 @@ Result<void> read_user(const Entry& entry, ClientConfig& config) {
   }
   Result<std::string> token = text_of(entry, "token");
   Result<std::string> token_file = text_of(entry, "tokenFile");
-  Result<std::string> certificate = pem_of(entry, "client-certificate");
-  Result<std::string> key = pem_of(entry, "client-key");
+  Result<std::string> certificate = pem_of(entry, "client-certificate", config.client_certificate_file);
+  Result<std::string> key = pem_of(entry, "client-key", config.client_key_file);
   for (const auto* text : {&token, &token_file, &certificate, &key}) {
     if (!*text) {
       return text->error();
@@ -247,6 +250,10 @@ Result<void> read_user(const Entry& entry, ClientConfig& config) {
   config.token_file = token_file->empty() ? "" : resolve(*token_file, entry.directory);
   config.client_certificate_pem = *certificate;
   config.client_key_pem = *key;
+  if (config.client_certificate_file.empty() || config.client_key_file.empty()) {
+    config.client_certificate_file.clear();  // what is given inline does not change, and so the pair does not
+    config.client_key_file.clear();
+  }
   if (!member(entry.content, {"exec"}).isNull()) {
     Result<ExecPlugin> exec = read_exec(entry);
     if (!exec) {
@@ -400,7 +407,8 @@ Result<ClientConfig> in_cluster_config(const KubeconfigSources& sources) {
   if (!token) {
     return token.error().within("the pod's service account (is automountServiceAccountToken off?)");
   }
-  Result<std::string> ca = read_file(sources.service_account_directory + "/ca.crt");
+  config.ca_file = sources.service_account_directory + "/ca.crt";
+  Result<std::string> ca = read_file(config.ca_file);
   if (!ca) {
     return ca.error().within("the pod's service account");
   }

@@ -34,9 +34,13 @@ struct ClientConfig {
   std::string server;           // "https://10.0.0.1:6443", perhaps with a path
   std::string tls_server_name;  // verify the server's certificate against this name instead of the host
   std::string ca_pem;           // trusted for this server and nothing else is; empty: the system's CAs
+  std::string ca_file;          // where ca_pem was read; empty when it was given inline
   bool insecure_skip_tls_verify = false;
   std::string client_certificate_pem;
   std::string client_key_pem;
+  // Where they were read, both or none. These files, like ca_file, are read again every minute.
+  std::string client_certificate_file;
+  std::string client_key_file;
   std::string token;
   std::string token_file;  // read again every minute: the kubelet rotates it
   std::optional<ExecPlugin> exec;

@@ -90,6 +90,7 @@ Result<std::shared_ptr<TlsMaterial>> TlsMaterial::make(const ClientConfig& confi
     return store.error();
   }
   material->trusted_ = *store;
+  material->ca_pem_ = config.ca_pem;
   if (Result<void> set =
           material->set_client_certificate(config.client_certificate_pem, config.client_key_pem);
       !set) {
@@ -127,22 +128,45 @@ Result<void> TlsMaterial::set_client_certificate(const std::string& certificate_
     return {};
   }
   Result<Identity> identity = parse_identity(certificate_pem, key_pem);
+  if (identity || identity_.key) {  // without one to go on with, the same text is as wrong again
+    certificate_pem_ = certificate_pem;
+    key_pem_ = key_pem;
+  }
   if (!identity) {
     return identity.error();
   }
   identity_ = std::move(*identity);
-  certificate_pem_ = certificate_pem;
-  key_pem_ = key_pem;
+  return {};
+}
+
+bool TlsMaterial::has_client_certificate() const {
+  const std::lock_guard lock(mutex_);
+  return identity_.key != nullptr;
+}
+
+Result<void> TlsMaterial::set_trusted(const std::string& ca_pem) {
+  const std::lock_guard lock(mutex_);
+  if (ca_pem == ca_pem_) {
+    return {};
+  }
+  ca_pem_ = ca_pem;
+  // Files that name CAs never become "the system's CAs" by being empty.
+  Result<std::shared_ptr<X509_STORE>> store =
+      ca_pem.empty() ? invalid("certificate-authority is empty") : trusted_store(ca_pem, false);
+  if (!store) {
+    return store.error();
+  }
+  trusted_ = *std::move(store);
   return {};
 }
 
 void TlsMaterial::configure(SSL_CTX* context) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-  SSL_CTX_set1_cert_store(context, trusted_.get());
   if (!insecure_) {
     SSL_CTX_set_cert_verify_callback(context, &TlsMaterial::verify, this);
   }
   const std::lock_guard lock(mutex_);
+  SSL_CTX_set1_cert_store(context, trusted_.get());
   if (identity_.key) {
     SSL_CTX_use_certificate(context, identity_.chain.front().get());
     for (std::size_t i = 1; i < identity_.chain.size(); ++i) {

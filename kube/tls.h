@@ -24,8 +24,12 @@ class TlsMaterial {
   // The host of the server's URL or tls-server-name: what its certificate must name.
   const std::string& server_name() const { return host_; }
 
-  // Used by connections opened from now on. Does nothing when both are what they were. Errors: as make.
+  // Used by connections opened from now on. Do nothing for what was given last. Errors: as make; then it is
+  // as it was, and the same text again is no error.
   Result<void> set_client_certificate(const std::string& certificate_pem, const std::string& key_pem);
+  Result<void> set_trusted(const std::string& ca_pem);
+  // Whether there is a client certificate to go on with.
+  bool has_client_certificate() const;
 
   // Prepares the context of a new connection.
   void configure(SSL_CTX* context);
@@ -48,8 +52,9 @@ class TlsMaterial {
   std::shared_ptr<X509_STORE> trusted_;
   mutable std::mutex mutex_;
   Identity identity_;
-  std::string certificate_pem_;
+  std::string certificate_pem_;  // as given last, usable or not
   std::string key_pem_;
+  std::string ca_pem_;
   std::string last_refusal_;
 };
 

@@ -17,6 +17,7 @@
 #include "controllers/runtime_metrics.h"
 #include "controllers/training_job_controller.h"
 #include "kube/event_recorder.h"
+#include "kube/fenced_client.h"
 #include "kube/http_client.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
@@ -83,9 +84,9 @@ class OperatorProcess {
                            .on_loss = [this](auto why) { event_metrics_.lost(why); }}),
         keeper_(*client_, catalog, view_, view_metrics_.observers()),
         models_(*client_, {}),
-        calibration_(*client_, catalog, calibration_options()),
-        inventory_(*client_, std::move(catalog), inventory_options()),
-        jobs_(*client_, view_, &models_, &events_, jobs_options()),
+        calibration_(leader_client_, catalog, calibration_options()),
+        inventory_(leader_client_, std::move(catalog), inventory_options()),
+        jobs_(leader_client_, view_, &models_, &events_, jobs_options()),
         ops_({.address = options.server.ops_address,
               .port = options.server.ops_port,
               .checks = {{"controllers", [this] { return controllers_ready(); }}},
@@ -192,6 +193,8 @@ class OperatorProcess {
   const std::unique_ptr<kube::Client> client_;
   const std::unique_ptr<kube::Client> prometheus_;  // null: none
   Leadership leadership_;
+  // What only a leader may do goes through it.
+  kube::FencedClient leader_client_{*client_, [this] { return leadership_.leads(); }};
   controllers::EventMetrics event_metrics_;
   kube::EventRecorder events_;
   estimator::ClusterViewStore view_;

@@ -143,6 +143,10 @@ void JobWorld::erase_child(const std::string& name) {
   ASSERT_TRUE(client_->remove(kJobs, kNamespace, name).ok());
 }
 
+void JobWorld::erase(const std::string& name) {
+  ASSERT_TRUE(client_->remove(kTrainingJobs, kNamespace, name).ok());
+}
+
 Result<controllers::Next> JobWorld::look(const std::string& name, kube::Client* through) {
   controllers::Surroundings with;
   with.client = through == nullptr ? client_.get() : through;
@@ -247,6 +251,63 @@ void JobWorld::preempt(const std::string& child_name, bool pod_is_gone) {
   }
   fail_child(child_name, "PodFailurePolicy",
              "Pod default/x has condition DisruptionTarget matching FailJob rule at index 0");
+}
+
+void JobWorld::start_slow_pod(const std::string& child_name) {
+  const Json owner = child(child_name);
+  const std::string uid = text_member(owner, {"metadata", "uid"});
+  Json pod(::Json::objectValue);
+  pod["apiVersion"] = "v1";
+  pod["kind"] = "Pod";
+  pod["metadata"]["name"] = child_name + "-0-" + uid.substr(0, 5);
+  pod["metadata"]["labels"] = owner["spec"]["template"]["metadata"]["labels"];
+  pod["metadata"]["finalizers"].append("test.plimsoll.dev/slow");
+  Json& reference = pod["metadata"]["ownerReferences"][0];
+  reference["apiVersion"] = "batch/v1";
+  reference["kind"] = "Job";
+  reference["name"] = child_name;
+  reference["uid"] = uid;
+  reference["controller"] = true;
+  pod["spec"]["nodeName"] = "gpu-7";
+  pod["spec"]["containers"] = owner["spec"]["template"]["spec"]["containers"];
+  const Result<Json> made = client_->create(kPods, kNamespace, pod);
+  ASSERT_TRUE(made.ok()) << to_string(made.error());
+  set_status(kPods, *made, json(R"({"phase":"Running"})"));
+}
+
+int JobWorld::end_pods() {
+  const Result<Json> pods = client_->list(kPods, kNamespace);
+  EXPECT_TRUE(pods.ok());
+  int ended = 0;
+  for (const Json& pod : (*pods)["items"]) {
+    if (!member(pod, {"metadata", "deletionTimestamp"}).isNull()) {
+      const Result<Json> released =
+          client_->patch(kPods, kNamespace, text_member(pod, {"metadata", "name"}), kube::PatchType::kMerge,
+                         json(R"({"metadata":{"finalizers":null}})"));
+      EXPECT_TRUE(released.ok()) << to_string(released.error());
+      ++ended;
+    }
+  }
+  return ended;
+}
+
+std::map<std::string, int> JobWorld::live_pods() {
+  const Result<Json> pods = client_->list(kPods, kNamespace);
+  EXPECT_TRUE(pods.ok());
+  std::map<std::string, int> live;
+  for (const Json& pod : (*pods)["items"]) {
+    const std::string phase = text_member(pod, {"status", "phase"});
+    if (phase != "Succeeded" && phase != "Failed") {
+      ++live[text_member(pod["metadata"]["ownerReferences"][0], {"uid"})];
+    }
+  }
+  return live;
+}
+
+std::vector<Json> JobWorld::children() {
+  const Result<Json> jobs = client_->list(kJobs, kNamespace);
+  EXPECT_TRUE(jobs.ok());
+  return {(*jobs)["items"].begin(), (*jobs)["items"].end()};
 }
 
 std::string job_yaml(const std::string& name, int replicas, const std::string& more) {

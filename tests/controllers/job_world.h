@@ -86,6 +86,7 @@ class JobWorld {
   Json child(const std::string& name);  // batch/v1 Job; null: not there
   void patch(const std::string& name, const std::string& merge_patch);
   void erase_child(const std::string& name);
+  void erase(const std::string& name);  // the TrainingJob
 
   // One look at the job as it is.
   Result<controllers::Next> look(const std::string& name, kube::Client* through = nullptr);
@@ -98,6 +99,13 @@ class JobWorld {
   void fail_pods(const std::string& child, const std::string& termination_message, int exit_code = 1);
   void preempt(const std::string& child, bool pod_is_gone);
   void fail_child(const std::string& child, const std::string& reason, const std::string& message);
+  // A pod of the child that runs on node "gpu-7", and that takes its time: deleted, it terminates until
+  // end_pods(), which ends all such pods that were deleted and returns how many there were.
+  void start_slow_pod(const std::string& child);
+  int end_pods();
+  // By the uid of their Job, the pods that have not come to a terminal phase.
+  std::map<std::string, int> live_pods();
+  std::vector<Json> children();  // all batch/v1 Jobs
 
   void pass(std::chrono::seconds time) { clock_.now += time; }
   std::vector<Json> departed;  // pods that the cache would remember

@@ -314,12 +314,12 @@ TEST_F(TrainingJobPass, AnOrphanOfTheSameShapeIsAdopted) {
   world_.create(job_yaml("ads"));
   world_.settle("ads");
   Json orphan = world_.child("ads-0");
+  const Json labels = orphan["metadata"]["labels"];
   ASSERT_TRUE(world_.client().remove(kTrainingJobs, "default", "ads").ok());
   // What kubectl delete --cascade=orphan leaves behind.
   orphan["metadata"] = Json(::Json::objectValue);
   orphan["metadata"]["name"] = "ads-0";
-  orphan["metadata"]["labels"][kJobNameLabel] = "ads";
-  orphan["metadata"]["labels"][kAttemptLabel] = "0";
+  orphan["metadata"]["labels"] = labels;
   while (!world_.child("ads-0").isNull()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -330,7 +330,7 @@ TEST_F(TrainingJobPass, AnOrphanOfTheSameShapeIsAdopted) {
   const Json child = world_.child("ads-0");
   EXPECT_EQ(child["metadata"]["uid"], uid);
   EXPECT_EQ(child["metadata"]["ownerReferences"][0]["uid"], world_.job("ads")["metadata"]["uid"]);
-  EXPECT_EQ(world_.status("ads").attempts.size(), 1U);
+  EXPECT_EQ(world_.status("ads").attempts.size(), 1U) << write_json(world_.job("ads")["status"]);
 }
 
 TEST_F(TrainingJobPass, ANameThatIsTakenIsPassedOver) {
@@ -346,7 +346,7 @@ TEST_F(TrainingJobPass, ANameThatIsTakenIsPassedOver) {
   world_.settle("ads");
   const JobStatus status = world_.status("ads");
   ASSERT_EQ(status.attempts.size(), 2U);
-  EXPECT_THAT(status.attempts[0].message, HasSubstr("ads-0 is taken"));
+  EXPECT_THAT(status.attempts[0].message, HasSubstr("the name ads-0 in jobs is taken"));
   EXPECT_FALSE(world_.child("ads-1").isNull());
 }
 
@@ -387,6 +387,53 @@ TEST_F(TrainingJobPass, OldAttemptsAreClearedAway) {
   EXPECT_TRUE(world_.child("ads-1").isNull());
   EXPECT_FALSE(world_.child("ads-2").isNull());
   EXPECT_FALSE(world_.child("ads-4").isNull());
+}
+
+// Row 6 of the attacks: kubectl get -o yaml, delete, create. The API server drops the status, and the note of
+// the first job's first attempt stays.
+TEST_F(TrainingJobPass, AJobCreatedAnewFromItsYamlIgnoresTheNotesOfTheFirst) {
+  world_.create(job_yaml("ads", 16));
+  world_.settle("ads");
+  const std::int64_t given = world_.status("ads").attempts[0].trainers;
+  ASSERT_LT(given, 16);
+  world_.preempt("ads-0", false);
+  world_.settle("ads");
+  Json copy = world_.job("ads");
+  ASSERT_FALSE(text_member(copy, {"metadata", "annotations", kRemediationAnnotation}).empty());
+  for (const char* field : {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"}) {
+    copy["metadata"].removeMember(field);
+  }
+  world_.erase("ads");
+  ASSERT_TRUE(world_.client().create(kTrainingJobs, "default", copy).ok());
+  world_.settle("ads");
+  ASSERT_EQ(world_.status("ads").attempts.size(), 1U);
+  // What was asked for first is known still, and the size that was decided stays.
+  EXPECT_EQ(world_.status("ads").requested_trainers, 16);
+  EXPECT_EQ(world_.status("ads").attempts[0].trainers, given);
+  world_.fail_pods("ads-0", "ModuleNotFoundError: No module named 'ads'");
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_TRUE(status.is_true("Failed")) << write_json(world_.job("ads")["status"]);
+  EXPECT_EQ(status.attempts.size(), 1U);
+  EXPECT_EQ(reason_of(status, "Failed"), "CodeError");
+}
+
+// What came with a manifest is not written into a status whose schema refuses it: the job would stay there.
+TEST_F(TrainingJobPass, ARequestThatNobodyCanHaveMadeIsNotRecorded) {
+  for (const char* replicas : {"-5", "0", "65537", "9223372036854775807", "-9223372036854775808", "true"}) {
+    world_.create(job_yaml("ads"));
+    world_.patch("ads",
+                 std::string(R"({"metadata":{"annotations":{"plimsoll.dev/provisioning":"disabled",)") +
+                     R"("plimsoll.dev/requested-trainers":"{\"perNode\":8,\"replicas\":)" + replicas +
+                     R"(,\"gpuModel\":\")" + std::string(100, 'x') + R"(\"}"}}})");
+    world_.settle("ads");
+    const JobStatus status = world_.status("ads");
+    ASSERT_EQ(status.attempts.size(), 1U) << replicas;
+    EXPECT_EQ(status.requested_trainers, 4) << replicas;
+    EXPECT_EQ(status.requested_gpu_model, "") << replicas;
+    EXPECT_EQ(status.gpus_saved, 0) << replicas;
+    world_.erase("ads");
+  }
 }
 
 // A process that dies at any write, its answer lost or not, leaves a job that the next process brings to the

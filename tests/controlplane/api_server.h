@@ -32,6 +32,9 @@ class ApiServer {
   // returns when it is ready. Call it from the thread that started the server. Errors: kUnsupported of the
   // fake.
   virtual Result<void> restart(std::chrono::milliseconds outage) = 0;
+  // From the next restart on the server shows a certificate of a new CA, whose PEM this returns and which
+  // kubeconfig() trusts from now on. Errors: kUnsupported of the fake.
+  virtual Result<std::string> renew_certificate() = 0;
 };
 
 struct ApiServerOptions {

@@ -64,6 +64,18 @@ class RealApiServer final : public ApiServer {
     return started ? wait_for_apiserver() : started;
   }
 
+  Result<std::string> renew_certificate() override {
+    const Result<CertificateAuthority> authority =
+        CertificateAuthority::create("plimsoll test control plane " + random_hex(4));
+    if (!authority) {
+      return authority.error();
+    }
+    if (const Result<void> issued = issue_certificate(*authority); !issued) {
+      return issued.error();
+    }
+    return authority->certificate_pem();
+  }
+
   Result<void> start() {
     const std::vector<int> ports = free_ports(3);
     if (ports.size() != 3) {
@@ -112,16 +124,34 @@ class RealApiServer final : public ApiServer {
     return {};
   }
 
+  Result<void> issue_certificate(const CertificateAuthority& authority) {
+    const Result<KeyPair> server = authority.issue("kube-apiserver", {"localhost", kLoopback, "10.0.0.1"});
+    if (!server) {
+      return server.error();
+    }
+    const std::pair<const char*, std::string> files[] = {{"ca.crt", authority.certificate_pem()},
+                                                         {"apiserver.crt", server->certificate_pem},
+                                                         {"apiserver.key", server->key_pem}};
+    for (const auto& [name, text] : files) {
+      if (Result<void> written = write_private_file(scratch_->file(name), text); !written) {
+        return written;
+      }
+    }
+    return {};
+  }
+
   Result<void> write_credentials() {
     const Result<CertificateAuthority> authority =
         CertificateAuthority::create("plimsoll test control plane");
     if (!authority) {
       return authority.error();
     }
-    const Result<KeyPair> server = authority->issue("kube-apiserver", {"localhost", kLoopback, "10.0.0.1"});
+    if (const Result<void> issued = issue_certificate(*authority); !issued) {
+      return issued;
+    }
     const Result<std::string> signing_key = generate_private_key_pem();
-    if (!server || !signing_key) {
-      return server ? signing_key.error() : server.error();
+    if (!signing_key) {
+      return signing_key.error();
     }
     const std::string token = random_hex(16);
     const std::string kubeconfig_text =
@@ -132,9 +162,6 @@ class RealApiServer final : public ApiServer {
         "\nusers:\n- name: admin\n  user:\n    token: " + token +
         "\ncontexts:\n- name: test\n  context: {cluster: test, user: admin}\n";
     const std::pair<const char*, std::string> files[] = {
-        {"ca.crt", authority->certificate_pem()},
-        {"apiserver.crt", server->certificate_pem},
-        {"apiserver.key", server->key_pem},
         {"service-accounts.key", *signing_key},
         {"tokens.csv", token + ",admin,1,\"system:masters\"\n"},
         {"kubeconfig", kubeconfig_text},

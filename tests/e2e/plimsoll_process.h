@@ -38,6 +38,7 @@ class PlimsollProcess {
   bool running() { return process_->running(); }
   int stop() { return process_->stop(); }
   void kill();  // SIGKILL
+  void send_signal(int signal) { process_->send_signal(signal); }
 
  private:
   Result<void> wait_until_ready();

@@ -10,11 +10,12 @@ using namespace std::chrono_literals;
 
 const kube::Resource kTrainingJobs{.group = "plimsoll.dev", .version = "v1alpha1", .plural = "trainingjobs"};
 const kube::Resource kJobs{.group = "batch", .version = "v1", .plural = "jobs"};
+const kube::Resource kPods{.group = "", .version = "v1", .plural = "pods"};
 constexpr std::chrono::milliseconds kLookInterval{100};
 
-kube::Reflector::Options all_jobs(kube::Reflector::Handler handler) {
+kube::Reflector::Options all_of(const kube::Resource& resource, kube::Reflector::Handler handler) {
   kube::Reflector::Options options;
-  options.resource = kJobs;
+  options.resource = resource;
   options.on_change = std::move(handler);
   return options;
 }
@@ -42,9 +43,10 @@ std::string TrainingJobManifest::text() const {
          "      interaction: Dot\n      tables:\n        - {name: item, count: 32, rows: 25000000, dim: 64}\n"
          "  training: {batchSizePerTrainer: 1024}\n  provisioning: {maxTrainers: " +
          std::to_string(max_trainers) + "}\n  trainers: {replicas: " + std::to_string(replicas) +
-         ", perNode: 1, gpuModel: A100-80GB}\n  template:\n    metadata:\n      annotations:\n" +
+         ", perNode: 1, gpuModel: A100-80GB}\n" + more + "  template:\n    metadata:\n      annotations:\n" +
          "        test.plimsoll.dev/any: \"\"\n" + made +
-         "    spec:\n      containers:\n"
+         "    spec:\n      terminationGracePeriodSeconds: " + std::to_string(grace_seconds) +
+         "\n      containers:\n"
          "        - {name: trainer, image: none, resources: {limits: {nvidia.com/gpu: 1}}}\n";
 }
 
@@ -97,6 +99,48 @@ Json TrainingTest::wait_for_end(const std::string& name, std::chrono::seconds pa
       name, [](const Json& job) { return is_true(job, "Succeeded") || is_true(job, "Failed"); }, patience);
 }
 
+void TrainingTest::set_suspended(const std::string& name, bool suspended) {
+  must({"patch", "tj", name, "--type=merge", "-p",
+        std::string(R"({"spec":{"suspend":)") + (suspended ? "true" : "false") + "}}"});
+}
+
+std::vector<Json> TrainingTest::pods_of(const std::string& child) {
+  kube::ListOptions what;
+  what.label_selector = "batch.kubernetes.io/job-name=" + child;
+  const Result<Json> pods = client_->list(kPods, "default", what);
+  return pods ? std::vector<Json>((*pods)["items"].begin(), (*pods)["items"].end()) : std::vector<Json>();
+}
+
+void TrainingTest::evict(const std::string& pod) {
+  must({"create", "--raw", "/api/v1/namespaces/default/pods/" + pod + "/eviction", "-f", "-"},
+       R"({"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":")" + pod +
+           R"(","namespace":"default"}})");
+}
+
+int TrainingTest::end_terminating_pods(const std::string& child) {
+  int ended = 0;
+  for (const Json& pod : pods_of(child)) {
+    if (member(pod, {"metadata", "deletionTimestamp"}).isNull() ||
+        text_member(pod, {"status", "phase"}) != "Running") {
+      continue;
+    }
+    Json patch(::Json::objectValue);
+    patch["status"]["phase"] = "Failed";
+    patch["status"]["containerStatuses"] = member(pod, {"status", "containerStatuses"});
+    for (Json& status : patch["status"]["containerStatuses"]) {
+      status["ready"] = false;
+      status["state"] = Json(::Json::objectValue);
+      status["state"]["terminated"]["exitCode"] = 143;
+      status["state"]["terminated"]["reason"] = "Error";
+    }
+    const Result<Json> patched = client_->patch(kPods, "default", text_member(pod, {"metadata", "name"}),
+                                                kube::PatchType::kMerge, patch, "status");
+    EXPECT_TRUE(patched.ok()) << to_string(patched.error());
+    ++ended;
+  }
+  return ended;
+}
+
 std::string TrainingTest::story(const std::string& name) {
   std::string told = write_json_pretty(live(name)["status"]) + "\n";
   told += kubectl({"get", "jobs,pods", "-o", "wide"}).output;
@@ -137,10 +181,42 @@ std::vector<std::string> outcomes_of(const Json& job) {
   return outcomes;
 }
 
+PodWatch::PodWatch(std::unique_ptr<kube::Client> client)
+    : client_(std::move(client)),
+      reflector_(*client_, all_of(kPods, [this](const kube::Reflector::Change& change) {
+        seen(change.object.tree(), change.kind == kube::Reflector::Change::Kind::kRemoved);
+      })) {
+  reflector_.start();
+}
+
+void PodWatch::seen(Json pod, bool removed) {
+  const std::string job = text_member(pod, {"metadata", "labels", "plimsoll.dev/job-name"});
+  const std::string phase = text_member(pod, {"status", "phase"});
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, std::string>& live = live_[job];
+  const std::string name = text_member(pod, {"metadata", "name"});
+  if (removed || phase == "Succeeded" || phase == "Failed") {
+    live.erase(name);
+    return;
+  }
+  live[name] = text_member(pod["metadata"]["ownerReferences"][0], {"uid"});
+  for (const auto& [other, owner] : live) {
+    if (!job.empty() && owner != live[name]) {
+      overlaps_.push_back(name + " began while " + other + " had not ended");
+    }
+  }
+}
+
+std::vector<std::string> PodWatch::overlaps() const {
+  const std::lock_guard lock(mutex_);
+  return overlaps_;
+}
+
 JobWatch::JobWatch(std::unique_ptr<kube::Client> client)
     : client_(std::move(client)),
-      reflector_(*client_,
-                 all_jobs([this](const kube::Reflector::Change& change) { seen(change.object.tree()); })) {
+      reflector_(*client_, all_of(kJobs, [this](const kube::Reflector::Change& change) {
+        seen(change.object.tree());
+      })) {
   reflector_.start();
 }
 

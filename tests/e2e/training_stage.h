@@ -23,6 +23,8 @@ struct TrainingJobManifest {
   std::int64_t replicas = 16;  // asked for
   std::int64_t max_trainers = 64;
   std::map<std::string, std::string> annotations{};  // of the pods: test.plimsoll.dev/...
+  std::string more{};                                // lines of YAML, fields of spec
+  int grace_seconds = 30;                            // that pods may take to terminate
 
   std::string text() const;
 };
@@ -47,6 +49,11 @@ class TrainingTest : public MainJobTest {
                 std::chrono::seconds patience = std::chrono::seconds(90));
   Json wait_for_end(const std::string& name, std::chrono::seconds patience = std::chrono::seconds(90));
   Json live(const std::string& name);  // null when there is none
+  void set_suspended(const std::string& name, bool suspended);
+  std::vector<Json> pods_of(const std::string& child);  // a batch/v1 Job by its name
+  void evict(const std::string& pod);
+  // As their kubelets would: the pods of the Job that were deleted end now. Returns how many.
+  int end_terminating_pods(const std::string& child);
   // All that may say why a job is not where it should be.
   std::string story(const std::string& name);
 
@@ -58,6 +65,25 @@ bool is_true(const Json& job, const std::string& condition);
 std::string why(const Json& job, const std::string& condition);
 const Json& attempts_of(const Json& job);
 std::vector<std::string> outcomes_of(const Json& job);
+
+// Whether pods of two attempts of one job ever ran at once while it watched.
+class PodWatch {
+ public:
+  explicit PodWatch(std::unique_ptr<kube::Client> client);
+  ~PodWatch() { reflector_.stop(); }
+
+  std::vector<std::string> overlaps() const;  // for people; empty is good
+
+ private:
+  void seen(Json pod, bool removed);
+
+  mutable std::mutex mutex_;
+  // By the job's label: the pods that have not ended, with the uids of their Jobs.
+  std::map<std::string, std::map<std::string, std::string>> live_;
+  std::vector<std::string> overlaps_;
+  const std::unique_ptr<kube::Client> client_;
+  kube::Reflector reflector_;
+};
 
 // Each Job that there ever was while it watched, so that what was made twice is known, however short it
 // lived.

@@ -32,6 +32,10 @@ class FakeApiServer : public ApiServer {
     return Error(ErrorCode::kUnsupported, "the fake API server is no process");
   }
 
+  Result<std::string> renew_certificate() override {
+    return Error(ErrorCode::kUnsupported, "the fake API server keeps its certificate");
+  }
+
   virtual std::string address() const = 0;  // "https://127.0.0.1:PORT"
   virtual std::string token() const = 0;
 

@@ -137,6 +137,46 @@ TEST_F(TlsTest, UnusableMaterialIsRefusedBeforeTheFirstCall) {
   EXPECT_EQ(connect(config).error().code, ErrorCode::kInvalid);
 }
 
+// The file of the CA is exchanged while the process runs; what a new one cannot be used for leaves the old.
+TEST_F(TlsTest, ANewCaFileIsTakenForNewConnectionsAndAMalformedOneIsNot) {
+  const std::string path = ::testing::TempDir() + "/ca-" + testing::random_hex(8) + ".crt";
+  const CertificateAuthority next = *CertificateAuthority::create("the next CA");
+  const auto old_server = serve({"127.0.0.1"});
+  ASSERT_TRUE(testing::write_private_file(path, next.certificate_pem()).ok());
+  ClientConfig config = trusting(*old_server);
+  config.ca_pem = next.certificate_pem();
+  config.ca_file = path;
+  Result<std::unique_ptr<Client>> client = connect(config);
+  ASSERT_TRUE(client.ok());
+  EXPECT_FALSE((*client)->get(kMaps, "ns", "a"));
+  // The refusal has the file read again.
+  ASSERT_TRUE(testing::write_private_file(path, "nonsense").ok());
+  EXPECT_FALSE((*client)->get(kMaps, "ns", "a"));
+  ASSERT_TRUE(testing::write_private_file(path, authority_.certificate_pem()).ok());
+  const Result<Json> got = (*client)->get(kMaps, "ns", "a");
+  EXPECT_TRUE(got) << to_string(got.error());
+}
+
+TEST_F(TlsTest, WhatCannotBeUsedLeavesWhatThereWas) {
+  const KeyPair me = *authority_.issue("me", {"me"});
+  const KeyPair other = *authority_.issue("other", {"other"});
+  ClientConfig config;
+  config.server = "https://127.0.0.1:1";
+  config.ca_pem = authority_.certificate_pem();
+  config.client_certificate_pem = me.certificate_pem;
+  config.client_key_pem = me.key_pem;
+  const Result<std::shared_ptr<TlsMaterial>> material = TlsMaterial::make(config);
+  ASSERT_TRUE(material.ok());
+  EXPECT_FALSE((*material)->set_client_certificate(other.certificate_pem, me.key_pem));
+  EXPECT_TRUE((*material)->set_client_certificate(other.certificate_pem, me.key_pem));  // said once
+  EXPECT_TRUE((*material)->has_client_certificate());
+  EXPECT_TRUE((*material)->set_client_certificate(other.certificate_pem, other.key_pem));
+  EXPECT_FALSE((*material)->set_trusted("nonsense"));
+  EXPECT_TRUE((*material)->set_trusted("nonsense"));
+  EXPECT_FALSE((*material)->set_trusted(""));
+  EXPECT_TRUE((*material)->set_trusted(authority_.certificate_pem()));
+}
+
 TEST(IsIpAddress, TellsAddressesFromNames) {
   EXPECT_TRUE(is_ip_address("127.0.0.1"));
   EXPECT_TRUE(is_ip_address("::1"));

@@ -1,0 +1,66 @@
+// The API server dies (SIGKILL) while a job is resized: between the change of the spec and the status, and
+// among the creations of the children.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/e2e/training_stage.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using namespace std::chrono_literals;
+
+class RestartTest : public TrainingTest {
+ protected:
+  bool there(const char* plural, const std::string& name) {
+    const std::string resource = plural;
+    return client_
+        ->get({.group = resource == "jobs" ? "batch" : "", .version = "v1", .plural = resource}, "default",
+              name)
+        .ok();
+  }
+};
+
+TEST_F(RestartTest, AJobThatIsResizedWhileTheApiServerDiesIsNeitherLostNorDoubled) {
+  for (int i = 0; i < 4; ++i) {
+    add_node("a100-" + std::to_string(i));
+  }
+  ASSERT_NO_FATAL_FAILURE(start_operator());
+  ASSERT_NO_FATAL_FAILURE(wait_for_gpus(32));
+  ASSERT_NO_FATAL_FAILURE(start_webhook());
+  JobWatch watch(server_->make_client());
+  using Moment = std::function<bool(const std::string& name)>;
+  const std::vector<std::pair<std::string, Moment>> moments = {
+      {"ended", [&](const std::string& name) { return is_true(live(name), "OOMDetected"); }},
+      {"resized", [&](const std::string& name) { return !annotation(live(name), "remediation").empty(); }},
+      {"announced", [&](const std::string& name) { return is_true(live(name), "Restarting"); }},
+      {"begun", [&](const std::string& name) { return attempts_of(live(name)).size() == 2; }},
+      {"planned", [&](const std::string& name) { return there("configmaps", name + "-1-plan"); }},
+      {"served", [&](const std::string& name) { return there("services", name + "-1"); }},
+      {"created", [&](const std::string& name) { return there("jobs", name + "-1"); }}};
+  for (const auto& [name, moment] : moments) {
+    must({"create", "-f", "-"}, TrainingJobManifest{.name = name,
+                                                    .annotations = {{"outcome-of-attempt-0", "fail"},
+                                                                    {"failure-message", kOutOfMemoryText},
+                                                                    {"run-for", "500ms"}}}
+                                    .text());
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (!moment(name) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(1ms);
+    }
+    ASSERT_TRUE(server_->restart(0ms).ok());
+    const Json job = wait_for_end(name, 180s);
+    EXPECT_TRUE(is_true(job, "Succeeded")) << name << story(name);
+    EXPECT_THAT(outcomes_of(job), ElementsAre("CUDAOutOfMemory", "Succeeded")) << name << story(name);
+    EXPECT_GT(attempts_of(job)[1]["trainers"].asInt(), attempts_of(job)[0]["trainers"].asInt()) << name;
+    EXPECT_EQ(member(job, {"status", "restarts"}).asInt(), 1) << name;
+  }
+  EXPECT_THAT(watch.made_twice(), IsEmpty());
+  EXPECT_EQ(watch.made().size(), 2 * moments.size());
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
