@@ -26,4 +26,8 @@ JsonView PackedJson::operator*() const {
   return JsonView(JsonView::Packed{block_.get()});
 }
 
+std::size_t PackedJson::size() const {
+  return block_ == nullptr ? 0 : static_cast<std::size_t>(packed::behind(block_.get()) - block_.get());
+}
+
 }  // namespace plimsoll

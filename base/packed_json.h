@@ -31,6 +31,7 @@ class PackedJson {
   // Not of null.
   JsonView operator*() const;
   Json tree() const { return tree_of(**this); }
+  std::size_t size() const;  // of the block, in bytes
 
   friend bool operator==(const PackedJson& one, const PackedJson& other) = default;
 
