@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "controllers/dcgm.h"
 #include "crds/gpu_model.h"
+#include "estimator/cluster_view.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -169,13 +170,25 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
     return known == samples.end() ? nullptr : &*known;
   };
   Json profile;
+  std::size_t of_namespace = 0;
   for (const kube::SharedObject& one : profiles_.snapshot()) {
+    if (text_member(*one, {"metadata", "namespace"}) != namespace_name) {
+      continue;
+    }
+    ++of_namespace;
     // By name, so that the webhook and this take the same where a family has several.
-    if (text_member(*one, {"metadata", "namespace"}) == namespace_name &&
-        text_member(*one, {"spec", "family"}) == family) {
+    if (text_member(*one, {"spec", "family"}) == family) {
       profile = one.tree();
       break;
     }
+  }
+  if (profile.isNull() && of_namespace >= estimator::kProfilesOfNamespace) {
+    // Whoever makes up families fills no more of the API server, nor of the memory of those that watch it.
+    log_warning("Learned nothing from a job: its namespace has too many MemoryProfiles",
+                {{"job", namespace_name + "/" + job.name},
+                 {"family", family},
+                 {"profiles", std::to_string(of_namespace)}});
+    return {};
   }
   std::vector<crds::ProfileSample> samples = crds::decode_samples(profile);
   const crds::ProfileSample* known = known_of(samples);

@@ -1,36 +1,56 @@
 #include "estimator/cluster_view.h"
 
+#include <utility>
+
 #include "base/log.h"
 
 namespace plimsoll::estimator {
+namespace {
+
+void log_left_out(const char* kind, const JsonView& object, const Error& why) {
+  log_warning("Left out an object that cannot be read",
+              {{"kind", kind},
+               {"namespace", text_member(object, {"metadata", "namespace"})},
+               {"name", text_member(object, {"metadata", "name"})},
+               {"problem", to_string(why)}});
+}
+
+}  // namespace
+
+const crds::MemoryProfile* LearnedProfile::decoded() const {
+  std::call_once(once_, [this] {
+    Result<crds::MemoryProfile> profile = crds::decode_memory_profile(object_.tree());
+    if (!profile) {
+      log_left_out("MemoryProfile", *object_, profile.error());
+      return;
+    }
+    decoded_ = *std::move(profile);
+    decoded_->raw = Json();  // ten times what was decoded of it
+  });
+  return decoded_ ? &*decoded_ : nullptr;
+}
 
 const crds::MemoryProfile* ClusterView::profile_of(const std::string& namespace_name,
                                                    const std::string& family) const {
-  if (family.empty()) {
+  const auto learned = profiles.find(namespace_name);
+  if (family.empty() || learned == profiles.end()) {
     return nullptr;
   }
-  const auto found = profiles.find({namespace_name, family});
-  return found == profiles.end() ? nullptr : &found->second;
+  for (const auto& [name, profile] : *learned->second) {
+    if (profile->family() == family && profile->decoded() != nullptr) {
+      return profile->decoded();
+    }
+  }
+  return nullptr;
 }
 
-std::shared_ptr<const ClusterView> make_cluster_view(const GpuCatalog& catalog,
-                                                     const std::vector<Json>& gpu_models,
-                                                     const std::vector<Json>& memory_profiles) {
-  const auto leave_out = [](const char* kind, const Json& object, const Error& why) {
-    log_warning("Left out an object that cannot be read",
-                {{"kind", kind},
-                 {"namespace", text_member(object, {"metadata", "namespace"})},
-                 {"name", text_member(object, {"metadata", "name"})},
-                 {"problem", to_string(why)}});
-  };
-  auto view = std::make_shared<ClusterView>();
-
-  GpuCatalog extended = catalog;  // to tell which specs are refused
+void ClusterViewBuilder::set_gpu_models(const std::vector<Json>& objects) {
+  GpuCatalog extended = catalog_;  // to tell which specs are refused
   std::vector<crds::GpuModel> models;
-  for (const Json& object : gpu_models) {
+  for (const Json& object : objects) {
     Result<crds::GpuModel> model = crds::decode_gpu_model(object);
     if (!model) {
-      leave_out("GPUModel", object, model.error());
+      log_left_out("GPUModel", object, model.error());
       continue;
     }
     if (const Result<void> applied = extended.apply(*model); !applied) {
@@ -40,21 +60,60 @@ std::shared_ptr<const ClusterView> make_cluster_view(const GpuCatalog& catalog,
     }
     models.push_back(*std::move(model));
   }
-  view->gpus = inventory_of(models, catalog);
+  gpus_ = inventory_of(models, catalog_);
+}
 
-  for (const Json& object : memory_profiles) {
-    Result<crds::MemoryProfile> profile = crds::decode_memory_profile(object);
-    if (!profile) {
-      leave_out("MemoryProfile", object, profile.error());
-      continue;
-    }
-    const std::pair key(profile->namespace_name, profile->family);
-    const auto known = view->profiles.find(key);
-    if (known == view->profiles.end() || profile->name < known->second.name) {
-      view->profiles.insert_or_assign(key, *std::move(profile));
-    }
+ClusterView::ByName& ClusterViewBuilder::profiles_to_change(const std::string& namespace_name) {
+  std::shared_ptr<ClusterView::ByName>& profiles = profiles_[namespace_name];
+  if (own_.insert(namespace_name).second) {
+    profiles = profiles == nullptr ? std::make_shared<ClusterView::ByName>()
+                                   : std::make_shared<ClusterView::ByName>(*profiles);
   }
+  return *profiles;
+}
+
+void ClusterViewBuilder::set_profile(const PackedJson& object) {
+  const std::string namespace_name = text_member(*object, {"metadata", "namespace"});
+  const std::string name = text_member(*object, {"metadata", "name"});
+  std::string family = text_member(*object, {"spec", "family"});
+  if (family.empty()) {
+    remove_profile(namespace_name, name);
+    return;
+  }
+  profiles_to_change(namespace_name)[name] =
+      std::make_shared<const LearnedProfile>(object, std::move(family));
+}
+
+void ClusterViewBuilder::remove_profile(const std::string& namespace_name, const std::string& name) {
+  const auto known = profiles_.find(namespace_name);
+  if (known == profiles_.end() || !known->second->contains(name)) {
+    return;
+  }
+  ClusterView::ByName& profiles = profiles_to_change(namespace_name);
+  profiles.erase(name);
+  if (profiles.empty()) {
+    profiles_.erase(namespace_name);
+    own_.erase(namespace_name);
+  }
+}
+
+std::shared_ptr<const ClusterView> ClusterViewBuilder::view() {
+  auto view = std::make_shared<ClusterView>();
+  view->gpus = gpus_;
+  view->profiles.insert(profiles_.begin(), profiles_.end());
+  own_.clear();
   return view;
+}
+
+std::shared_ptr<const ClusterView> make_cluster_view(const GpuCatalog& catalog,
+                                                     const std::vector<Json>& gpu_models,
+                                                     const std::vector<Json>& memory_profiles) {
+  ClusterViewBuilder builder(catalog);
+  builder.set_gpu_models(gpu_models);
+  for (const Json& object : memory_profiles) {
+    builder.set_profile(PackedJson(object));
+  }
+  return builder.view();
 }
 
 std::shared_ptr<const ClusterView> ClusterViewStore::get() const {

@@ -6,13 +6,17 @@
 //   ... if (keeper.has_synced()) ...
 //   keeper.stop();
 //
-// A burst of changes (the first list, a rescheduled node pool) makes one new view, not one a change.
+// A burst of changes (the first list, a rescheduled node pool) makes one new view, not one a change, and what
+// did not change is shared with the one before. Of MemoryProfiles each namespace has its share
+// (webhook/profile_quota.h).
 // Thread-safe but for start and stop; stop() waits. Client and store must outlive it.
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -20,6 +24,7 @@
 #include "estimator/cluster_view.h"
 #include "kube/client.h"
 #include "kube/reflector.h"
+#include "webhook/profile_quota.h"
 
 namespace plimsoll::webhook {
 
@@ -46,18 +51,22 @@ class ClusterViewKeeper {
   bool has_synced() const;
 
  private:
-  void wake();
+  void gpu_models_changed();
+  void profile_changed(const kube::Reflector::Change& change);
   void run(const std::stop_token& stop);
 
-  const estimator::GpuCatalog catalog_;
+  estimator::ClusterViewBuilder builder_;  // of run()'s thread
   estimator::ClusterViewStore& store_;
+  ProfileQuota quota_{{}};  // of the thread of profiles_
   kube::Reflector gpu_models_;
   kube::Reflector profiles_;
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool dirty_ = false;   // guarded by mutex_
-  bool synced_ = false;  // guarded by mutex_
+  // Guarded by mutex_: what is not in the view yet.
+  bool gpu_models_changed_ = true;
+  std::map<std::string, kube::Reflector::Change> changed_profiles_;  // by key, the last of each
+  bool synced_ = false;
   std::jthread thread_;
 };
 

@@ -1,0 +1,71 @@
+#include "webhook/profile_quota.h"
+
+#include "base/json_selection.h"
+#include "base/log.h"
+#include "base/packed_json.h"
+
+namespace plimsoll::webhook {
+namespace {
+
+const JsonSelection& what_decisions_read() {
+  static const JsonSelection selection =
+      JsonSelection()
+          .only({}, {"apiVersion", "kind", "metadata", "spec", "status"})
+          .only({"metadata"}, {"name", "namespace", "uid", "resourceVersion"})
+          .only({"spec"}, {"family", "bounds"})
+          .only({"status"}, {"bounds"});
+  return selection;
+}
+
+const JsonSelection& name_alone() {
+  static const JsonSelection selection =
+      JsonSelection()
+          .only({}, {"metadata"})
+          .only({"metadata"}, {"name", "namespace", "uid", "resourceVersion"});
+  return selection;
+}
+
+}  // namespace
+
+Json ProfileQuota::project(const JsonView& profile) {
+  const std::string namespace_name = text_member(profile, {"metadata", "namespace"});
+  const std::string key = namespace_name + "/" + text_member(profile, {"metadata", "name"});
+  forget(key);
+  const PackedJson slim(profile, what_decisions_read());
+  const Bytes size{static_cast<std::int64_t>(slim.size())};
+  Use& use = uses_[namespace_name];
+  if (use.profiles >= options_.of_namespace || use.bytes + size > options_.bytes_of_namespace ||
+      kept_ + size > options_.in_all) {
+    if (!use.told) {
+      use.told = true;
+      log_warning("Left out MemoryProfiles: there are too many",
+                  {{"namespace", namespace_name},
+                   {"first", key},
+                   {"kept", std::to_string(use.profiles)},
+                   {"bytes", to_string(use.bytes)},
+                   {"bytesOfAllNamespaces", to_string(kept_)}});
+    }
+    return PackedJson(profile, name_alone()).tree();
+  }
+  ++use.profiles;
+  use.bytes += size;
+  kept_ += size;
+  sizes_.emplace(key, size);
+  return slim.tree();
+}
+
+void ProfileQuota::forget(const std::string& key) {
+  const auto known = sizes_.find(key);
+  if (known == sizes_.end()) {
+    return;
+  }
+  const auto use = uses_.find(key.substr(0, key.find('/')));
+  kept_ -= known->second;
+  use->second.bytes -= known->second;
+  if (--use->second.profiles == 0) {
+    uses_.erase(use);
+  }
+  sizes_.erase(known);
+}
+
+}  // namespace plimsoll::webhook
