@@ -279,6 +279,7 @@ void TrainingJobController::handle(const std::string& key, const std::stop_token
   }
   Surroundings surroundings = surroundings_;
   surroundings.stop = stop;
+  surroundings.decision_memory = options_.decision_memory;
   const Result<Next> next = look_after(surroundings, object.tree());
   if (metrics_) {
     metrics_->looked(!next ? "error" : *next ? "requeue_after" : "success");

@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/bytes.h"
 #include "controllers/runtime_metrics.h"
 #include "controllers/training_job_pass.h"
 #include "kube/reflector.h"
@@ -40,6 +41,7 @@ class TrainingJobController {
     // Likewise, whether the view of the cluster is complete: a job that is sized before would find no GPU,
     // and keep what it asked for. Null: it is.
     std::function<bool()> knows_cluster;
+    Bytes decision_memory = Bytes::max();  // of each worker
     const Clock* clock = &system_clock();
     prometheus::Registry* registry = nullptr;  // null: no metrics
   };
@@ -55,6 +57,8 @@ class TrainingJobController {
 
   // True once the caches have their first lists.
   bool ready() const;
+  // How long no worker has finished a job while one is at work.
+  std::chrono::nanoseconds stalled_for() const { return queue_.stalled_for(); }
   // To be called before a scrape.
   void refresh_metrics();
 

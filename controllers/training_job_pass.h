@@ -54,6 +54,7 @@ struct Surroundings {
   std::function<std::vector<Json>(const std::string& child_key)> find_pods;
   std::function<std::vector<Json>(const std::string& child_key)> departed_pods;
   std::stop_token stop;
+  Bytes decision_memory = Bytes::max();  // what a decision may use
 };
 
 // When to look again even if nothing changes; empty: only then.

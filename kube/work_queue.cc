@@ -161,6 +161,7 @@ void WorkQueue::done(const std::string& key) {
     observer_->worked(clock_.steady_now() - worked->second);
   }
   processing_.erase(worked);
+  last_done_ = clock_.steady_now();
   if (dirty_.contains(key)) {
     push(key);
   } else if (processing_.empty()) {
@@ -208,6 +209,18 @@ WorkQueue::Unfinished WorkQueue::unfinished() const {
     work.longest = std::max<std::chrono::nanoseconds>(work.longest, now - since);
   }
   return work;
+}
+
+std::chrono::nanoseconds WorkQueue::stalled_for() const {
+  const std::lock_guard lock(mutex_);
+  if (processing_.empty()) {
+    return {};
+  }
+  Time oldest = Time::max();
+  for (const auto& [key, since] : processing_) {
+    oldest = std::min(oldest, since);
+  }
+  return clock_.steady_now() - std::max(oldest, last_done_);
 }
 
 }  // namespace plimsoll::kube

@@ -85,6 +85,8 @@ class WorkQueue {
   // When the first delayed key is due.
   std::optional<Clock::SteadyTime> next_due() const;
   Unfinished unfinished() const;
+  // How long nothing has been done though something is being processed; zero when nothing is.
+  std::chrono::nanoseconds stalled_for() const;
 
  private:
   using Time = Clock::SteadyTime;
@@ -110,6 +112,7 @@ class WorkQueue {
   std::unordered_map<std::string, Delayed::iterator> delayed_by_key_;
   std::uint64_t delays_ = 0;
   bool shut_down_ = false;
+  Time last_done_ = Time::min();
 };
 
 }  // namespace plimsoll::kube

@@ -377,6 +377,29 @@ TEST(WorkQueueMetrics, SayWhatClientGosSay) {
   EXPECT_EQ(queue.unfinished().in_all, seconds(0));
 }
 
+// All workers of the operator stood still, and readiness did not tell.
+TEST(WorkQueue, TellsHowLongNothingWasDone) {
+  VirtualClock clock;
+  WorkQueue queue({.clock = &clock});
+  EXPECT_EQ(queue.stalled_for(), seconds(0));
+  queue.add("stuck");
+  queue.add("quick");
+  clock.pass(seconds(60));
+  EXPECT_EQ(queue.stalled_for(), seconds(0));  // nobody has begun
+  queue.try_get();
+  clock.pass(seconds(5));
+  EXPECT_EQ(queue.stalled_for(), seconds(5));
+  queue.try_get();
+  clock.pass(seconds(1));
+  EXPECT_EQ(queue.stalled_for(), seconds(6));
+  queue.done("quick");
+  EXPECT_EQ(queue.stalled_for(), seconds(0));
+  clock.pass(seconds(7));
+  EXPECT_EQ(queue.stalled_for(), seconds(7));
+  queue.done("stuck");
+  EXPECT_EQ(queue.stalled_for(), seconds(0));
+}
+
 // client-go's queue as its sources tell it, in the plainest way: what the simulation holds ours to. Time goes
 // from event to event, as its waiting loop does.
 class Model {
