@@ -4,18 +4,27 @@
 //   HttpServer server(options, [&](const HttpRequest& request) { return handler.handle(request); }, ...);
 //
 // POST kMutatePath and kValidatePath with an AdmissionReview; whatever comes there is answered with one. The
-// time the API server gives (?timeout=5s) less kAnswerMargin bounds the decision. Thread-safe; what the
-// options point to must outlive the handler.
+// time the API server gives (?timeout=5s) less kAnswerMargin bounds the decision, as do the request's stop
+// token and the memory that is reserved for it. When there is too much to do, a mutating review is answered
+// with the job as it is and a warning, and a validating one with 429, so that its failurePolicy decides.
+// Thread-safe; what the options point to must outlive the handler.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
 #include <string_view>
 
+#include "base/budget.h"
+#include "base/memory_pool.h"
 #include "estimator/cluster_view.h"
 #include "estimator/model_source.h"
+#include "webhook/decision_scheduler.h"
 #include "webhook/http_server.h"
 #include "webhook/metrics.h"
 #include "webhook/mutate.h"
+#include "webhook/progress_watch.h"
 
 namespace plimsoll::webhook {
 
@@ -33,7 +42,16 @@ struct AdmissionHandlerOptions {
   const estimator::ClusterViewStore* cluster = nullptr;  // required
   estimator::ModelSource* tables = nullptr;              // null: jobs that name a ConfigMap keep their values
   AdmissionMetrics* metrics = nullptr;                   // null: nothing is counted
+  MemoryPool* memory = nullptr;                          // of reviews; null: nothing is reserved
+  Bytes decision_memory = Bytes::max();                  // of each turn that the scheduler gives
+  MemoryPool* imports =
+      nullptr;          // where decisions that read a ConfigMap reserve `import_memory`; null: nowhere
+  Bytes import_memory;  // on top of decision_memory
+  DecisionScheduler* scheduler = nullptr;  // null: all compute at once
 };
+
+// What a review of so many bytes takes while it is handled, its body apart.
+Bytes memory_of_review(std::size_t body_size);
 
 class AdmissionHandler {
  public:
@@ -41,12 +59,26 @@ class AdmissionHandler {
 
   HttpResponse handle(const HttpRequest& request) const;
 
+  // Whether reviews get their answers. Errors: kUnavailable when one is past its deadline and, for as long as
+  // it was given, no other was answered either.
+  Result<void> progress() const { return progress_.check(std::chrono::steady_clock::now()); }
+
  private:
-  HttpResponse answer_mutate(const AdmissionRequest& review, const HttpRequest& request) const;
-  HttpResponse answer_validate(const AdmissionRequest& review, const HttpRequest& request) const;
+  // Sets `uid` as soon as it is known.
+  HttpResponse answer_review(bool mutating, const HttpRequest& request, Budget::Time deadline,
+                             std::string& uid) const;
+  HttpResponse answer_mutate(const AdmissionRequest& review, const HttpRequest& request,
+                             Budget::Time deadline) const;
+  HttpResponse answer_validate(const AdmissionRequest& review, const HttpRequest& request,
+                               Budget::Time deadline) const;
+  Mutation decide(const AdmissionRequest& review, const HttpRequest& request, Budget::Time deadline) const;
+  Result<std::optional<DecisionScheduler::Turn>> enter(const AdmissionRequest& review,
+                                                       const HttpRequest& request,
+                                                       Budget::Time deadline) const;
   void count(const char* webhook, bool applied, const std::string& reason, const HttpRequest& request) const;
 
   AdmissionHandlerOptions options_;
+  mutable ProgressWatch progress_;
 };
 
 // The time for an answer that a query string names ("timeout=5s", Go's notation), within kLongestTimeout, and

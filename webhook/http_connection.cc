@@ -56,18 +56,20 @@ HttpResponse answer_to(const error_code& problem) {
   return plain_text(400, "not a well-formed HTTP/1.1 request: " + problem.message() + "\n");
 }
 
-// A share of the memory that all bodies may take together.
+// A share of the memory that all bodies may take together, counted as they arrive: what a peer announces
+// costs nothing yet.
 class BodyCharge {
  public:
-  BodyCharge(std::atomic<std::uint64_t>& used, std::size_t limit) : used_(used), limit_(limit) {}
-  ~BodyCharge() { used_ -= mine_; }
+  explicit BodyCharge(HttpServerShared& shared) : shared_(shared) {}
+  ~BodyCharge() { shared_.body_memory -= mine_; }
   BodyCharge(const BodyCharge&) = delete;
   BodyCharge& operator=(const BodyCharge&) = delete;
 
-  bool grow_to(std::size_t bytes) {
+  // `limit` of all bodies together.
+  bool grow_to(std::size_t bytes, std::size_t limit) {
     const std::size_t more = bytes - std::min(bytes, mine_);
-    if (used_.fetch_add(more) + more > limit_) {
-      used_ -= more;
+    if (shared_.body_memory.fetch_add(more) + more > limit) {
+      shared_.body_memory -= more;
       return false;
     }
     mine_ += more;
@@ -75,8 +77,7 @@ class BodyCharge {
   }
 
  private:
-  std::atomic<std::uint64_t>& used_;
-  const std::size_t limit_;
+  HttpServerShared& shared_;
   std::size_t mine_ = 0;
 };
 
@@ -84,7 +85,7 @@ class BodyCharge {
 
 // A request from its first byte to its answer.
 struct HttpConnection::Request {
-  explicit Request(HttpServerShared& shared) : charge(shared.body_memory, shared.options.body_memory_limit) {
+  explicit Request(HttpServerShared& shared) : charge(shared) {
     parser.header_limit(static_cast<std::uint32_t>(shared.options.header_limit));
     parser.body_limit(shared.options.body_limit);
   }
@@ -104,6 +105,7 @@ HttpConnection::HttpConnection(HttpServerShared& shared, Descriptor descriptor,
   if (socket_.tls()) {
     enter(State::kHandshake, shared_.options.handshake_timeout);
   } else {
+    shaken_ = true;
     enter_idle(shared_.options.header_timeout);
   }
 }
@@ -148,12 +150,17 @@ HttpConnection::Next HttpConnection::advance() {
 std::optional<HttpConnection::Next> HttpConnection::shake() {
   const IoResult shaken = socket_.handshake();
   switch (shaken.state) {
-    case IoState::kBytes: enter_idle(shared_.options.header_timeout); return std::nullopt;
+    case IoState::kBytes:
+      shaken_ = true;
+      enter_idle(shared_.options.header_timeout);
+      return std::nullopt;
     case IoState::kWouldRead: return Next::kReadable;
     case IoState::kWouldWrite: return Next::kWritable;
     default: break;
   }
-  ++(cut_ == Cut::kTimedOut ? shared_.rejected_timeout : shared_.rejected_tls);
+  if (cut_ != Cut::kEvicted) {
+    ++(cut_ == Cut::kTimedOut ? shared_.rejected_timeout : shared_.rejected_tls);
+  }
   if (shaken.state == IoState::kPlainHttp) {
     socket_.forget_tls();
     respond(plain_text(400, "this port speaks HTTPS, and the request came in plain HTTP\n"), 11, false,
@@ -243,13 +250,20 @@ void HttpConnection::take_in(std::string_view bytes) {
   }
   if (problem) {
     refuse_problem(problem);
-  } else if (parser.is_header_done() && !request_->charge.grow_to(parser.get().body().size())) {
+  } else if (parser.is_header_done() && !request_->charge.grow_to(parser.get().body().size(), body_share())) {
     ++shared_.rejected_overload;
     respond(plain_text(503, "too much is being received at once; try again later\n"), 11, is_head(), false);
   } else if (parser.is_done()) {
     state_ = State::kHandling;
+    handled_ = true;
     deadline_ = kNoDeadline;
   }
+}
+
+// Peers that were never served never get all of the memory for bodies.
+std::size_t HttpConnection::body_share() const {
+  const std::size_t limit = shared_.options.body_memory_limit;
+  return served_ ? limit : limit / 4 * 3;
 }
 
 void HttpConnection::header_is_complete() {
@@ -286,6 +300,7 @@ void HttpConnection::handle() {
   request.content_type = std::string(message[http::field::content_type]);
   request.body = std::move(message.body());
   request.received = request_->received;
+  request.stop = shared_.stop.get_token();
   HttpResponse response;
   try {
     response = shared_.handler(request);
@@ -320,7 +335,9 @@ void HttpConnection::respond(const HttpResponse& response, unsigned version, boo
     out_ += response.body;
   }
   request_.reset();
-  served_ = true;
+  // An error is no service: whoever sends nonsense has no claim to stay.
+  served_ = served_ || response.status < 400;
+  handled_ = false;
   after_sending_ = keep ? State::kIdle : State::kLingering;
   enter(State::kSending, shared_.options.write_timeout);
 }
@@ -385,6 +402,25 @@ bool HttpConnection::end_if_idle() {
   }
   socket_.stop_reading();
   return true;
+}
+
+HttpConnection::Standing HttpConnection::standing() const {
+  if (cut_ == Cut::kEvicted) {
+    return Standing::kEvicted;
+  }
+  if (handled_) {
+    return Standing::kHandled;
+  }
+  if (served_) {
+    return Standing::kServed;
+  }
+  return shaken_ ? Standing::kUnserved : Standing::kStranger;
+}
+
+void HttpConnection::evict() {
+  ++shared_.evicted;
+  cut_ = Cut::kEvicted;
+  socket_.cut();
 }
 
 void HttpConnection::cut() {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -34,9 +35,10 @@ struct HttpServerShared {
   HttpServerOptions options;
   HttpHandler handler;
   std::atomic<bool> draining = false;
+  std::stop_source stop = std::stop_source();  // of handlers, see HttpRequest::stop
   std::atomic<std::uint64_t> accepted = 0, open = 0, in_flight = 0, requests = 0, rejected_overload = 0,
                              rejected_malformed = 0, rejected_timeout = 0, rejected_tls = 0,
-                             rejected_no_descriptor = 0, body_memory = 0;
+                             rejected_no_descriptor = 0, evicted = 0, body_memory = 0;
 };
 
 HttpResponse plain_text(int status, std::string text);
@@ -67,9 +69,20 @@ class HttpConnection {
   Clock::time_point deadline() const { return Clock::time_point(Clock::duration(deadline_.load())); }
   // Ends it if its deadline has passed.
   void time_out_at(Clock::time_point now);
+  // How far the peer has come: who has not shown much goes first when connections run out.
+  enum class Standing {
+    kStranger,  // no TLS yet
+    kUnserved,  // TLS is up, or the port is plain; no request of it has been answered well
+    kServed,
+    kHandled,  // its request is at the handler, or waits for it
+    kEvicted,
+  };
+  Standing standing() const;
+  Clock::time_point opened() const { return opened_; }
   bool idle() const { return idle_ == Idle::kYes; }  // waits for the first byte of a request
   Clock::time_point idle_since() const { return Clock::time_point(Clock::duration(idle_since_.load())); }
-  bool served() const { return served_; }
+  // Ends it to make room for another.
+  void evict();
   // Ends it if it is idle, but serves a request that has come meanwhile. False when it is not idle.
   bool end_if_idle();
   // Ends it at once, but for a handler, which nothing interrupts.
@@ -78,7 +91,7 @@ class HttpConnection {
  private:
   enum class State { kHandshake, kIdle, kReceiving, kHandling, kSending, kLingering, kOver };
   enum class Idle { kNo, kYes, kAskedToEnd };
-  enum class Cut { kNo, kStopping, kTimedOut };
+  enum class Cut { kNo, kStopping, kTimedOut, kEvicted };
   struct Request;
 
   void enter(State state, std::chrono::milliseconds limit);
@@ -93,6 +106,7 @@ class HttpConnection {
   std::optional<Next> linger();
 
   void take_in(std::string_view bytes);
+  std::size_t body_share() const;
   void header_is_complete();
   bool is_head() const;
   void refuse_problem(const boost::system::error_code& problem);
@@ -112,7 +126,10 @@ class HttpConnection {
   std::atomic<Clock::rep> deadline_ = 0;
   std::atomic<Clock::rep> idle_since_ = 0;
   std::atomic<Idle> idle_ = Idle::kNo;
+  const Clock::time_point opened_ = Clock::now();
+  std::atomic<bool> shaken_ = false;
   std::atomic<bool> served_ = false;
+  std::atomic<bool> handled_ = false;
   std::atomic<Cut> cut_ = Cut::kNo;
 };
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <list>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -39,6 +41,15 @@ using Next = HttpConnection::Next;
 
 constexpr Milliseconds kFirstAcceptPause{10};
 constexpr Milliseconds kLongestAcceptPause{1'000};
+
+// Shares of max_connections, see there.
+constexpr std::size_t kStrangersShare = 4;
+constexpr std::size_t kUnservedShare = 2;
+// Connections that were evicted and are not yet gone, before new ones have to wait for that.
+constexpr std::size_t kEndingLimit = 64;
+// Files that are no connections: listeners, timers, the API client's connections, the log.
+constexpr std::size_t kOtherFiles = 128;
+constexpr std::size_t kLeastConnections = 16;
 
 // A connection on its way from thread to thread. The kernel says when the next one may have it, of which the
 // language knows nothing: so the one that gives it away holds the mutex meanwhile, and the next takes it
@@ -105,9 +116,33 @@ Next go_on_after(HttpConnection& connection, const Call& call) {
   }
 }
 
+bool somebody_waits(const Descriptor& listener) {
+  pollfd waiting{listener.get(), POLLIN, 0};
+  return ::poll(&waiting, 1, 0) > 0;
+}
+
 // None when nobody waits, or on an error: errno says which.
 Descriptor accept_from(const Descriptor& listener) {
   return Descriptor(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+// Fewer than asked when there are not the files for them.
+std::size_t connections_allowed(std::size_t asked) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) {
+    return asked;
+  }
+  const std::size_t left = files.rlim_cur > kOtherFiles ? files.rlim_cur - kOtherFiles : 0;
+  const std::size_t allowed = std::min(asked, std::max(left, kLeastConnections));
+  if (allowed < asked) {
+    log_warning("Takes fewer connections: the limit of open files is low",
+                {{"connections", std::to_string(allowed)}, {"openFiles", std::to_string(files.rlim_cur)}});
+  }
+  return allowed;
+}
+
+int priority_of_this_thread() {
+  return ::getpriority(PRIO_PROCESS, 0);  // of Linux: the thread's, not the process's
 }
 
 Milliseconds shortest_timeout(const HttpServerOptions& options) {
@@ -148,8 +183,9 @@ class HttpServer::Impl {
   void accept_connections();
   void admit(Descriptor descriptor);
   void close_listener();
-  bool end_longest_idle();
+  bool make_room();
   void shed_one();
+  void replace_threads();
   Clock::time_point end_late_connections();
   void pause_accepting(Milliseconds pause) { accept_again_ = Clock::now() + pause; }
 
@@ -184,7 +220,8 @@ class HttpServer::Impl {
   std::unordered_map<Served*, std::unique_ptr<Served>> connections_;  // guarded by mutex_
   bool door_closed_ = false;                                          // likewise
 
-  std::vector<std::thread> serving_;
+  std::list<std::thread> serving_;        // of the door's thread, once that runs
+  std::vector<std::thread::id> lowered_;  // threads that have ended for their priority; guarded by mutex_
   std::thread door_;
 };
 
@@ -233,6 +270,7 @@ Result<void> HttpServer::Impl::start() {
     return Error(ErrorCode::kUnavailable,
                  std::string("cannot wait for connections: ") + std::strerror(errno));
   }
+  shared_.options.max_connections = connections_allowed(shared_.options.max_connections);
   started_ = true;
   // One more than there are handlers at once: whatever these do, somebody reads, writes and shakes hands.
   for (std::size_t i = 0; i < workers_ + 1; ++i) {
@@ -256,6 +294,7 @@ void HttpServer::Impl::stop(Milliseconds lame_duck) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return door_closed_; });
   }
+  shared_.stop.request_stop();
   if (!all_ended_within(lame_duck.count() > 0 ? shared_.options.idle_grace : Milliseconds(0))) {
     const std::lock_guard lock(mutex_);
     for (const auto& [connection, owner] : connections_) {
@@ -274,13 +313,13 @@ void HttpServer::Impl::stop(Milliseconds lame_duck) {
   while (!all_ended_within(shared_.options.drain_timeout)) {
     log_warning("Waited for a handler that does not end", {{"connections", std::to_string(shared_.open)}});
   }
+  door_ends_ = true;
+  ::eventfd_write(knock_.get(), 1);
+  door_.join();
   ::eventfd_write(end_.get(), 1);
   for (std::thread& thread : serving_) {
     thread.join();
   }
-  door_ends_ = true;
-  ::eventfd_write(knock_.get(), 1);
-  door_.join();
 }
 
 bool HttpServer::Impl::all_ended_within(Milliseconds limit) {
@@ -291,6 +330,7 @@ bool HttpServer::Impl::all_ended_within(Milliseconds limit) {
 // Takes connections and ends those that are late. Sleeps while there is neither.
 void HttpServer::Impl::keep_the_door() {
   while (!door_ends_) {
+    replace_threads();
     Clock::time_point wake_at = end_late_connections();
     if (close_door_ && listener_) {
       close_listener();
@@ -304,18 +344,21 @@ void HttpServer::Impl::keep_the_door() {
     if (waiting[0].revents != 0) {
       eventfd_t knocks = 0;
       ::eventfd_read(knock_.get(), &knocks);
-      accept_again_ = {};  // a place is free
+      accept_again_ = {};  // there may be room
     } else if (waiting[1].revents != 0) {
       accept_connections();
     }
   }
 }
 
-// Until none waits, or the limit is reached: then the longest idle one makes place.
+// Until none waits, or there is no room.
 void HttpServer::Impl::accept_connections() {
   for (;;) {
-    if (shared_.open >= shared_.options.max_connections) {
-      pause_accepting(end_longest_idle() ? kFirstAcceptPause : kLongestAcceptPause);
+    if (!somebody_waits(listener_)) {
+      return;  // nobody is to go for nobody
+    }
+    if (!make_room()) {
+      pause_accepting(kLongestAcceptPause);  // or until a connection has gone
       return;
     }
     if (Descriptor descriptor = accept_from(listener_)) {
@@ -353,7 +396,7 @@ void HttpServer::Impl::admit(Descriptor descriptor) {
     connections_.emplace(raw, std::move(connection));
     shared_.open = connections_.size();
   } catch (const std::bad_alloc&) {
-    log_error("Turned a connection away for want of memory");
+    log_error("Rejected connection: out of memory");
     return;
   }
   if (!give_away(raw, EPOLL_CTL_ADD, EPOLLIN)) {
@@ -373,16 +416,68 @@ void HttpServer::Impl::close_listener() {
   changed_.notify_all();
 }
 
-bool HttpServer::Impl::end_longest_idle() {
+// For one more connection, which at first is one that was never served: of these the oldest goes when they
+// are too many, for a peer that means well soon is no longer among them.
+bool HttpServer::Impl::make_room() {
+  using Standing = HttpConnection::Standing;
+  const std::size_t limit = shared_.options.max_connections;
   const std::lock_guard lock(mutex_);
-  Served* longest = nullptr;
+  if (connections_.size() < limit / kStrangersShare) {
+    return true;
+  }
+  std::size_t strangers = 0;
+  std::size_t unserved = 0;
+  std::size_t evicted = 0;
+  Served* oldest_stranger = nullptr;
+  Served* oldest_unserved = nullptr;  // strangers among them
+  Served* longest_idle = nullptr;
+  const auto older = [](const Served* one, const Served* other) {
+    return other == nullptr || one->opened() < other->opened();
+  };
   for (const auto& [connection, owner] : connections_) {
-    if (connection->idle() && connection->served() &&
-        (longest == nullptr || connection->idle_since() < longest->idle_since())) {
-      longest = connection;
+    const Standing standing = connection->standing();
+    if (standing == Standing::kEvicted) {
+      ++evicted;
+    } else if (standing == Standing::kStranger || standing == Standing::kUnserved) {
+      ++unserved;
+      oldest_unserved = older(connection, oldest_unserved) ? connection : oldest_unserved;
+      if (standing == Standing::kStranger) {
+        ++strangers;
+        oldest_stranger = older(connection, oldest_stranger) ? connection : oldest_stranger;
+      }
+    } else if (standing == Standing::kServed && connection->idle() &&
+               (longest_idle == nullptr || connection->idle_since() < longest_idle->idle_since())) {
+      longest_idle = connection;
     }
   }
-  return longest != nullptr && longest->end_if_idle();
+  if (evicted >= kEndingLimit) {
+    return false;
+  }
+  if (strangers >= std::max<std::size_t>(1, limit / kStrangersShare)) {
+    oldest_stranger->evict();
+  } else if (unserved >= std::max<std::size_t>(1, limit / kUnservedShare)) {
+    oldest_unserved->evict();
+  } else if (connections_.size() - evicted >= limit) {
+    // It serves a request that has come meanwhile, so it may stay for a moment.
+    return longest_idle != nullptr && longest_idle->end_if_idle() &&
+           connections_.size() < limit + kEndingLimit;
+  }
+  return true;
+}
+
+// Threads whose priority a handler has lowered.
+void HttpServer::Impl::replace_threads() {
+  std::vector<std::thread::id> lowered;
+  {
+    const std::lock_guard lock(mutex_);
+    lowered.swap(lowered_);
+  }
+  for (const std::thread::id id : lowered) {
+    const auto thread = std::find_if(serving_.begin(), serving_.end(),
+                                     [&](const std::thread& one) { return one.get_id() == id; });
+    thread->join();
+    *thread = std::thread([this] { serve_connections(); });
+  }
 }
 
 // Out of file descriptors: the reserve lets one waiting peer be told (by a close) instead of left hanging.
@@ -409,6 +504,7 @@ Clock::time_point HttpServer::Impl::end_late_connections() {
 }
 
 void HttpServer::Impl::serve_connections() {
+  const int priority = priority_of_this_thread();
   for (;;) {
     epoll_event event{};
     if (::epoll_wait(poller_.get(), &event, 1, -1) != 1) {
@@ -421,6 +517,12 @@ void HttpServer::Impl::serve_connections() {
     connection->giving_away.lock();  // until the thread that had it is done with it
     connection->giving_away.unlock();
     serve(connection);
+    if (priority_of_this_thread() != priority) {
+      const std::lock_guard lock(mutex_);
+      lowered_.push_back(std::this_thread::get_id());
+      ::eventfd_write(knock_.get(), 1);
+      return;
+    }
   }
 }
 
@@ -470,7 +572,7 @@ void HttpServer::Impl::remove(Served* connection) {
     const std::lock_guard lock(mutex_);
     const auto place = connections_.find(connection);
     owner = std::move(place->second);
-    was_full = connections_.size() >= shared_.options.max_connections;
+    was_full = connections_.size() >= shared_.options.max_connections / kStrangersShare;
     connections_.erase(place);
     shared_.open = connections_.size();
     changed_.notify_all();
@@ -516,7 +618,8 @@ HttpServerStats HttpServer::stats() const {
           .rejected_malformed = shared.rejected_malformed,
           .rejected_timeout = shared.rejected_timeout,
           .rejected_tls = shared.rejected_tls,
-          .rejected_no_descriptor = shared.rejected_no_descriptor};
+          .rejected_no_descriptor = shared.rejected_no_descriptor,
+          .evicted = shared.evicted};
 }
 
 }  // namespace plimsoll::webhook

@@ -15,8 +15,11 @@
 // become a 500.
 //
 // Stopping loses no request of a well-behaved client: while the lame duck lasts, new connections are taken
-// and every answer says `Connection: close`; then the listener closes, requests under way are answered, and
-// connections on which nothing happens are closed.
+// and every answer says `Connection: close`; then the listener closes, handlers are asked to end by
+// HttpRequest::stop, requests under way are answered, and connections on which nothing happens are closed.
+//
+// A handler may lower the priority of its thread: such a thread ends after its request, and another takes its
+// place, for a process without privileges cannot raise a priority again.
 //
 // Thread-safety: start() and stop() from one thread; all else from any. The handler is called from several
 // threads at once and must outlive the server. Ignores SIGPIPE for the process.
@@ -27,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "base/result.h"
@@ -41,6 +45,8 @@ struct HttpRequest {
   std::string content_type;
   std::string body;
   std::chrono::steady_clock::time_point received;  // when its header was complete
+  // Requested when the server waits for its last handlers: what is not done by then is to be given up.
+  std::stop_token stop = {};
 };
 
 struct HttpResponse {
@@ -60,8 +66,12 @@ struct HttpServerOptions {
   std::size_t header_limit = 16 << 10;
   // Two objects of the API server's largest size (3 MB) and 1 MB for the rest, as controller-runtime counts.
   std::size_t body_limit = 7 << 20;
-  // All bodies held at once: what 1024 connections may cost in memory.
+  // All bodies held at once, of which peers that were never served hold three quarters at most.
   std::size_t body_memory_limit = 128 << 20;
+  // Fewer when the process may open fewer files. A quarter is the most that may be in their handshake, a half
+  // the most that may be without a request that was answered: when there are more, the oldest of them is
+  // closed, so that silent peers never take the place of those that are served. Beyond the whole, the served
+  // one that has been idle for longest goes.
   std::size_t max_connections = 1024;
   // Requests at or waiting for a worker; above it the answer is 429 at once. More would only queue until the
   // API server has given up on them.
@@ -93,6 +103,7 @@ struct HttpServerStats {
   std::uint64_t rejected_timeout = 0;
   std::uint64_t rejected_tls = 0;
   std::uint64_t rejected_no_descriptor = 0;  // out of file descriptors
+  std::uint64_t evicted = 0;                 // closed to make room for others
 };
 
 class HttpServer {

@@ -64,8 +64,9 @@ void AdmissionMetrics::record_saved(std::int64_t gpus) {
   saved_.Increment(static_cast<double>(gpus));
 }
 
-ServerMetrics::ServerMetrics(const HttpServer& server, const FileCertificateSource& certificates)
-    : server_(server), certificates_(certificates) {}
+ServerMetrics::ServerMetrics(const HttpServer& server, const FileCertificateSource& certificates,
+                             const DecisionScheduler* scheduler)
+    : server_(server), certificates_(certificates), scheduler_(scheduler) {}
 
 std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   using prometheus::MetricType;
@@ -84,7 +85,28 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   add_counter(rejected, "reason", "timeout", stats.rejected_timeout);
   add_counter(rejected, "reason", "tls", stats.rejected_tls);
   add_counter(rejected, "reason", "no_descriptor", stats.rejected_no_descriptor);
+  add_counter(rejected, "reason", "evicted", stats.evicted);
   families.push_back(std::move(rejected));
+
+  if (scheduler_ != nullptr) {
+    const DecisionScheduler::Stats decisions = scheduler_->stats();
+    prometheus::MetricFamily now =
+        family("plimsoll_admission_decisions", "Decisions under way, by state", MetricType::Gauge);
+    for (const auto& [state, count] :
+         {std::pair("running", decisions.running), std::pair("long", decisions.running_long),
+          std::pair("waiting", decisions.waiting)}) {
+      prometheus::ClientMetric metric;
+      metric.label.push_back({"state", state});
+      metric.gauge.value = static_cast<double>(count);
+      now.metric.push_back(std::move(metric));
+    }
+    families.push_back(std::move(now));
+    prometheus::MetricFamily without = family("plimsoll_admission_decisions_rejected_total",
+                                              "Decisions refused or stopped for others", MetricType::Counter);
+    add_counter(without, "reason", "busy", decisions.refused);
+    add_counter(without, "reason", "long", decisions.stopped);
+    families.push_back(std::move(without));
+  }
 
   prometheus::MetricFamily loads = family("plimsoll_webhook_certificate_loads_total",
                                           "Readings of the certificate's files", MetricType::Counter);

@@ -1,9 +1,11 @@
 // What the webhook tells Prometheus. Names follow docs: prefix plimsoll_, base units.
 //
 //   plimsoll_admission_requests_total{webhook, applied, reason}   webhook: mutate | validate
-//   plimsoll_admission_duration_seconds{webhook}                  from the last byte of the header to the
-//   answer plimsoll_admission_gpus_saved_total                           asked less given, when it was given
-//   plimsoll_admission_in_flight                                  at or waiting for a worker
+//   plimsoll_admission_duration_seconds{webhook}      from the last byte of the header to the answer
+//   plimsoll_admission_gpus_saved_total               asked less given, when it was given
+//   plimsoll_admission_in_flight                      at or waiting for a worker
+//   plimsoll_admission_decisions{state}               running | long | waiting
+//   plimsoll_admission_decisions_rejected_total{reason}   busy: no turn in time; long: stopped for others
 //   plimsoll_webhook_connections, plimsoll_webhook_rejected_total{reason}
 //   plimsoll_webhook_certificate_expiration_timestamp_seconds, _certificate_loads_total{result}
 //
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "webhook/certificate_source.h"
+#include "webhook/decision_scheduler.h"
 #include "webhook/http_server.h"
 
 namespace plimsoll::webhook {
@@ -44,12 +47,15 @@ class AdmissionMetrics {
 // The server's and the certificate's own figures, read when they are asked for. Both must outlive this.
 class ServerMetrics : public prometheus::Collectable {
  public:
-  ServerMetrics(const HttpServer& server, const FileCertificateSource& certificates);
+  // `scheduler` may be null.
+  ServerMetrics(const HttpServer& server, const FileCertificateSource& certificates,
+                const DecisionScheduler* scheduler = nullptr);
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   const HttpServer& server_;
   const FileCertificateSource& certificates_;
+  const DecisionScheduler* const scheduler_;
 };
 
 }  // namespace plimsoll::webhook

@@ -47,7 +47,8 @@ ServerSocket::ServerSocket(Descriptor descriptor, std::shared_ptr<boost::asio::s
   SSL_set_accept_state(ssl_);
   // A record's header and content come in one call of the system, and a large answer goes out in pieces.
   SSL_set_read_ahead(ssl_, 1);
-  SSL_set_mode(ssl_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_set_mode(ssl_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                         SSL_MODE_RELEASE_BUFFERS);  // 34 KiB less while a connection is idle
 }
 
 ServerSocket::~ServerSocket() {

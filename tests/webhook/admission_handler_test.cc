@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 #include <prometheus/text_serializer.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "base/log.h"
 #include "tests/webhook/peer.h"
 #include "tests/webhook/samples.h"
@@ -71,6 +75,72 @@ TEST(AdmissionHandler, CountsWhatItDoes) {
   EXPECT_TRUE(counted(R"(plimsoll_admission_duration_seconds_count{webhook="mutate"} 2)")) << text;
   EXPECT_TRUE(counted(R"(plimsoll_admission_duration_seconds_count{webhook="validate"} 2)")) << text;
   EXPECT_TRUE(counted("plimsoll_admission_gpus_saved_total " + std::to_string(saved))) << text;
+}
+
+HttpRequest due_in(std::chrono::milliseconds time, const std::string& path, const Json& review) {
+  HttpRequest request = post(path, review);
+  request.received = std::chrono::steady_clock::now() - 4800ms + time;
+  return request;
+}
+
+// 16 reviews of 2.6 MiB took 2.7 GB.
+TEST(AdmissionHandler, AReviewWaitsForItsMemory) {
+  configure_log(LogLevel::kError, LogFormat::kText);
+  estimator::ClusterViewStore cluster;
+  cluster.set(testing::sample_view());
+  MemoryPool pool(72_MiB);  // one of them at a time
+  const AdmissionHandler handler({.cluster = &cluster, .memory = &pool});
+  const Json review = sample_review(sample_job());
+  Json large = review;
+  large["request"]["object"]["metadata"]["annotations"]["long"] = std::string(2'600'000, 'x');
+  std::atomic<int> given = 0;
+  {
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < 16; ++i) {
+      clients.emplace_back([&] {
+        HttpRequest request = post(kMutatePath, large);
+        request.query = "timeout=30s";
+        const HttpResponse answer = handler.handle(request);
+        given += testing::patch_of(testing::response_of(answer.body, "1f0c7a52")).empty() ? 0 : 1;
+      });
+    }
+  }
+  EXPECT_EQ(given, 16);
+  EXPECT_GE(pool.stats().most_reserved, memory_of_review(2'600'000));
+  EXPECT_LE(pool.stats().most_reserved, 72_MiB);
+  EXPECT_EQ(pool.stats().reserved, Bytes());
+
+  // What can never fit, and what does not fit in time: the failurePolicy decides.
+  large["request"]["object"]["metadata"]["annotations"]["long"] = std::string(4'000'000, 'x');
+  EXPECT_EQ(handler.handle(post(kMutatePath, large)).status, 413);
+  const auto others = pool.reserve(pool.largest(), std::chrono::steady_clock::now());
+  large["request"]["object"]["metadata"]["annotations"]["long"] = std::string(1'000'000, 'x');
+  const HttpResponse late = handler.handle(due_in(20ms, kValidatePath, large));
+  EXPECT_EQ(late.status, 429);
+  EXPECT_NE(late.body.find("TooManyRequests"), std::string::npos) << late.body;
+  EXPECT_EQ(handler.handle(post(kValidatePath, review)).status, 200);  // small ones do not wait
+}
+
+TEST(AdmissionHandler, WithoutATurnTheJobIsKeptAndAValidationIsPutOff) {
+  configure_log(LogLevel::kError, LogFormat::kText);
+  estimator::ClusterViewStore cluster;
+  cluster.set(testing::sample_view());
+  DecisionScheduler scheduler({.slots = 1, .max_long = 1});
+  const AdmissionHandler handler({.cluster = &cluster, .scheduler = &scheduler});
+  const Result<DecisionScheduler::Turn> turn = scheduler.enter("other", DecisionScheduler::Time::max(), {});
+  ASSERT_TRUE(turn.ok());
+  const Json review = sample_review(sample_job());
+  const HttpResponse kept = handler.handle(due_in(20ms, kMutatePath, review));
+  const Json response = testing::response_of(kept.body, "1f0c7a52");
+  EXPECT_TRUE(testing::patch_of(response).empty());
+  EXPECT_EQ(response["warnings"].size(), 1U) << kept.body;
+  EXPECT_EQ(handler.handle(due_in(20ms, kValidatePath, review)).status, 429);
+  HttpRequest stopped = post(kValidatePath, review);
+  std::stop_source stop;
+  stop.request_stop();
+  stopped.stop = stop.get_token();
+  EXPECT_EQ(handler.handle(stopped).status, 503);
+  EXPECT_TRUE(handler.progress().ok());
 }
 
 TEST(ServerMetrics, TellOfTheServerAndItsCertificate) {

@@ -1,0 +1,214 @@
+#include "webhook/decision_scheduler.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace plimsoll::webhook {
+namespace {
+
+// How often running decisions are looked at: well below what makes one long.
+constexpr std::chrono::milliseconds kTick{10};
+
+}  // namespace
+
+// A turn, from the call to its end.
+struct DecisionScheduler::Entry {
+  Entry(DecisionScheduler& owner, std::string of, const std::stop_token& process_stop)
+      : scheduler(owner),
+        namespace_name(std::move(of)),
+        thread(::gettid()),
+        stop_with_process(process_stop, [this] { stop.request_stop(); }) {
+    ::pthread_getcpuclockid(::pthread_self(), &clock);
+    begun = computed();
+  }
+  ~Entry() { scheduler.leave(*this); }
+
+  // By the thread of the turn.
+  std::chrono::nanoseconds computed() const {
+    timespec time{};
+    ::clock_gettime(clock, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) - begun;
+  }
+
+  DecisionScheduler& scheduler;
+  const std::string namespace_name;
+  const pid_t thread;
+  clockid_t clock{};
+  std::chrono::nanoseconds begun{};
+  bool is_long = false;             // guarded by the scheduler's mutex
+  bool stopped_for_others = false;  // likewise
+  std::stop_source stop;
+  const std::stop_callback<std::function<void()>> stop_with_process;
+};
+
+DecisionScheduler::Turn::Turn(std::unique_ptr<Entry> entry) : entry_(std::move(entry)) {}
+DecisionScheduler::Turn::Turn(Turn&& other) noexcept = default;
+DecisionScheduler::Turn::~Turn() = default;
+
+std::stop_token DecisionScheduler::Turn::stop() const {
+  return entry_->stop.get_token();
+}
+
+bool DecisionScheduler::Turn::stopped_for_others() const {
+  const std::lock_guard lock(entry_->scheduler.mutex_);
+  return entry_->stopped_for_others;
+}
+
+DecisionScheduler::Options DecisionScheduler::for_cpus(int cpus) {
+  Options options;
+  // Twice the processors, since some wait for a ConfigMap, and as many again for long ones.
+  options.max_long = std::clamp(cpus, 2, 16);
+  options.slots = 2 * std::clamp(cpus, 2, 16) + options.max_long;
+  return options;
+}
+
+DecisionScheduler::DecisionScheduler(Options options)
+    : options_(options), watcher_([this](const std::stop_token& stop) { watch(stop); }) {}
+
+DecisionScheduler::~DecisionScheduler() = default;
+
+// One slot is always another namespace's.
+bool DecisionScheduler::has_room_for(const std::string& namespace_name) const {
+  const auto running = running_of_.find(namespace_name);
+  return turns_ < static_cast<std::size_t>(options_.slots) &&
+         (running == running_of_.end() || running->second < std::max(1, options_.slots - 1));
+}
+
+Result<DecisionScheduler::Turn> DecisionScheduler::enter(const std::string& namespace_name, Time deadline,
+                                                         const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  if (const bool waits = waiting_of_.contains(namespace_name) || !has_room_for(namespace_name); !waits) {
+    ++turns_;
+    ++running_of_[namespace_name];
+  } else {
+    std::deque<Waiter*>& line = waiting_of_[namespace_name];
+    if (line.size() >= options_.max_waiting) {
+      ++refused_;
+      return Error(ErrorCode::kTooManyRequests, std::to_string(line.size()) + " jobs of namespace " +
+                                                    namespace_name +
+                                                    " wait for a decision already; submit fewer at a time");
+    }
+    Waiter waiter;
+    line.push_back(&waiter);
+    waiter.calls.wait_until(lock, stop, deadline, [&] { return waiter.called; });
+    if (!waiter.called) {
+      const auto place = waiting_of_.find(namespace_name);
+      std::erase(place->second, &waiter);
+      if (place->second.empty()) {
+        waiting_of_.erase(place);
+      }
+      ++refused_;
+      return stop.stop_requested()
+                 ? Error(ErrorCode::kCancelled, "the process stops")
+                 : Error(ErrorCode::kTooManyRequests, "too many other jobs were being decided");
+    }
+  }
+  lock.unlock();
+  auto entry = std::make_unique<Entry>(*this, namespace_name, stop);
+  lock.lock();
+  running_.push_back(entry.get());
+  begun_.notify_all();
+  lock.unlock();
+  return Turn(std::move(entry));
+}
+
+// Gives what is free to those that wait: the next namespace in the order of names, then the one after it.
+void DecisionScheduler::call_next() {
+  for (std::size_t looked_at = 0; looked_at < waiting_of_.size();) {
+    auto next = waiting_of_.upper_bound(last_called_);
+    if (next == waiting_of_.end()) {
+      next = waiting_of_.begin();
+    }
+    last_called_ = next->first;
+    if (!has_room_for(next->first)) {
+      ++looked_at;
+      continue;
+    }
+    looked_at = 0;
+    Waiter* const waiter = next->second.front();
+    next->second.pop_front();
+    ++turns_;
+    ++running_of_[next->first];
+    if (next->second.empty()) {
+      waiting_of_.erase(next);
+    }
+    waiter->called = true;
+    waiter->calls.notify_one();
+  }
+}
+
+void DecisionScheduler::leave(Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  running_.remove(&entry);
+  --turns_;
+  if (const auto running = running_of_.find(entry.namespace_name); --running->second == 0) {
+    running_of_.erase(running);
+  }
+  call_next();
+}
+
+void DecisionScheduler::watch(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested() && begun_.wait(lock, stop, [this] { return !running_.empty(); })) {
+    begun_.wait_for(lock, stop, kTick, [] { return false; });
+    look_for_long_ones();
+  }
+}
+
+void DecisionScheduler::look_for_long_ones() {
+  std::size_t long_ones = 0;
+  for (Entry* entry : running_) {
+    if (!entry->is_long && entry->computed() >= options_.long_after) {
+      entry->is_long = true;
+      // Where it is not allowed, the slots that are left for short ones must do.
+      ::setpriority(PRIO_PROCESS, static_cast<id_t>(entry->thread),
+                    ::getpriority(PRIO_PROCESS, static_cast<id_t>(entry->thread)) + options_.nice);
+    }
+    long_ones += entry->is_long && !entry->stopped_for_others ? 1 : 0;
+  }
+  for (; long_ones > static_cast<std::size_t>(options_.max_long); --long_ones) {
+    stop_one();
+  }
+}
+
+void DecisionScheduler::stop_one() {
+  const auto counts = [](const Entry* entry) { return entry->is_long && !entry->stopped_for_others; };
+  std::map<std::string, int> long_of;
+  for (const Entry* entry : running_) {
+    long_of[entry->namespace_name] += counts(entry) ? 1 : 0;
+  }
+  Entry* victim = nullptr;
+  const auto goes_before = [&](const Entry* one, const Entry* other) {
+    return std::pair(long_of[one->namespace_name], one->computed()) >
+           std::pair(long_of[other->namespace_name], other->computed());
+  };
+  for (Entry* entry : running_) {
+    if (counts(entry) && (victim == nullptr || goes_before(entry, victim))) {
+      victim = entry;
+    }
+  }
+  ++stopped_;
+  victim->stopped_for_others = true;
+  victim->stop.request_stop();
+}
+
+DecisionScheduler::Stats DecisionScheduler::stats() const {
+  const std::lock_guard lock(mutex_);
+  Stats stats{
+      .running = running_.size(), .running_long = 0, .waiting = 0, .refused = refused_, .stopped = stopped_};
+  for (const Entry* entry : running_) {
+    stats.running_long += entry->is_long ? 1 : 0;
+  }
+  for (const auto& [name, line] : waiting_of_) {
+    stats.waiting += line.size();
+  }
+  return stats;
+}
+
+}  // namespace plimsoll::webhook

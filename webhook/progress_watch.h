@@ -1,0 +1,44 @@
+// ProgressWatch: whether work that has deadlines gets done.
+//
+//   ProgressWatch::Work work(watch, now, deadline);    // in each worker, until the work is finished
+//   if (Result<void> fine = watch.check(now); !fine) be_not_ready(fine.error());
+//
+// Thread-safe; must outlive its work.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "base/result.h"
+
+namespace plimsoll::webhook {
+
+class ProgressWatch {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  class Work {
+   public:
+    Work(ProgressWatch& watch, Time begun, Time deadline);
+    ~Work();
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
+
+   private:
+    ProgressWatch& watch_;
+    const std::multiset<std::pair<Time, Time>>::iterator place_;
+  };
+
+  // Errors: kUnavailable when some work is past its deadline and nothing was finished for as long as it was
+  // given.
+  Result<void> check(Time now) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::multiset<std::pair<Time, Time>> under_way_;  // deadline and begin
+  Time last_finished_ = Time::min();
+};
+
+}  // namespace plimsoll::webhook
