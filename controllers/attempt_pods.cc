@@ -14,8 +14,10 @@ namespace plimsoll::controllers {
 namespace {
 
 constexpr std::size_t kMaxNamed = 3;
-// Of different Jobs that are asked for; pods of more count unseen. The attempts of a job make one or two.
+// Of different Jobs that are asked for; pods of more count without a look at their Jobs. The attempts of a
+// job leave one or two.
 constexpr std::size_t kMaxJobs = 32;
+constexpr std::int64_t kPage = 500;  // client-go's
 constexpr std::chrono::seconds kStuckAfter{60};
 
 struct Pod {
@@ -72,15 +74,32 @@ bool is_one_of(const WhichPods& which, const Pod& pod) {
   return which.except_job_uid.empty() || pod.job_uid != which.except_job_uid;
 }
 
-std::string message_of(const std::vector<Pod>& pods, bool stuck) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(pods.size(), kMaxNamed); ++i) {
-    text += (i == 0 ? "pod " : ", pod ") + pods[i].name +
-            (pods[i].node.empty() ? " without a node" : " on node " + pods[i].node) +
-            (pods[i].deletion_time.empty() ? "" : ", terminating until " + pods[i].deletion_time);
+// The pods of one Job, however many: the first few by name, which is the order of a list.
+struct Group {
+  std::string job;
+  std::vector<Pod> named;
+  std::int64_t count = 0;
+  bool stuck = false;
+};
+
+void add(Group& group, Pod pod, Clock::WallTime now) {
+  const std::optional<Clock::WallTime> until = parse_time(pod.deletion_time);
+  group.stuck = group.stuck || (until && now - *until > kStuckAfter);
+  ++group.count;
+  if (group.named.size() < kMaxNamed) {
+    group.named.push_back(std::move(pod));
   }
-  if (pods.size() > kMaxNamed) {
-    text += " and " + std::to_string(pods.size() - kMaxNamed) + " more";
+}
+
+std::string message_of(const std::vector<Pod>& named, std::int64_t count, bool stuck) {
+  std::string text;
+  for (const Pod& pod : named) {
+    text += (text.empty() ? "pod " : ", pod ") + pod.name +
+            (pod.node.empty() ? " without a node" : " on node " + pod.node) +
+            (pod.deletion_time.empty() ? "" : ", terminating until " + pod.deletion_time);
+  }
+  if (const std::int64_t others = count - static_cast<std::int64_t>(named.size()); others > 0) {
+    text += " and " + std::to_string(others) + " more";
   }
   if (stuck) {
     text +=
@@ -96,45 +115,47 @@ std::string message_of(const std::vector<Pod>& pods, bool stuck) {
 Result<RemainingPods> remaining_pods(kube::Client& client, const Json& job, const WhichPods& which,
                                      Clock::WallTime now, const kube::CallOptions& call) {
   const std::string name = text_member(job, {"metadata", "name"});
-  std::vector<Pod> pods;
+  std::map<std::string, Group> groups;  // by the Job's uid; those past kMaxJobs are one
   kube::ListOptions what;
   what.label_selector = pods_selector(name);
   what.field_selector = "status.phase!=Succeeded,status.phase!=Failed";
-  const kube::ItemReader reader{.begin = [&] { pods.clear(); },
+  what.limit = kPage;
+  const kube::ItemReader reader{.begin = [&] { groups.clear(); },
                                 .take =
                                     [&](const JsonView& object) {
                                       std::optional<Pod> pod = pod_of(object, name);
-                                      if (pod && is_one_of(which, *pod)) {
-                                        pods.push_back(*std::move(pod));
+                                      if (!pod || !is_one_of(which, *pod)) {
+                                        return;
                                       }
+                                      const bool many =
+                                          groups.size() >= kMaxJobs && !groups.contains(pod->job_uid);
+                                      Group& group = groups[many ? std::string() : pod->job_uid];
+                                      group.job = pod->job;
+                                      add(group, *std::move(pod), now);
                                     }};
   const Result<Json> list =
       client.list_each(kPods, text_member(job, {"metadata", "namespace"}), what, reader, call);
   if (!list) {
     return list.error().within("list the pods of earlier attempts");
   }
-  std::map<std::string, bool> foreign;  // by the Job's uid
-  for (const Pod& pod : pods) {
-    if (!pod.job_uid.empty() && foreign.size() < kMaxJobs && !foreign.contains(pod.job_uid)) {
-      const Result<bool> found = is_foreign(client, job, pod.job, pod.job_uid, call);
-      if (!found) {
-        return found.error().within("look for the Job " + pod.job);
-      }
-      foreign[pod.job_uid] = *found;
+  RemainingPods remaining;
+  std::vector<Pod> named;
+  for (const auto& [uid, group] : groups) {
+    const Result<bool> foreign =
+        uid.empty() ? Result<bool>(false) : is_foreign(client, job, group.job, uid, call);
+    if (!foreign) {
+      return foreign.error().within("read the Job " + group.job);
+    }
+    if (!*foreign) {
+      remaining.count += group.count;
+      remaining.stuck = remaining.stuck || group.stuck;
+      named.insert(named.end(), group.named.begin(), group.named.end());
     }
   }
-  std::erase_if(pods, [&](const Pod& pod) {
-    const auto found = foreign.find(pod.job_uid);
-    return found != foreign.end() && found->second;
-  });
-  std::sort(pods.begin(), pods.end(), [](const Pod& a, const Pod& b) { return a.name < b.name; });
-  RemainingPods remaining;
-  remaining.count = static_cast<std::int64_t>(pods.size());
-  remaining.stuck = std::any_of(pods.begin(), pods.end(), [&](const Pod& pod) {
-    const std::optional<Clock::WallTime> until = parse_time(pod.deletion_time);
-    return until && now - *until > kStuckAfter;
-  });
-  remaining.message = message_of(pods, remaining.stuck);
+  // The same pods are always the same text, so that the status changes only when they do.
+  std::sort(named.begin(), named.end(), [](const Pod& a, const Pod& b) { return a.name < b.name; });
+  named.resize(std::min(named.size(), kMaxNamed));
+  remaining.message = message_of(named, remaining.count, remaining.stuck);
   return remaining;
 }
 
