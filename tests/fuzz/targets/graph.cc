@@ -1,0 +1,55 @@
+// An exported graph, plain or gzipped, to the estimate of a trainer.
+#include <string>
+
+#include "estimator/catalog/gpu_catalog.h"
+#include "estimator/graph/import_trace.h"
+#include "estimator/memory/estimate.h"
+#include "tests/fuzz/target.h"
+
+namespace plimsoll::testing {
+namespace {
+
+crds::Precision precision_of(const estimator::Trace& trace) {
+  const Result<crds::Precision> precision = crds::parse_precision(trace.precision);
+  return precision ? *precision : crds::Precision::kFP32;
+}
+
+}  // namespace
+
+FUZZ_TARGET(graph) {
+  static const estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  static const estimator::GpuModel* const gpu = catalog.find("A100-80GB");
+  const Result<estimator::TraceFile> graph = estimator::import_traces(input, {.text = 1_MiB});
+  if (!graph) {
+    require(!graph.error().message.empty(), "an error says what is wrong");
+    return;
+  }
+  (void)estimator::memory_of(*graph);
+  crds::ModelSpec model;
+  model.graph.emplace();
+  for (const estimator::Trace& trace : graph->traces) {
+    const bool is_cuda = trace.device == estimator::TraceDevice::kCuda;
+    // Plain; split by tensor; in stages.
+    for (const int way : {0, 1, 2}) {
+      crds::TrainingSpec training;
+      training.batch_size_per_trainer = 8;
+      training.precision = precision_of(trace);
+      training.gradient_accumulation = way == 0 ? 1 : 2;
+      training.parallelism.tensor = way == 1 ? 2 : 1;
+      training.parallelism.pipeline = way == 2 ? 2 : 1;
+      const Result<estimator::Estimate> estimate = estimator::estimate_memory(
+          {.model = &model,
+           .training = &training,
+           .graph = &*graph,
+           .gpu = is_cuda ? gpu : nullptr,
+           .trainers = 4,
+           .device = is_cuda ? estimator::Device::kCuda : estimator::Device::kCpu});
+      if (estimate) {
+        require(estimate->peak.upper_bound >= Bytes{}, "a peak is not negative");
+        require(estimate->breakdown.total() == estimate->peak.upper_bound, "the parts add up to the peak");
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,34 @@
+// The cluster that fuzzed jobs are decided for, and the ConfigMaps that they may name.
+//
+//   const Provision provision = decide(job);
+//
+// Built once, at the first use. Any thread.
+#pragma once
+
+#include <chrono>
+
+#include "base/json_view.h"
+#include "base/result.h"
+#include "estimator/cluster_view.h"
+#include "estimator/model_source.h"
+#include "estimator/provisioner.h"
+
+namespace plimsoll::testing {
+
+// 64 nodes of 8 each of five GPU models; and a profile of the family "ads" in the namespace "ads".
+const estimator::ClusterView& fuzz_cluster();
+
+// ConfigMaps in any namespace, by the key that is asked for: "tables.csv" (40 tables), "many.csv" (20,000
+// rows, 100,000 tables), "graph.json" (a small graph, recorded on the CPU and as if on CUDA), "long.json"
+// (one of a thousand blocks). Other keys are not found.
+estimator::ModelSource& fuzz_models();
+
+// What the webhook and the operator do with a TrainingJob: decode it, validate it, read what it names and
+// decide. Errors: of all but the last.
+struct DecidedJob {
+  crds::TrainingJob job;
+  estimator::Provision provision;
+};
+Result<DecidedJob> decide(const JsonView& object, std::chrono::steady_clock::time_point deadline);
+
+}  // namespace plimsoll::testing
