@@ -68,12 +68,11 @@ std::string text_of_file(const char* path) {
 class FixedModels final : public estimator::ModelSource {
  public:
   Result<estimator::SharedTables> tables(const std::string& /*namespace_name*/, const crds::TablesFrom& from,
-                                         std::chrono::steady_clock::time_point /*deadline*/) override {
+                                         Budget* /*budget*/) override {
     return find(tables_, from.key);
   }
   Result<estimator::SharedGraph> graph(const std::string& /*namespace_name*/,
-                                       const crds::GraphReference& from,
-                                       std::chrono::steady_clock::time_point /*deadline*/) override {
+                                       const crds::GraphReference& from, Budget* /*budget*/) override {
     return find(graphs_, from.key);
   }
 
@@ -110,7 +109,7 @@ estimator::ModelSource& fuzz_models() {
   return models;
 }
 
-Result<DecidedJob> decide(const JsonView& object, std::chrono::steady_clock::time_point deadline) {
+Result<DecidedJob> decide(const JsonView& object, Budget& budget) {
   Result<crds::TrainingJob> job = crds::decode_training_job(object);
   if (!job) {
     return job.error();
@@ -118,7 +117,7 @@ Result<DecidedJob> decide(const JsonView& object, std::chrono::steady_clock::tim
   if (const std::vector<crds::FieldError> wrong = crds::validate(*job); !wrong.empty()) {
     return invalid(crds::to_string(wrong));
   }
-  const Result<estimator::SharedGraph> graph = estimator::resolve_model(*job, &fuzz_models(), deadline);
+  const Result<estimator::SharedGraph> graph = estimator::resolve_model(*job, &fuzz_models(), &budget);
   if (!graph) {
     return graph.error();
   }
@@ -128,8 +127,12 @@ Result<DecidedJob> decide(const JsonView& object, std::chrono::steady_clock::tim
                             .graph = graph->get(),
                             .gpus = &cluster.gpus,
                             .profile = cluster.profile_of(job->namespace_name, job->spec.model.family),
-                            .deadline = deadline});
+                            .budget = &budget});
   return DecidedJob{*std::move(job), std::move(provision)};
+}
+
+Budget::Limits decision_limits(std::chrono::milliseconds time) {
+  return {.deadline = std::chrono::steady_clock::now() + time, .memory = estimator::kDecisionMemory};
 }
 
 }  // namespace plimsoll::testing

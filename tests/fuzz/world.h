@@ -1,12 +1,12 @@
 // The cluster that fuzzed jobs are decided for, and the ConfigMaps that they may name.
 //
-//   const Provision provision = decide(job);
+//   Budget budget(decision_limits(std::chrono::milliseconds(50)));
+//   const Result<DecidedJob> decided = decide(job, budget);
 //
 // Built once, at the first use. Any thread.
 #pragma once
 
-#include <chrono>
-
+#include "base/budget.h"
 #include "base/json_view.h"
 #include "base/result.h"
 #include "estimator/cluster_view.h"
@@ -29,6 +29,9 @@ struct DecidedJob {
   crds::TrainingJob job;
   estimator::Provision provision;
 };
-Result<DecidedJob> decide(const JsonView& object, std::chrono::steady_clock::time_point deadline);
+Result<DecidedJob> decide(const JsonView& object, Budget& budget);
+
+// As the webhook gives them to a decision that may take so long.
+Budget::Limits decision_limits(std::chrono::milliseconds time);
 
 }  // namespace plimsoll::testing

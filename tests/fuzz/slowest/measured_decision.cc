@@ -45,9 +45,9 @@ Told decide_here(const std::string& text, const DecisionLimits& limits) {
   HeapMeter::start();
   {
     const Result<JsonText> object = JsonText::parse(text);
+    Budget budget(decision_limits(limits.deadline));
     const Result<DecidedJob> decided =
-        object ? decide(object->root(), std::chrono::steady_clock::now() + limits.deadline)
-               : Result<DecidedJob>(object.error());
+        object ? decide(object->root(), budget) : Result<DecidedJob>(object.error());
     if (decided) {
       (void)estimator::patch_for(decided->job, decided->provision);
     }

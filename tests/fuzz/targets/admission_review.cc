@@ -33,10 +33,9 @@ FUZZ_TARGET(admission_review) {
     return;
   }
   const webhook::AdmissionRequest& request = review.request;
-  const webhook::Mutation mutation = webhook::mutate(
-      request, {.cluster = &cluster,
-                .tables = &models,
-                .deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50)});
+  Budget budget(decision_limits(std::chrono::milliseconds(50)));
+  const webhook::Mutation mutation =
+      webhook::mutate(request, {.cluster = &cluster, .tables = &models, .budget = &budget});
   require(mutation.answer.allowed, "mutate refuses nothing");
   check_answer(webhook::encode_answer(request.uid, mutation.answer), request.uid);
   check_answer(webhook::encode_answer(request.uid, webhook::validate(request).answer), request.uid);

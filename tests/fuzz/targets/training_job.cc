@@ -19,8 +19,8 @@ FUZZ_TARGET(training_job) {
     return;
   }
   // Short: what ends a search is its deadline, and sanitizers slow down what it does between two looks.
-  const Result<DecidedJob> decided =
-      decide(object->root(), std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
+  Budget budget(decision_limits(std::chrono::milliseconds(50)));
+  const Result<DecidedJob> decided = decide(object->root(), budget);
   if (!decided) {
     require(!decided.error().message.empty(), "an error says what is wrong");
     return;
