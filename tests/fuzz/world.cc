@@ -88,7 +88,7 @@ class FixedModels final : public estimator::ModelSource {
                                                                {"many.csv", tables_of(some_tables(20'000))}};
   const std::map<std::string, estimator::SharedGraph> graphs_{
       {"graph.json", graph_of(text_of_file("tests/estimator/graphs/gpt.json"))},
-      {"long.json", graph_of(long_graph(1000))}};
+      {"long.json", graph_of(long_graph(3000))}};
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ const estimator::ClusterView& fuzz_cluster();
 
 // ConfigMaps in any namespace, by the key that is asked for: "tables.csv" (40 tables), "many.csv" (20,000
 // rows, 100,000 tables), "graph.json" (a small graph, recorded on the CPU and as if on CUDA), "long.json"
-// (one of a thousand blocks). Other keys are not found.
+// (one of 3,000 blocks). Other keys are not found.
 estimator::ModelSource& fuzz_models();
 
 // What the webhook and the operator do with a TrainingJob: decode it, validate it, read what it names and

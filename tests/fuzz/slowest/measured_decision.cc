@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ constexpr std::size_t kReasonLimit = 1024;
 struct Told {
   Measured::End end;
   std::int64_t processor_ms;
+  std::int64_t overrun_ms;
   std::int64_t peak_heap;
   char reason[kReasonLimit];
 };
@@ -39,9 +41,28 @@ std::int64_t processor_ms() {
   return static_cast<std::int64_t>(time.tv_sec) * 1000 + time.tv_nsec / 1'000'000;
 }
 
+// Set when the deadline passes, by its signal; -1: it has not.
+volatile std::int64_t processor_ms_at_deadline = -1;
+
+void note_deadline(int /*signal*/) {
+  processor_ms_at_deadline = processor_ms();
+}
+
+void announce_deadline(milliseconds deadline) {
+  struct sigaction action {};
+  action.sa_handler = note_deadline;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGALRM, &action, nullptr);
+  itimerval timer{};
+  timer.it_value.tv_sec = deadline.count() / 1000;
+  timer.it_value.tv_usec = deadline.count() % 1000 * 1000;
+  ::setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
 Told decide_here(const std::string& text, const DecisionLimits& limits) {
   Told told{};
   const std::int64_t begin = processor_ms();
+  announce_deadline(limits.deadline);
   HeapMeter::start();
   {
     const Result<JsonText> object = JsonText::parse(text);
@@ -56,7 +77,9 @@ Told decide_here(const std::string& text, const DecisionLimits& limits) {
     std::snprintf(told.reason, sizeof told.reason, "%s",
                   decided ? decided->provision.event_reason.c_str() : decided.error().message.c_str());
   }
-  told.processor_ms = processor_ms() - begin;
+  const std::int64_t end = processor_ms();
+  told.processor_ms = end - begin;
+  told.overrun_ms = processor_ms_at_deadline < 0 ? 0 : end - processor_ms_at_deadline;
   told.peak_heap = HeapMeter::peak().count;
   return told;
 }
@@ -128,7 +151,8 @@ Measured measure_decision(const Json& job, const DecisionLimits& limits) {
   rusage used{};
   ::wait4(child, &status, 0, &used);
   if (answered) {
-    return {told.end, told.reason, milliseconds(told.processor_ms), Bytes{told.peak_heap}};
+    return {told.end, told.reason, milliseconds(told.processor_ms), Bytes{told.peak_heap},
+            milliseconds(told.overrun_ms)};
   }
   if (!ended) {
     const milliseconds took{(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
@@ -137,7 +161,7 @@ Measured measure_decision(const Json& job, const DecisionLimits& limits) {
   }
   const std::string how = WIFSIGNALED(status) ? std::string("signal ") + ::strsignal(WTERMSIG(status))
                                               : "exit code " + std::to_string(WEXITSTATUS(status));
-  return {Measured::End::kCrashed, how, milliseconds(0), Bytes{}};
+  return {Measured::End::kCrashed, how, milliseconds(0), Bytes{}, milliseconds(0)};
 }
 
 }  // namespace plimsoll::testing

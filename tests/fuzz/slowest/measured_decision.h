@@ -2,7 +2,7 @@
 // ends, and is reported.
 //
 //   Measured one = measure_decision(job, {.deadline = std::chrono::seconds(5)});
-//   if (one.overrun(limits) > std::chrono::milliseconds(100)) ...
+//   if (one.overrun > std::chrono::milliseconds(100)) ...
 //
 // The child is forked, so that the cluster, built before, costs nothing. One thread.
 #pragma once
@@ -28,10 +28,8 @@ struct Measured {
   std::chrono::milliseconds processor_time{};
   Bytes peak_heap;  // of one that was killed: the resident memory of its process
 
-  // Beyond the deadline, of processor time: what other processes take does not count.
-  std::chrono::milliseconds overrun(const DecisionLimits& limits) const {
-    return processor_time > limits.deadline ? processor_time - limits.deadline : std::chrono::milliseconds(0);
-  }
+  // Of processor time, after the deadline had passed: what other processes take does not count.
+  std::chrono::milliseconds overrun{};
 };
 
 Measured measure_decision(const Json& job, const DecisionLimits& limits);

@@ -32,14 +32,14 @@ std::string kind_of(const crds::TrainingJobSpec& spec, const Measured& measured)
 // A decision that had to be ended or that crashed is worse than any that ended by itself.
 auto badness(const Measured& measured) {
   const bool by_itself = measured.end == Measured::End::kDecided || measured.end == Measured::End::kRefused;
-  return std::tuple(!by_itself, measured.processor_time);
+  return std::tuple(!by_itself, measured.overrun, measured.processor_time);
 }
 
 }  // namespace
 
-bool is_finding(const Measured& measured, const DecisionLimits& limits) {
+bool is_finding(const Measured& measured) {
   return measured.end == Measured::End::kKilled || measured.end == Measured::End::kCrashed ||
-         measured.overrun(limits) > kOverrunLimit || measured.peak_heap > kHeapLimit;
+         measured.overrun > kOverrunLimit || measured.peak_heap > kHeapLimit;
 }
 
 void SlowestSearch::add(const crds::TrainingJobSpec& spec) {
@@ -49,7 +49,7 @@ void SlowestSearch::add(const crds::TrainingJobSpec& spec) {
     return;
   }
   ++decisions_;
-  findings_ += is_finding(found.measured, options_.limits) ? 1 : 0;
+  findings_ += is_finding(found.measured) ? 1 : 0;
   const auto [place, is_new] =
       kept_.try_emplace(kind_of(spec, found.measured), Kept{.slowest = found, .largest = found});
   if (is_new) {

@@ -66,6 +66,6 @@ class SlowestSearch {
 inline constexpr std::chrono::milliseconds kOverrunLimit{100};
 inline constexpr Bytes kHeapLimit = 256_MiB;
 
-bool is_finding(const Measured& measured, const DecisionLimits& limits);
+bool is_finding(const Measured& measured);
 
 }  // namespace plimsoll::testing
