@@ -4,8 +4,10 @@
 #include <json/writer.h>
 
 #include <algorithm>
+#include <charconv>
 #include <exception>
 #include <memory>
+#include <optional>
 
 #include "base/utf8.h"
 
@@ -48,9 +50,39 @@ std::size_t number_length(std::string_view text) {
   return i;
 }
 
-// What jsoncpp lets pass though RFC 8259 does not: numbers like 01, 1. and +1, bare control characters and
-// broken UTF-8 in strings. And the nesting: jsoncpp recurses once a level and checks its own limit by
-// throwing; counting first keeps the stack ours.
+// The UTF-16 unit that an escape like \ud83d stands for; nothing when the text does not begin with one.
+std::optional<unsigned> escaped_unit(std::string_view text) {
+  constexpr std::size_t kLength = 6;
+  if (!text.starts_with("\\u") || text.size() < kLength) {
+    return std::nullopt;
+  }
+  unsigned unit = 0;
+  const char* const end = text.data() + kLength;
+  const auto [stop, failure] = std::from_chars(text.data() + 2, end, unit, 16);
+  return failure == std::errc() && stop == end ? std::optional(unit) : std::nullopt;
+}
+
+// Bytes of the escape that the text begins with; 0: it is half of a surrogate pair, which is no character and
+// cannot be written as UTF-8. Escapes that are malformed are left to jsoncpp.
+std::size_t escape_length(std::string_view text) {
+  const std::optional<unsigned> unit = escaped_unit(text);
+  if (!unit) {
+    return 2;
+  }
+  constexpr std::size_t kLength = 6;
+  const auto is_among = [](unsigned value, unsigned first) {
+    return value >= first && value < first + 0x400;
+  };
+  if (is_among(*unit, 0xd800)) {
+    const std::optional<unsigned> low = escaped_unit(text.substr(kLength));
+    return low && is_among(*low, 0xdc00) ? 2 * kLength : 0;
+  }
+  return is_among(*unit, 0xdc00) ? 0 : kLength;
+}
+
+// What jsoncpp lets pass though RFC 8259 does not: numbers like 01, 1. and +1, bare control characters,
+// broken UTF-8 and halves of surrogate pairs in strings. And the nesting: jsoncpp recurses once a level and
+// checks its own limit by throwing; counting first keeps the stack ours.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -67,7 +99,8 @@ class Scanner {
         return wrong("a NUL character");
       }
       if (length == 0) {
-        return wrong(c == '"' ? "a string with a control character or broken UTF-8" : "not a number");
+        return wrong(c == '"' ? "a string with a control character, broken UTF-8 or half of a surrogate pair"
+                              : "not a number");
       }
       depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
       if (depth > kJsonDepthLimit) {
@@ -86,7 +119,8 @@ class Scanner {
       if (static_cast<unsigned char>(text_[i]) < 0x20) {
         return 0;
       }
-      const std::size_t character = text_[i] == '\\' ? 2 : utf8_length(text_.substr(i));
+      const std::string_view rest = text_.substr(i);
+      const std::size_t character = rest.front() == '\\' ? escape_length(rest) : utf8_length(rest);
       if (character == 0) {
         return 0;
       }

@@ -339,6 +339,9 @@ std::size_t node_limit(std::size_t text_size) {
 
 // Whether a plain scalar would be read back as this very string.
 bool reads_back(const std::string& text) {
+  if (text.starts_with("---") || text.starts_with("...")) {
+    return false;  // at the beginning of a line these are the ends of documents
+  }
   const Result<Json> read = resolve(text);
   return read && read->isString();
 }

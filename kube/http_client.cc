@@ -5,14 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_split.h"
 #include "base/log.h"
 #include "kube/api_error.h"
 #include "kube/backoff.h"
 #include "kube/credentials.h"
 #include "kube/http_exchange.h"
+#include "kube/list_page.h"
 #include "kube/reloaded_file.h"
 #include "kube/sleeper.h"
+#include "kube/watch_stream.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -23,10 +24,9 @@ using std::chrono::steady_clock;
 constexpr std::size_t kListLimit = 512U << 20;   // a List of 100,000 pods is near 400 MiB
 constexpr std::size_t kObjectLimit = 32U << 20;  // an object is at most 3 MiB; metrics and OpenAPI are larger
 constexpr std::size_t kErrorLimit = 1U << 20;
-constexpr std::size_t kLineLimit = 16U << 20;  // one watch event
-constexpr int kMostTries = 10;                 // of one call, whatever its deadline; as client-go
-constexpr int kMostServerErrors = 4;           // 5xx without Retry-After
-constexpr int kMostUnsent = 3;                 // the second try has a fresh connection
+constexpr int kMostTries = 10;        // of one call, whatever its deadline; as client-go
+constexpr int kMostServerErrors = 4;  // 5xx without Retry-After
+constexpr int kMostUnsent = 3;        // the second try has a fresh connection
 constexpr int kMostCut = 2;
 // A watch that outlives what was asked of the server by this much is ended by us.
 constexpr std::chrono::seconds kWatchGrace{60};
@@ -103,22 +103,6 @@ struct Call {
   bool repeatable = true;
   std::size_t body_limit = kObjectLimit;
 };
-
-// Items of a List carry no kind of their own when they are built-in types: what they lack stands in front, as
-// the beginning of an object's text.
-std::string missing_names(const Json& list) {
-  const std::string kind = text_member(list, {"kind"});
-  constexpr std::string_view kSuffix = "List";
-  if (!kind.ends_with(kSuffix) || kind.size() == kSuffix.size()) {
-    return {};
-  }
-  return R"({"kind":)" + write_json(kind.substr(0, kind.size() - kSuffix.size())) + R"(,"apiVersion":)" +
-         write_json(text_member(list, {"apiVersion"}));
-}
-
-bool is_nameless(const JsonView& item) {
-  return item.is_object() && !item.member("kind") && !item.member("apiVersion");
-}
 
 class HttpClient final : public Client {
  public:
@@ -445,9 +429,9 @@ class HttpClient final : public Client {
       if (!body) {
         return body.error();
       }
-      Result<Json> page = read_page(*body, reader);
+      Result<Json> page = read_list_page(*body, reader);
       if (!page) {
-        return page;
+        return not_an_object(*body);
       }
       next = text_member(*page, {"metadata", "continue"});
       if (all.isNull()) {
@@ -459,35 +443,6 @@ class HttpClient final : public Client {
     all["metadata"].removeMember("continue");
     all["metadata"].removeMember("remainingItemCount");
     return all;
-  }
-
-  // Hands the items out one by one, since a tree of a large list takes ten times its text, and returns the
-  // rest.
-  Result<Json> read_page(const std::string& body, const ItemReader& reader) const {
-    const std::optional<SplitArray> page = split_array(body, "items");
-    Result<Json> list = parse_json(page ? std::string_view(page->rest) : body);
-    if (!list || !list->isObject()) {
-      return not_an_object(body);
-    }
-    Json others;  // none, but where their name is written with escapes; Go writes an empty list as null
-    list->removeMember("items", &others);
-    for (const Json& item : others) {
-      reader.take(item);
-    }
-    const std::string names = missing_names(*list);
-    for (const std::string_view text : page ? page->elements : std::vector<std::string_view>()) {
-      Result<JsonText> item = JsonText::parse_as_tree(text);
-      if (item && !names.empty() && is_nameless(item->root())) {
-        const bool is_empty = item->root().members().empty();
-        item = JsonText::parse_as_tree(names + (is_empty ? "" : ",") +
-                                       std::string(text.substr(text.find('{') + 1)));
-      }
-      if (!item) {
-        return not_an_object(body);
-      }
-      reader.take(item->root());
-    }
-    return list;
   }
 
   static Error refusal_of(HttpExchange& exchange, const std::stop_token& stop) {
@@ -502,30 +457,30 @@ class HttpClient final : public Client {
   Result<void> follow(HttpExchange& exchange, const WatchOptions& options,
                       const std::function<void(const WatchEvent&)>& on_event, const std::stop_token& stop) {
     const steady_clock::time_point last_end = steady_clock::now() + options.server_timeout + kWatchGrace;
-    std::string text;  // what arrived and makes no whole line yet
+    // Between two events of one piece, too, the stop ends it.
+    bool stopped = false;
+    const WatchStream::OnEvent unless_stopped = [&](const WatchEvent& event) {
+      stopped = stopped || stop.stop_requested();
+      if (!stopped) {
+        on_event(event);
+      }
+    };
+    WatchStream stream(unless_stopped);
+    std::string piece;
     while (true) {
-      const std::size_t searched = text.size();
       const auto idle_end = std::min(steady_clock::now() + options.idle_timeout, last_end);
-      const HttpExchange::Read read = exchange.read(text, idle_end, stop);
-      if (read != HttpExchange::Read::kData) {
-        // An unchunked answer may lack its last line's end.
-        return read == HttpExchange::Read::kEnd ? deliver(text, on_event) : watch_failure(exchange, last_end);
+      piece.clear();
+      const HttpExchange::Read read = exchange.read(piece, idle_end, stop);
+      if (read == HttpExchange::Read::kFailed) {
+        return watch_failure(exchange, last_end);
       }
-      std::size_t begin = 0;
-      for (std::size_t end = text.find('\n', searched); end != std::string::npos;
-           end = text.find('\n', begin)) {
-        if (stop.stop_requested()) {
-          return Error(ErrorCode::kCancelled, "stopped");
-        }
-        if (Result<void> handled = deliver(std::string_view(text).substr(begin, end - begin), on_event);
-            !handled) {
-          return handled;
-        }
-        begin = end + 1;
+      const bool ended = read == HttpExchange::Read::kEnd;
+      const Result<void> handled = ended ? stream.finish() : stream.append(piece);
+      if (stopped) {
+        return Error(ErrorCode::kCancelled, "stopped");
       }
-      text.erase(0, begin);
-      if (text.size() > kLineLimit) {
-        return Error(ErrorCode::kTooLarge, "a watch event is larger than 16 MiB");
+      if (!handled || ended) {
+        return handled;
       }
     }
   }
@@ -535,37 +490,6 @@ class HttpClient final : public Client {
       return {};
     }
     return error_of(exchange.failure());
-  }
-
-  static Result<void> deliver(std::string_view line, const std::function<void(const WatchEvent&)>& on_event) {
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
-      return {};
-    }
-    const Result<JsonText> parsed = JsonText::parse_as_tree(line);
-    if (!parsed) {
-      return Error(ErrorCode::kInternal, "a watch event is no JSON: " + parsed.error().message,
-                   std::string(line.substr(0, 40)));
-    }
-    const JsonView root = parsed->root();
-    const std::string type = text_member(root, {"type"});
-    const JsonView object = member(root, {"object"});
-    if (type == "ERROR") {
-      return error_of_status(tree_of(object));
-    }
-    static const std::pair<const char*, WatchEventType> kTypes[] = {{"ADDED", WatchEventType::kAdded},
-                                                                    {"MODIFIED", WatchEventType::kModified},
-                                                                    {"DELETED", WatchEventType::kDeleted},
-                                                                    {"BOOKMARK", WatchEventType::kBookmark}};
-    for (const auto& [name, value] : kTypes) {
-      if (type == name && object.is_object()) {
-        on_event({value, object});
-        return {};
-      }
-    }
-    if (text_member(root, {"kind"}) == "Status") {
-      return error_of_status(tree_of(root));  // a 200 that is an error all the same
-    }
-    return Error(ErrorCode::kInternal, "a watch event has an unknown type", type.substr(0, 40));
   }
 
   const std::string server_;

@@ -158,7 +158,7 @@ struct HttpExchange::State {
       return pplx::task_from_result(count);
     }
     if (count > kChunkLimit) {
-      failure.emplace(HttpFailure::Stage::kReceiving, "a chunk of the answer is larger than 1 GiB");
+      failure = HttpFailure{HttpFailure::Stage::kReceiving, "a chunk of the answer is larger than 1 GiB"};
       ended = true;
       abandoned = true;
       changed.notify_all();

@@ -41,6 +41,11 @@ need_packages() {
   rm -f "$log"
 }
 
+FUZZ_PACKAGES=(clang-14 libclang-rt-14-dev)
+
+# need_clang: the clang that fuzz targets are built with; fails, having said why, where it cannot be installed.
+need_clang() { (need_packages "${FUZZ_PACKAGES[@]}"); }
+
 # need_kubectl: the kubectl on PATH, whichever made it, else Debian's.
 need_kubectl() { command -v kubectl >/dev/null || need_packages kubernetes-client; }
 

@@ -1,0 +1,60 @@
+#include "kube/list_page.h"
+
+#include <optional>
+#include <string>
+
+#include "base/json_split.h"
+#include "base/json_view.h"
+
+namespace plimsoll::kube {
+namespace {
+
+// Items of a List carry no kind of their own when they are built-in types: what they lack stands in front, as
+// the beginning of an object's text.
+std::string missing_names(const Json& list) {
+  const std::string kind = text_member(list, {"kind"});
+  constexpr std::string_view kSuffix = "List";
+  if (!kind.ends_with(kSuffix) || kind.size() == kSuffix.size()) {
+    return {};
+  }
+  return R"({"kind":)" + write_json(kind.substr(0, kind.size() - kSuffix.size())) + R"(,"apiVersion":)" +
+         write_json(text_member(list, {"apiVersion"}));
+}
+
+bool is_nameless(const JsonView& item) {
+  return item.is_object() && !item.member("kind") && !item.member("apiVersion");
+}
+
+}  // namespace
+
+Result<Json> read_list_page(std::string_view body, const ItemReader& reader) {
+  const std::optional<SplitArray> page = split_array(body, "items");
+  Result<Json> list = parse_json(page ? std::string_view(page->rest) : body);
+  if (!list) {
+    return list.error();
+  }
+  if (!list->isObject()) {
+    return invalid("a List is a JSON object");
+  }
+  Json others;  // none, but where their name is written with escapes; Go writes an empty list as null
+  list->removeMember("items", &others);
+  for (const Json& item : others) {
+    reader.take(item);
+  }
+  const std::string names = missing_names(*list);
+  for (const std::string_view text : page ? page->elements : std::vector<std::string_view>()) {
+    Result<JsonText> item = JsonText::parse_as_tree(text);
+    if (item && !names.empty() && is_nameless(item->root())) {
+      const bool is_empty = item->root().members().empty();
+      item = JsonText::parse_as_tree(names + (is_empty ? "" : ",") +
+                                     std::string(text.substr(text.find('{') + 1)));
+    }
+    if (!item) {
+      return item.error();
+    }
+    reader.take(item->root());
+  }
+  return list;
+}
+
+}  // namespace plimsoll::kube
