@@ -1,5 +1,6 @@
 #include "controllers/child_writer.h"
 
+#include "base/json_edit.h"
 #include "controllers/job_children.h"
 #include "crds/training_job.h"
 
@@ -84,7 +85,7 @@ Result<Json> ChildWriter::adopt(const kube::Resource& resource, const Json& chil
     return Error(ErrorCode::kAlreadyExists,
                  "the name " + name + " is taken in " + resource.plural + " by what is not this job's");
   }
-  Json patch(::Json::objectValue);
+  JsonObject patch;
   patch["metadata"]["uid"] = text_member(child, {"metadata", "uid"});
   patch["metadata"]["resourceVersion"] = text_member(child, {"metadata", "resourceVersion"});
   patch["metadata"]["ownerReferences"] = member(child, {"metadata", "ownerReferences"});

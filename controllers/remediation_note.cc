@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
+
 namespace plimsoll::controllers {
 namespace {
 
 Json operation(const char* path, Json value) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["op"] = "add";
   json["path"] = path;
   json["value"] = std::move(value);
@@ -16,7 +19,7 @@ Json operation(const char* path, Json value) {
 }  // namespace
 
 Json with_note(const Json& job, const Remediation& remediation, std::int64_t attempt) {
-  Json note(::Json::objectValue);
+  JsonObject note;
   note["afterAttempt"] = static_cast<::Json::Int64>(attempt);
   note["counts"] = remediation.counts;
   note["expandableSegments"] = remediation.expandable_segments;
@@ -24,10 +27,12 @@ Json with_note(const Json& job, const Remediation& remediation, std::int64_t att
   note["reason"] = remediation.reason;
   note["message"] = remediation.message;
 
-  Json patch = remediation.patch.isArray() ? remediation.patch : Json(::Json::arrayValue);
-  const bool made = std::any_of(patch.begin(), patch.end(), [](const Json& one) {
-    return text_member(one, {"path"}) == "/metadata/annotations";
-  });
+  JsonArray patch;
+  bool made = false;
+  for (const Json& one : remediation.patch) {
+    patch.append(one);
+    made = made || text_member(one, {"path"}) == "/metadata/annotations";
+  }
   if (!made && !member(job, {"metadata", "annotations"}).isObject()) {
     patch.append(operation("/metadata/annotations", Json(::Json::objectValue)));
   }
@@ -44,8 +49,8 @@ std::optional<Remediation> noted_remediation(const Json& job, std::int64_t attem
   remediation.restart = true;
   remediation.counts = member(*note, {"counts"}) != Json(false);
   remediation.expandable_segments = member(*note, {"expandableSegments"}) == Json(true);
-  const Json& delay = member(*note, {"delaySeconds"});
-  remediation.delay = std::chrono::seconds(delay.isInt64() ? std::max<std::int64_t>(0, delay.asInt64()) : 0);
+  const std::int64_t delay = JsonView(member(*note, {"delaySeconds"})).integer().value_or(0);
+  remediation.delay = std::chrono::seconds(std::max<std::int64_t>(0, delay));
   remediation.reason = text_member(*note, {"reason"}, "Restarting");
   remediation.message = text_member(*note, {"message"});
   remediation.patch = Json(::Json::arrayValue);

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json_edit.h"
 #include "base/log.h"
 #include "controllers/attempt_plan.h"
 #include "controllers/attempt_record.h"
@@ -79,6 +80,9 @@ class Pass {
   Result<Step> follow(const Attempt& attempt);
   Result<Step> fail(const std::string& reason, const std::string& message);
   Result<Step> fail_for_deadline();
+  Result<Step> refuse(const std::string& problems);
+  // What is wrong with the job, which no webhook may have seen; empty for a valid one.
+  std::string problems() const { return crds::to_string(crds::validate(job_)); }
 
   Result<void> size();
   Result<Remediation> remediation(const Attempt& attempt);
@@ -97,6 +101,9 @@ class Pass {
   std::string child_of(const Attempt& attempt) const { return child_name(job_.name, attempt.number); }
   std::string key_of_child(const Attempt& attempt) const {
     return job_.namespace_name + "/" + child_of(attempt);
+  }
+  std::int64_t generation() const {
+    return JsonView(member(object_, {"metadata", "generation"})).integer().value_or(0);
   }
   std::string uid() const { return text_member(object_, {"metadata", "uid"}); }
   Next until(const std::string& time) const;
@@ -143,7 +150,7 @@ std::optional<Next> Pass::until_deadline() const {
 void Pass::set(const char* type, bool holds, const char* reason, const std::string& message) {
   status_.set({.type = type,
                .status = holds ? "True" : "False",
-               .observed_generation = member(object_, {"metadata", "generation"}).asInt64(),
+               .observed_generation = generation(),
                .reason = reason,
                .message = message},
               now());
@@ -164,11 +171,14 @@ Result<void> Pass::reload(const Json& object) {
 }
 
 Result<void> Pass::write() {
-  status_.observed_generation = member(object_, {"metadata", "generation"}).asInt64();
+  status_.observed_generation = generation();
   if (!(status_ == written_)) {
-    Json updated = object_;
-    updated["status"] = crds::encode(status_);
-    Result<Json> answer = with_.client->update(kTrainingJobs, job_.namespace_name, updated, "status", call_);
+    JsonEdit edit(object_);
+    edit["status"] = crds::encode(status_);
+    const Result<Json> updated = std::move(edit).take();
+    Result<Json> answer =
+        updated ? with_.client->update(kTrainingJobs, job_.namespace_name, *updated, "status", call_)
+                : updated;
     if (!answer) {
       return answer.error().within("write the status");
     }
@@ -326,8 +336,8 @@ Result<void> Pass::patch_spec(Json patch) {
   if (patch.empty()) {
     return {};
   }
-  Json guarded(::Json::arrayValue);
-  Json test(::Json::objectValue);
+  JsonArray guarded;
+  JsonObject test;
   test["op"] = "test";
   test["path"] = "/metadata/resourceVersion";
   test["value"] = text_member(object_, {"metadata", "resourceVersion"});
@@ -347,6 +357,10 @@ Result<Step> Pass::begin(bool expandable_segments) {
       return written.error();
     }
     return Step{.after = wait};
+  }
+  // Before anything is expanded or computed from the spec.
+  if (const std::string problems = this->problems(); !problems.empty()) {
+    return refuse(problems);
   }
   if (status_.attempts.empty()) {
     if (const Result<void> sized = size(); !sized) {
@@ -389,15 +403,26 @@ Result<Step> Pass::begin(bool expandable_segments) {
   return Step{.again = true};
 }
 
+// An attempt that nothing is made for.
+Result<Step> Pass::refuse(const std::string& problems) {
+  Attempt attempt;
+  attempt.number = status_.attempts.empty() ? 0 : status_.attempts.back().number + 1;
+  attempt.gpu_model = job_.spec.trainers.gpu_model;
+  attempt.trainers = job_.spec.trainers.replicas;
+  attempt.per_node = job_.spec.trainers.per_node;
+  status_.attempts.push_back(attempt);
+  record_end(status_.attempts.back(), Outcome::kUserError, "the job is invalid: " + problems, now());
+  return ended(status_.attempts.back());
+}
+
 void Pass::record_what_was_asked() {
   const auto annotation = [&](const char* name) {
     const Result<Json> json = parse_json(text_member(object_, {"metadata", "annotations", name}));
     return json ? *json : Json();
   };
   const Json asked = annotation(crds::kRequestedAnnotation);
-  const Json& replicas = member(asked, {"replicas"});
-  status_.requested_trainers =
-      replicas.isInt64() ? std::optional(replicas.asInt64()) : status_.requested_trainers;
+  const std::optional<std::int64_t> replicas = JsonView(member(asked, {"replicas"})).integer();
+  status_.requested_trainers = replicas ? replicas : status_.requested_trainers;
   if (asked.isNull() && job_.spec.trainers.asked && !status_.requested_trainers) {
     status_.requested_trainers = job_.spec.trainers.replicas;
   }
@@ -465,7 +490,8 @@ Result<AttemptChildren> Pass::children_of(const Attempt& attempt) {
     plan_ = make_plan(attempt);
   }
   Result<AttemptChildren> children = make_children(job_, attempt, plan_->text);
-  if (!children) {  // the plan is too large; the trainers can still be run
+  if (!children && children.error().code ==
+                       ErrorCode::kTooLarge) {  // the plan is too large; the trainers can still be run
     tell(EventType::kWarning, "PlanTooLarge", children.error().message);
     children = make_children(job_, attempt, "{}");
   }
@@ -475,6 +501,11 @@ Result<AttemptChildren> Pass::children_of(const Attempt& attempt) {
 Result<Step> Pass::make_children_of(Attempt& attempt) {
   if (const Result<void> current = is_current(); !current) {
     return current.error();
+  }
+  // Somebody may have changed the job since the attempt began.
+  if (const std::string problems = this->problems(); !problems.empty()) {
+    record_end(attempt, Outcome::kUserError, "the job is invalid: " + problems, now());
+    return ended(attempt);
   }
   const Result<AttemptChildren> children = children_of(attempt);
   if (!children) {
@@ -536,11 +567,9 @@ Result<Step> Pass::look_at(Attempt& attempt, const Json& child) {
     return ended(attempt);
   }
   const auto count = [&](const char* name) {
-    const Json& value = member(child, {"status", name});
-    return value.isInt64() ? value.asInt64() : 0;
+    return JsonView(member(child, {"status", name})).integer().value_or(0);
   };
-  const Json& parallelism = member(child, {"spec", "parallelism"});
-  const std::int64_t wanted = parallelism.isInt64() ? parallelism.asInt64() : 0;
+  const std::int64_t wanted = JsonView(member(child, {"spec", "parallelism"})).integer().value_or(0);
   Next after;
   const std::string pods =
       std::to_string(count("ready")) + " of " + std::to_string(wanted) + " pods are ready";
@@ -700,6 +729,9 @@ Result<Remediation> Pass::remediation(const Attempt& attempt) {
 Result<Step> Pass::follow(const Attempt& attempt) {
   if (attempt.outcome == Outcome::kSuspended) {
     return begin(attempt.expandable_segments);
+  }
+  if (const std::string problems = this->problems(); !problems.empty()) {
+    return fail("InvalidJob", "the job is invalid and is not started again: " + problems);
   }
   const bool announced = status_.is_true("Restarting");
   const Result<Remediation> remediation = this->remediation(attempt);

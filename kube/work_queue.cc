@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "kube/object_key.h"
+
 namespace plimsoll::kube {
 namespace {
 
 // Of one wait for a delayed key, however late that is due: sums of times must not leave the clock's range.
 constexpr std::chrono::hours kLongestWait{1};
-
-std::string namespace_of(const std::string& key) {
-  const std::size_t slash = key.find('/');
-  return slash == std::string::npos ? std::string() : key.substr(0, slash);
-}
 
 }  // namespace
 

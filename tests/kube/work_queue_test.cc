@@ -172,6 +172,20 @@ TEST(RetryDelays, ShareABucketOfTokens) {
   EXPECT_EQ(of_a_new_key(), milliseconds(100));
 }
 
+TEST(RetryDelays, FailuresOfOneNamespaceDoNotSlowTheRetriesOfOthers) {
+  VirtualClock clock;
+  RetryDelays delays({}, clock);
+  for (int i = 0; i < 10'000; ++i) {
+    delays.next("noisy/" + std::to_string(i));
+  }
+  EXPECT_EQ(delays.next("quiet/a"), milliseconds(5));
+  EXPECT_GT(delays.next("noisy/a"), seconds(900));
+  delays.forget("quiet/a");
+  delays.forget("quiet/a");
+  EXPECT_EQ(delays.failures("quiet/a"), 0);
+  EXPECT_EQ(delays.next("quiet/a"), milliseconds(5));
+}
+
 TEST(TokenBucket, IsNotTakenFromWhenItIsEmpty) {
   VirtualClock clock;
   TokenBucket bucket(0.5, 2, clock);
