@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/json_edit.h"
 #include "crds/training_job_status.h"
 #include "estimator/failed_sizes.h"
 #include "estimator/provisioner.h"
@@ -66,7 +67,7 @@ std::chrono::steady_clock::time_point deadline_of_reading(const MutateInputs& in
 Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const estimator::TraceFile* graph,
                 const MutateInputs& inputs) {
   // `kubectl apply` of the original manifest must not bring a size back that ran out of memory.
-  Json history(::Json::objectValue);
+  JsonObject history;
   history["status"] = tree_of(member(request.old_object, {"status"}));
   const estimator::ProvisionRequest question{
       .job = &job,
