@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json_edit.h"
 
 namespace plimsoll {
 namespace {
@@ -37,12 +37,12 @@ void log(LogLevel level, std::string_view message, LogFields fields) {
   std::string line;
   const std::string time = format_time(system_clock().wall_now());
   if (log_format.load(std::memory_order_relaxed) == LogFormat::kJson) {
-    Json record;
+    JsonObject record;
     record["ts"] = time;
     record["level"] = level_name(level);
     record["msg"] = std::string(message);
     for (const auto& [key, value] : fields) {
-      record[std::string(key)] = value;
+      record[key] = value;
     }
     line = write_json(record);
   } else {

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/base64.h"
+#include "base/json_edit.h"
+#include "base/json_view.h"
 #include "base/quantity.h"
 #include "crds/embedding_tables_csv.h"
 #include "crds/gpu_model.h"
@@ -82,10 +84,10 @@ class Collector {
 
 std::int64_t gpus_of_container(const Json& container) {
   const Json& limit = member(container, {"resources", "limits", crds::kGpuResource});
-  if (limit.isInt64()) {
-    return std::max<std::int64_t>(0, limit.asInt64());
+  if (const std::optional<std::int64_t> count = JsonView(limit).integer()) {
+    return std::max<std::int64_t>(0, *count);
   }
-  const Result<Bytes> count = parse_bytes(limit.isString() ? limit.asString() : "0");
+  const Result<Bytes> count = parse_bytes(text_member(limit, {}, "0"));
   return count ? count->count : 0;
 }
 
@@ -158,12 +160,17 @@ Result<ClusterState> cluster_from_client(kube::Client& client) {
     if (!list) {
       return list.error().within(std::string("list ") + resource->plural);
     }
-    for (Json& item : (*list)["items"]) {
+    for (const Json& listed : member(*list, {"items"})) {
+      const std::string where = resource->plural + " " + text_member(listed, {"metadata", "name"});
       // Items of a typed list come without their kind.
-      item["kind"] = kind;
-      item["apiVersion"] = resource->group.empty() ? std::string("v1") : std::string(crds::kApiVersion);
-      const std::string where = resource->plural + " " + text_member(item, {"metadata", "name"});
-      if (Result<void> added = collector.add(item, where); !added) {
+      JsonEdit edit(listed);
+      edit["kind"] = kind;
+      edit["apiVersion"] = resource->group.empty() ? std::string("v1") : std::string(crds::kApiVersion);
+      const Result<Json> item = std::move(edit).take();
+      if (!item) {
+        return item.error().within(where);
+      }
+      if (Result<void> added = collector.add(*item, where); !added) {
         return added.error();
       }
     }
@@ -176,13 +183,13 @@ namespace {
 // The key's content: `data` holds text, `binaryData` base64 of anything.
 Result<std::string> content_of(const Json& config_map, const std::string& key) {
   if (const Json& text = member(config_map, {"data", key}); text.isString()) {
-    return text.asString();
+    return text_member(text, {});
   }
   const Json& binary = member(config_map, {"binaryData", key});
   if (!binary.isString()) {
     return Error(ErrorCode::kNotFound, "it has no key " + key);
   }
-  return base64_decode(binary.asString());
+  return base64_decode(text_member(binary, {}));
 }
 
 }  // namespace

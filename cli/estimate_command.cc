@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/json_edit.h"
 #include "base/quantity.h"
 #include "cli/cluster_state.h"
 #include "cli/config_estimate.h"
@@ -156,7 +157,7 @@ Result<Answer> answer_for(const crds::TrainingJob& job, const Question& question
 }
 
 Json to_json(const std::string& name, const Question& question, const Answer& answer, double seconds) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["job"] = name;
   json["gpuModel"] = question.gpu.name;
   json["trainers"] = integer(question.trainers);

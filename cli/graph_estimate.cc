@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/json_edit.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/jobs.h"
@@ -242,7 +243,7 @@ std::string does_not_fit(const GraphQuestion& question, const GraphAnswer& answe
 Json to_json(const std::string& name, const estimator::TraceFile& graph, const GraphQuestion& question,
              const GraphAnswer& answer, double seconds) {
   const bool on_cpu = question.device == estimator::Device::kCpu;
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["graph"] = name;
   json["model"] = graph.name;
   json["torch"] = graph.producer.torch;
@@ -303,7 +304,7 @@ void print_table(Console& console, const std::string& name, const GraphQuestion&
 
 int refuse(const std::string& name, const Error& error, OutputFormat format, Console& console) {
   if (format != OutputFormat::kTable) {
-    Json json(::Json::objectValue);
+    JsonObject json;
     json["graph"] = name;
     json["code"] = name_of(error.code);
     json["reason"] = error.message;

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "base/json_edit.h"
 #include "base/yaml.h"
 
 namespace plimsoll::cli {
@@ -44,17 +45,22 @@ Result<void> open_document(Json object, const std::string& where, std::vector<Do
   // The API server's own lists name the kind once, for all.
   const std::string kind = text_member(object, {"kind"});
   const std::string kind_of_items = kind.substr(0, kind.size() - std::string_view("List").size());
-  Json& items = object["items"];
-  for (Json::ArrayIndex i = 0; i < items.size(); ++i) {
-    const std::string item = where + ", items[" + std::to_string(i) + "]";
-    if (!items[i].isObject()) {
+  std::size_t index = 0;
+  for (const Json& each : member(object, {"items"})) {
+    const std::string item = where + ", items[" + std::to_string(index++) + "]";
+    if (!each.isObject()) {
       return invalid(item + " is no Kubernetes object");
     }
-    if (!kind_of_items.empty() && !items[i].isMember("kind")) {
-      items[i]["kind"] = kind_of_items;
-      items[i]["apiVersion"] = object["apiVersion"];
+    JsonEdit edit(each);
+    if (!kind_of_items.empty() && member(each, {"kind"}).isNull()) {
+      edit["kind"] = kind_of_items;
+      edit["apiVersion"] = member(object, {"apiVersion"});
     }
-    documents.push_back({std::move(items[i]), item});
+    Result<Json> whole = std::move(edit).take();
+    if (!whole) {
+      return whole.error().within(item);
+    }
+    documents.push_back({*std::move(whole), item});
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include "cli/jobs.h"
 
+#include "base/json_edit.h"
 #include "cli/cluster_state.h"
 
 namespace plimsoll::cli {
@@ -88,7 +89,7 @@ Result<estimator::Method> method_option(const boost::program_options::variables_
 }
 
 Json refusal(const std::string& job, const Error& error) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["job"] = job;
   json["code"] = name_of(error.code);
   json["reason"] = error.message;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "base/json_edit.h"
 #include "base/yaml.h"
 #include "cli/command.h"
 
@@ -150,16 +151,11 @@ void print_answers(Console& console, OutputFormat format, const std::vector<Json
     }
     return;
   }
-  Json whole;
-  if (answers.size() == 1) {
-    whole = answers.front();
-  } else {
-    whole = Json(::Json::arrayValue);
-    for (const Json& answer : answers) {
-      whole.append(answer);
-    }
+  JsonArray all;
+  for (const Json& answer : answers) {
+    all.append(answer);
   }
-  console.out << write_json_pretty(whole) << '\n';
+  console.out << write_json_pretty(answers.size() == 1 ? answers.front() : all.json()) << '\n';
 }
 
 }  // namespace plimsoll::cli

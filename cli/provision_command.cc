@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
 #include "cli/cluster_state.h"
 #include "cli/jobs.h"
 #include "cli/options.h"
@@ -85,8 +87,8 @@ std::string nodes_text(std::int64_t trainers, std::int64_t per_node) {
 }
 
 void print_decision(Console& console, const estimator::Decision& decision, const Json& requested) {
-  const bool asked = requested.isMember("replicas");
-  const std::int64_t before = asked ? requested["replicas"].asInt64() : decision.trainers;
+  const std::optional<std::int64_t> asked = JsonView(member(requested, {"replicas"})).integer();
+  const std::int64_t before = asked.value_or(decision.trainers);
   if (asked) {
     const std::string model = text_member(requested, {"gpuModel"});
     console.out << "  asked  " << before << " x " << (model.empty() ? "any GPU" : model) << '\n';
@@ -206,11 +208,11 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     const auto start = std::chrono::steady_clock::now();
     const estimator::Provision provision = estimator::provision(request);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    Json answer = estimator::to_json(*job.job, provision);
+    JsonEdit answer(estimator::to_json(*job.job, provision));
     answer["job"] = job.name;
     answer["elapsedSeconds"] = elapsed.count();
     if (format == OutputFormat::kTable) {
-      print_table(console, job.name, provision, answer["requested"], elapsed.count());
+      print_table(console, job.name, provision, answer["requested"].value(), elapsed.count());
     }
     for (const std::string& warning : provision.warnings) {
       if (!warning.starts_with(provision.reason)) {  // the reason is told on its own
@@ -220,7 +222,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     if (!provision.decided() && provision.event_reason != "Disabled") {
       code = std::max(code, complain(console, kExitRefused, job.name + ": " + provision.reason));
     }
-    answers.push_back(std::move(answer));
+    answers.push_back(answer.root().value());
   }
   if (format != OutputFormat::kTable) {
     print_answers(console, format, answers);

@@ -1,6 +1,7 @@
 // `plimsoll shard`: a placement of embedding tables, without a job or a cluster.
 #include <chrono>
 
+#include "base/json_edit.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/shard_command_question.h"
@@ -58,7 +59,7 @@ int refuse(Console& console, OutputFormat format, const ShardQuestion& question,
   const estimator::Remedy remedy = estimator::find_remedy(asked, kMostTrainers);
   const std::string reason = error.message + "; " + estimator::to_string(remedy, asked.topology.trainers);
   if (format != OutputFormat::kTable) {
-    Json json(::Json::objectValue);
+    JsonObject json;
     json["feasible"] = false;
     json["reason"] = reason;
     json["constraint"] = why.constraint;
@@ -170,7 +171,7 @@ int run_shard(const std::vector<std::string>& arguments, Console& console) {
                   {estimator::to_torchrec_json(question->request, *plan, values["module"].as<std::string>(),
                                                values["device"].as<std::string>())});
   } else {
-    Json json = estimator::to_json(question->request, *plan);
+    JsonEdit json(estimator::to_json(question->request, *plan));
     json["trainers"] = integer(question->request.topology.trainers);
     json["elapsedSeconds"] = elapsed.count();
     if (values["verify"].as<bool>()) {
@@ -180,7 +181,7 @@ int run_shard(const std::vector<std::string>& arguments, Console& console) {
         json["faults"].append(fault);
       }
     }
-    print_answers(console, *format, {json});
+    print_answers(console, *format, {json.root().value()});
   }
   for (const std::string& fault : faults) {
     complain(console, kExitRefused, "the plan does not hold: " + fault);

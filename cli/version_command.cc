@@ -1,3 +1,4 @@
+#include "base/json_edit.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
 
@@ -30,7 +31,7 @@ int run_version(const std::vector<std::string>& arguments, Console& console) {
     console.out << "plimsoll " << PLIMSOLL_VERSION << " (plimsoll.dev/v1alpha1)\n";
     return kExitDone;
   }
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["version"] = PLIMSOLL_VERSION;
   json["apiVersion"] = "plimsoll.dev/v1alpha1";
   print_answers(console, format, {json});

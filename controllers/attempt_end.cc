@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
 #include "controllers/last_words.h"
 #include "crds/training_job.h"
 
@@ -220,13 +222,18 @@ Verdict verdict_of_start(std::string_view message) {
   return program ? Verdict::kUserError : Verdict::kInfrastructureFailure;
 }
 
+std::optional<int> exit_code_of(const Json& terminated) {
+  const std::optional<std::int64_t> code = JsonView(member(terminated, {"exitCode"})).integer();
+  const bool fits = code && *code == static_cast<int>(*code);
+  return fits ? std::optional(static_cast<int>(*code)) : std::nullopt;
+}
+
 // A container that ended, and not well.
 Sign sign_of_end(const Json& terminated, Evidence where, bool deleted, const std::vector<LogTail>& logs) {
   const std::string time = text_member(terminated, {"finishedAt"});
   const std::string reason = text_member(terminated, {"reason"});
   const std::string message = text_member(terminated, {"message"});
-  const Json& code = member(terminated, {"exitCode"});
-  const int exit_code = code.isInt() ? code.asInt() : 0;
+  const int exit_code = exit_code_of(terminated).value_or(0);
   Evidence said = where;
   said.field += ".message";
   if (reason == "OOMKilled") {
@@ -269,17 +276,15 @@ std::string trainer_of(const Json& pod) {
   if (index < 0) {
     return {};
   }
-  const std::string first = text_member(known[static_cast<Json::ArrayIndex>(index)], {"name"});
+  const std::string first = text_member(element(known, static_cast<std::size_t>(index)), {"name"});
   if (first == "trainer" || known.size() == 1) {
     return first;
   }
   for (const Json& container : containers) {
-    const Json& limits = member(container, {"resources", "limits"});
-    const std::vector<std::string> names =
-        limits.isObject() ? limits.getMemberNames() : std::vector<std::string>();
-    if (std::any_of(names.begin(), names.end(),
-                    [](const std::string& name) { return name.find('/') != name.npos; })) {
-      return text_member(container, {"name"});
+    for (const auto& [name, amount] : JsonView(member(container, {"resources", "limits"})).members()) {
+      if (name.find('/') != name.npos) {
+        return text_member(container, {"name"});
+      }
     }
   }
   return &known == &containers ? first : std::string();
@@ -354,8 +359,7 @@ class PodSigns {
     const bool crashing = text_member(waiting, {"reason"}) == "CrashLoopBackOff";
     const char* state = crashing ? "lastState" : "state";
     const Json& terminated = member(status, {state, "terminated"});
-    const Json& code = member(terminated, {"exitCode"});
-    if (terminated.isObject() && (!code.isInt() || code.asInt() != 0)) {
+    if (terminated.isObject() && exit_code_of(terminated) != 0) {
       Evidence end = where;
       end.field += std::string(".") + state + ".terminated";
       ends_.push_back(sign_of_end(terminated, std::move(end), deleted_, logs_));

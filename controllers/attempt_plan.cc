@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/json_edit.h"
 #include "estimator/provisioner.h"
 
 namespace plimsoll::controllers {
@@ -37,7 +38,10 @@ crds::TrainingJob fixed(const crds::TrainingJob& job, const crds::Attempt& attem
   if (!attempt.gpu_model.empty()) {
     provisioning.gpu_models.push_back(attempt.gpu_model);
   }
-  same.raw["metadata"]["annotations"].removeMember(crds::kProvisioningAnnotation);
+  JsonEdit raw(std::move(same.raw));
+  raw["metadata"]["annotations"].remove(crds::kProvisioningAnnotation);
+  Result<Json> changed = std::move(raw).take();
+  same.raw = changed ? *std::move(changed) : job.raw;  // of another shape, it holds no annotation either
   return same;
 }
 
@@ -82,7 +86,7 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
                             .method = estimator::Method::kPlimsoll,
                             .budget = budget});
   AttemptPlan made;
-  Json plan(::Json::objectValue);
+  JsonObject plan;
   plan["gpuModel"] = attempt.gpu_model;
   plan["trainers"] = integer(attempt.trainers);
   plan["perNode"] = integer(attempt.per_node);
@@ -93,13 +97,14 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
     made.reason = "EstimateSucceeded";
     made.upper_bound = estimate.peak.upper_bound;
     made.learned = estimate.learned;
-    made.estimate = Json(::Json::objectValue);
-    made.estimate["gpuModel"] = decision.gpu_model;
-    made.estimate["trainers"] = integer(decision.trainers);
-    made.estimate["peakPhase"] = estimate.peak_phase;
-    made.estimate["peak"] = estimator::to_json(estimate.peak);
-    made.estimate["breakdown"] = estimator::to_json(estimate.breakdown);
-    plan["peak"] = made.estimate["peak"];
+    JsonObject summary;
+    summary["gpuModel"] = decision.gpu_model;
+    summary["trainers"] = integer(decision.trainers);
+    summary["peakPhase"] = estimate.peak_phase;
+    summary["peak"] = estimator::to_json(estimate.peak);
+    summary["breakdown"] = estimator::to_json(estimate.breakdown);
+    made.estimate = std::move(summary).take();
+    plan["peak"] = estimator::to_json(estimate.peak);
     const estimator::AvailableGpu* gpu = find_gpu(cluster, decision.gpu_model);
     if (gpu != nullptr && !decision.plan.placements.empty()) {
       Json torchrec;
@@ -116,7 +121,7 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
     made.reason = provision.event_reason;
     made.problem = provision.reason;
   }
-  made.text = write_json(plan);
+  made.text = write_json(plan.json());
   return made;
 }
 

@@ -1,5 +1,6 @@
 #include "controllers/attempt_record.h"
 
+#include "base/json_view.h"
 #include "base/utf8.h"
 #include "controllers/attempt_end.h"
 #include "controllers/signposts.h"
@@ -55,10 +56,11 @@ std::optional<std::int64_t> exit_code_of(const std::vector<Json>& pods, const Ev
     }
     for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
       for (const Json& status : member(pod, {"status", list})) {
-        const Json& code = member(status, {"state", "terminated", "exitCode"});
+        const std::optional<std::int64_t> code =
+            JsonView(member(status, {"state", "terminated", "exitCode"})).integer();
         const bool asked = evidence.container.empty() || text_member(status, {"name"}) == evidence.container;
-        if (asked && code.isInt() && code.asInt() != 0) {
-          return code.asInt();
+        if (asked && code && *code != 0) {
+          return *code;
         }
       }
     }

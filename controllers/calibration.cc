@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/catch_all.h"
+#include "base/json_edit.h"
 #include "base/log.h"
 #include "controllers/dcgm.h"
 #include "crds/gpu_model.h"
@@ -50,10 +52,12 @@ struct CalibrationController::Metrics {
         out_of_memory(prometheus::BuildCounter()
                           .Name("plimsoll_oom_detected_total")
                           .Help("Attempts that ran out of memory; kind is cuda or host")
-                          .Register(registry)) {}
+                          .Register(registry)),
+        panics(reconcile_panics(registry, "calibration")) {}
 
   prometheus::Family<prometheus::Histogram>& errors;
   prometheus::Family<prometheus::Counter>& out_of_memory;
+  prometheus::Counter& panics;
 };
 
 CalibrationController::CalibrationController(kube::Client& client, estimator::GpuCatalog catalog,
@@ -129,7 +133,11 @@ void CalibrationController::run(const std::stop_token& stop) {
     if (!key) {
       return;
     }
-    const Result<void> done = reconcile(*key, stop);
+    Result<void> done;
+    if (const std::optional<std::string> thrown = catch_all([&] { done = reconcile(*key, stop); })) {
+      done = Error(ErrorCode::kInternal, *thrown);
+      tell_of_exception(*key, *thrown);
+    }
     if (done) {
       queue_.forget(*key);
     } else {
@@ -140,6 +148,22 @@ void CalibrationController::run(const std::stop_token& stop) {
       queue_.add_rate_limited(*key);
     }
     queue_.done(*key);
+  }
+}
+
+void CalibrationController::tell_of_exception(const std::string& key, const std::string& thrown) {
+  if (metrics_) {
+    metrics_->panics.Increment();
+  }
+  const kube::SharedObject object = jobs_.find(key);
+  if (object != nullptr && options_.events != nullptr) {
+    options_.events->record({.api_version = crds::kApiVersion,
+                             .kind = "TrainingJob",
+                             .namespace_name = text_member(*object, {"metadata", "namespace"}),
+                             .name = text_member(*object, {"metadata", "name"}),
+                             .uid = text_member(*object, {"metadata", "uid"})},
+                            kube::EventType::kWarning, "CalibrationFailed",
+                            "Plimsoll failed to learn from this job and will try again: " + thrown);
   }
 }
 
@@ -218,7 +242,8 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
   if (samples == before) {
     return {};  // older than all that is remembered
   }
-  Json& status = profile["status"];
+  JsonEdit edit(std::move(profile));
+  const JsonPlace status = edit["status"];
   status["bounds"] = encode(bounds_of(samples));
   status["statistics"] = statistics_of(samples);
   status["samples"] = crds::encode(samples);
@@ -228,7 +253,9 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
   kube::CallOptions call;
   call.field_manager = kFieldManager;
   call.stop = stop;
-  const Result<Json> written = client_.update(kProfiles, namespace_name, profile, "status", call);
+  const Result<Json> changed = std::move(edit).take();
+  const Result<Json> written =
+      changed ? client_.update(kProfiles, namespace_name, *changed, "status", call) : changed;
   if (!written) {
     return written.error().within("write the MemoryProfile of " + family);
   }
@@ -244,7 +271,7 @@ Result<Json> CalibrationController::profile_of(const std::string& namespace_name
   call.stop = stop;
   Result<Json> made = Error(ErrorCode::kAlreadyExists, "");
   for (const std::string& name : {profile_name(family), profile_name(family, true)}) {
-    Json profile;
+    JsonObject profile;
     profile["apiVersion"] = crds::kApiVersion;
     profile["kind"] = "MemoryProfile";
     profile["metadata"]["name"] = name;

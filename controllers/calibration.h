@@ -31,6 +31,7 @@
 #include "controllers/runtime_metrics.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "kube/client.h"
+#include "kube/event_recorder.h"
 #include "kube/reflector.h"
 #include "kube/work_queue.h"
 
@@ -43,6 +44,7 @@ class CalibrationController {
     // A Prometheus server with dcgm-exporter's series, as a client whose server it is; null: not asked.
     kube::Client* prometheus = nullptr;
     std::chrono::milliseconds prometheus_timeout{5'000};
+    kube::EventRecorder* events = nullptr;     // of jobs whose lesson fails; null: nobody is told
     prometheus::Registry* registry = nullptr;  // null: no metrics
     const Clock* clock = &system_clock();
   };
@@ -62,6 +64,7 @@ class CalibrationController {
   struct Metrics;
 
   void run(const std::stop_token& stop);
+  void tell_of_exception(const std::string& key, const std::string& thrown);
   Result<void> reconcile(const std::string& key, const std::stop_token& stop);
   Result<void> teach(const TaughtJob& job, const std::string& namespace_name, const std::string& family,
                      const std::stop_token& stop);

@@ -1,5 +1,6 @@
 #include "controllers/child_writer.h"
 
+#include "base/json_edit.h"
 #include "controllers/job_children.h"
 #include "crds/training_job.h"
 
@@ -32,13 +33,18 @@ bool is_of_the_server(const std::string& label) {
 }
 
 bool same_labels(const Json& orphan, const Json& wanted) {
-  Json labels = member(orphan, {"metadata", "labels"});
-  for (const std::string& label : labels.isObject() ? labels.getMemberNames() : Json::Members()) {
-    if (is_of_the_server(label)) {
-      labels.removeMember(label);
+  const JsonView wanted_labels = member(wanted, {"metadata", "labels"});
+  std::size_t own = 0;
+  for (const auto& [label, value] : JsonView(member(orphan, {"metadata", "labels"})).members()) {
+    if (!is_of_the_server(std::string(label))) {
+      const std::optional<JsonView> same = wanted_labels.member(label);
+      if (!same || !(*same == value)) {
+        return false;
+      }
+      ++own;
     }
   }
-  return labels == member(wanted, {"metadata", "labels"});
+  return own == wanted_labels.members().size();
 }
 
 // Whether an orphan is what the job would make: the same labels, and what tells one shape from another.
@@ -144,7 +150,7 @@ Result<Json> ChildWriter::adopt(const kube::Resource& resource, const Json& chil
   if (!member(child, {"metadata", "deletionTimestamp"}).isNull()) {
     return Error(ErrorCode::kConflict, name + " in " + resource.plural + " is still being deleted");
   }
-  Json patch(::Json::objectValue);
+  JsonObject patch;
   patch["metadata"]["uid"] = text_member(child, {"metadata", "uid"});
   patch["metadata"]["resourceVersion"] = text_member(child, {"metadata", "resourceVersion"});
   patch["metadata"]["ownerReferences"].append(owner_reference(job_));

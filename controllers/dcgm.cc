@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json_edit.h"
 #include "kube/resource.h"
 
 namespace plimsoll::controllers {
@@ -45,10 +45,10 @@ Result<std::optional<Bytes>> read_dcgm_answer(const std::string& body) {
   std::optional<Bytes> peak;
   for (const Json& series : result) {
     const Json& value = member(series, {"value"});
-    if (!value.isArray() || value.size() != 2 || !value[1].isString()) {
+    const std::string text = text_member(element(value, 1), {});
+    if (value.size() != 2 || text.empty()) {
       continue;
     }
-    const std::string text = value[1].asString();
     double mib = 0;  // the gauge's unit (dcgm-exporter, etc/default-counters.csv)
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), mib);
     if (failure == std::errc() && end == text.data() + text.size() && std::isfinite(mib) && mib > 0) {

@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "base/catch_all.h"
+#include "base/json_edit.h"
 #include "base/log.h"
 #include "controllers/inventory_plan.h"
 #include "controllers/runtime_metrics.h"
@@ -34,6 +36,7 @@ struct GpuInventoryController::Metrics {
                    .Name("plimsoll_inventory_passes_total")
                    .Help("Comparisons of the GPUModel resources with the cluster, by result")
                    .Register(registry)),
+        panics(reconcile_panics(registry, "gpu-inventory")),
         nodes(registry, "nodes"),
         pods(registry, "bound-pods"),
         models(registry, "gpumodels") {}
@@ -57,6 +60,7 @@ struct GpuInventoryController::Metrics {
 
   prometheus::Family<prometheus::Gauge>& gpus;
   prometheus::Family<prometheus::Counter>& passes;
+  prometheus::Counter& panics;
   ReflectorMetrics nodes;
   ReflectorMetrics pods;
   ReflectorMetrics models;
@@ -139,7 +143,13 @@ void GpuInventoryController::run(const std::stop_token& stop) {
       return;
     }
     std::chrono::milliseconds pause = options_.burst;
-    const Result<void> passed = pass(stop);
+    Result<void> passed;
+    if (const std::optional<std::string> thrown = catch_all([&] { passed = pass(stop); })) {
+      passed = Error(ErrorCode::kInternal, *thrown);
+      if (metrics_) {
+        metrics_->panics.Increment();
+      }
+    }
     if (metrics_) {
       metrics_->passes.Add({{"result", passed ? "ok" : "error"}}).Increment();
     }
@@ -159,23 +169,36 @@ void GpuInventoryController::run(const std::stop_token& stop) {
   }
 }
 
-void GpuInventoryController::warn_once(const std::string& problem) {
+bool GpuInventoryController::warn_once(const std::string& problem) {
   if (warned_.size() >= kMostWarnings) {
     warned_.clear();
   }
-  if (warned_.insert(problem).second) {
+  const bool is_new = warned_.insert(problem).second;
+  if (is_new) {
     log_warning("Left something out of the GPU inventory", {{"reason", problem}});
   }
+  return is_new;
 }
 
 std::vector<crds::GpuModel> GpuInventoryController::known_resources() {
   std::vector<crds::GpuModel> resources;
   for (const kube::SharedObject& object : models_.snapshot()) {
-    Result<crds::GpuModel> decoded = crds::decode_gpu_model(object.tree());
+    Result<crds::GpuModel> decoded = Error();
+    if (const std::optional<std::string> thrown =
+            catch_all([&] { decoded = crds::decode_gpu_model(object.tree()); })) {
+      decoded = Error(ErrorCode::kInternal, *thrown);
+    }
     if (decoded) {
       resources.push_back(std::move(*decoded));
-    } else {
-      warn_once("GPUModel " + kube::key_of(*object) + ": " + to_string(decoded.error()));
+    } else if (warn_once("GPUModel " + kube::key_of(*object) + ": " + to_string(decoded.error())) &&
+               options_.events != nullptr) {
+      options_.events->record({.api_version = crds::kApiVersion,
+                               .kind = "GPUModel",
+                               .namespace_name = "",
+                               .name = text_member(*object, {"metadata", "name"}),
+                               .uid = text_member(*object, {"metadata", "uid"})},
+                              kube::EventType::kWarning, "LeftOut",
+                              "the GPU inventory does not know this model: " + to_string(decoded.error()));
     }
   }
   return resources;
@@ -221,7 +244,9 @@ Result<void> GpuInventoryController::write(const std::vector<estimator::Availabl
     if (write.kind == InventoryWrite::Kind::kCreate) {
       object = client_.create(kGpuModels, "", *object, call);
       if (object) {
-        (*object)["status"] = write.status;
+        JsonEdit made(*std::move(object));
+        made["status"] = write.status;
+        object = std::move(made).take();
         log_info("Found a GPU model", {{"gpuModel", write.name}});
       } else if (object.error().code == ErrorCode::kAlreadyExists) {
         continue;  // newer than our copy, or one that cannot be decoded and is somebody's to repair

@@ -28,6 +28,7 @@
 #include "estimator/catalog/inventory.h"
 #include "kube/backoff.h"
 #include "kube/client.h"
+#include "kube/event_recorder.h"
 #include "kube/reflector.h"
 
 namespace plimsoll::controllers {
@@ -40,6 +41,7 @@ class GpuInventoryController {
     std::chrono::milliseconds burst{200};  // at most one pass in so long
     std::chrono::minutes resync{10};       // a pass even when nothing changed, as insurance
     kube::Backoff::Options retry{std::chrono::milliseconds(500), std::chrono::milliseconds(60'000), 0.5};
+    kube::EventRecorder* events = nullptr;     // of GPUModels that are wrong; null: nobody is told
     prometheus::Registry* registry = nullptr;  // null: no metrics
   };
 
@@ -65,7 +67,7 @@ class GpuInventoryController {
   std::vector<crds::GpuModel> known_resources();
   Result<void> write(const std::vector<estimator::AvailableGpu>& present,
                      const std::vector<crds::GpuModel>& existing, const std::stop_token& stop);
-  void warn_once(const std::string& problem);
+  bool warn_once(const std::string& problem);  // false: it was told before
 
   kube::Client& client_;
   const estimator::GpuCatalog catalog_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
 #include "base/quantity.h"
 #include "estimator/json_patch.h"
 
@@ -12,10 +14,10 @@ namespace {
 // Absent, too, when it is no quantity.
 Bytes memory_of(const Json& container, const char* kind) {
   const Json& amount = member(container, {"resources", kind, "memory"});
-  if (amount.isInt64()) {
-    return std::max(Bytes{amount.asInt64()}, Bytes{});
+  if (const std::optional<std::int64_t> count = JsonView(amount).integer()) {
+    return std::max(Bytes{*count}, Bytes{});
   }
-  const Result<Bytes> bytes = parse_bytes(amount.isString() ? amount.asString() : std::string());
+  const Result<Bytes> bytes = parse_bytes(text_member(amount, {}));
   return bytes ? *bytes : Bytes{};
 }
 
@@ -36,8 +38,8 @@ std::optional<Place> place_of(const crds::TrainingJob& job, const std::string& n
   }
   for (const char* list : {"containers", "initContainers"}) {
     const Json& containers = member(job.raw, {"spec", "template", "spec", list});
-    for (Json::ArrayIndex i = 0; containers.isArray() && i < containers.size(); ++i) {
-      if (text_member(containers[i], {"name"}) == name) {
+    for (Json::ArrayIndex i = 0; i < containers.size(); ++i) {
+      if (text_member(element(containers, i), {"name"}) == name) {
         return Place{.list = list, .index = i};
       }
     }
@@ -53,7 +55,7 @@ HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std
   if (!place) {
     return raised;
   }
-  const Json& container = member(job.raw, {"spec", "template", "spec", place->list})[place->index];
+  const Json& container = element(member(job.raw, {"spec", "template", "spec", place->list}), place->index);
   const Bytes limit = memory_of(container, "limits");
   const Bytes request = memory_of(container, "requests");
   raised.before = limit > Bytes{} ? limit : request;

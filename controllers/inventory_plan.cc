@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 
+#include "base/json_edit.h"
 #include "base/quantity.h"
 #include "crds/training_job.h"
 
@@ -13,21 +14,15 @@ namespace {
 // The schema's maxItems for the lists of a status.
 constexpr std::size_t kMostListed = 64;
 
-void copy_member(const JsonView& from, Json& to, std::initializer_list<std::string_view> path) {
-  const JsonView value = member(from, path);
-  if (value.is_null()) {
-    return;
+void copy_member(const JsonView& from, JsonObject& to, std::string_view part, std::string_view field) {
+  if (const JsonView value = member(from, {part, field}); !value.is_null()) {
+    to[part][field] = tree_of(value);
   }
-  Json* here = &to;
-  for (const std::string_view key : path) {
-    here = &(*here)[std::string(key)];
-  }
-  *here = tree_of(value);
 }
 
-void copy_identity(const JsonView& from, Json& to) {
+void copy_identity(const JsonView& from, JsonObject& to) {
   for (const std::string_view field : {"name", "namespace", "uid", "resourceVersion"}) {
-    copy_member(from, to, {"metadata", field});
+    copy_member(from, to, "metadata", field);
   }
 }
 
@@ -53,20 +48,20 @@ std::int64_t sum(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 Json project_node(const JsonView& node) {
-  Json kept;
+  JsonObject kept;
   kept["apiVersion"] = "v1";
   kept["kind"] = "Node";
   copy_identity(node, kept);
-  copy_member(node, kept, {"metadata", "labels"});
-  copy_member(node, kept, {"spec", "unschedulable"});
-  copy_member(node, kept, {"spec", "taints"});
-  copy_member(node, kept, {"status", "allocatable"});
+  copy_member(node, kept, "metadata", "labels");
+  copy_member(node, kept, "spec", "unschedulable");
+  copy_member(node, kept, "spec", "taints");
+  copy_member(node, kept, "status", "allocatable");
   for (const JsonView condition : member(node, {"status", "conditions"}).elements()) {
     if (text_member(condition, {"type"}) == "Ready") {
-      Json ready;  // without its heartbeat
+      JsonObject ready;  // without its heartbeat
       ready["type"] = "Ready";
       ready["status"] = tree_of(member(condition, {"status"}));
-      kept["status"]["conditions"].append(ready);
+      kept["status"]["conditions"].append(std::move(ready));
     }
   }
   return kept;
@@ -99,7 +94,7 @@ Json project_pod(const JsonView& pod) {
   if (node.empty() || gpus == 0 || phase == "Succeeded" || phase == "Failed") {
     return {};
   }
-  Json kept;
+  JsonObject kept;
   copy_identity(pod, kept);
   kept["node"] = node;
   kept["gpus"] = Json(static_cast<::Json::Int64>(gpus));
@@ -110,7 +105,7 @@ std::vector<estimator::GpuNode> count_nodes(const std::vector<Json>& nodes, cons
   std::map<std::string, std::int64_t> held;
   for (const Json& pod : pods) {
     std::int64_t& gpus = held[text_member(pod, {"node"})];
-    gpus = sum(gpus, member(pod, {"gpus"}).asInt64());
+    gpus = sum(gpus, JsonView(member(pod, {"gpus"})).integer().value_or(0));
   }
   std::vector<estimator::GpuNode> counted;
   for (const Json& node : nodes) {
@@ -154,20 +149,23 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     if (found != wanted.end()) {
       wanted.erase(found);
     }
-    if (model.raw.isMember("status") && crds::encode_status(model.status) == status) {
+    if (member(model.raw, {"status"}).isObject() && crds::encode_status(model.status) == status) {
       continue;
     }
-    Json object = model.raw;
+    JsonEdit object(model.raw);
     object["status"] = status;
-    writes[model.name] = {InventoryWrite::Kind::kUpdateStatus, model.name, std::move(object), {}};
+    if (Result<Json> changed = std::move(object).take(); changed) {
+      writes[model.name] = {InventoryWrite::Kind::kUpdateStatus, model.name, *std::move(changed), {}};
+    }
   }
   for (const auto& [name, status] : wanted) {
-    Json object;
+    JsonObject object;
     object["apiVersion"] = crds::kApiVersion;
     object["kind"] = "GPUModel";
     object["metadata"]["name"] = name;
     object["spec"] = Json(::Json::objectValue);
-    writes[name] = {InventoryWrite::Kind::kCreate, name, std::move(object), crds::encode_status(status)};
+    writes[name] = {InventoryWrite::Kind::kCreate, name, std::move(object).take(),
+                    crds::encode_status(status)};
   }
   std::vector<InventoryWrite> ordered;
   for (auto& [name, write] : writes) {

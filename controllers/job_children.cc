@@ -5,10 +5,13 @@
 #include <cctype>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string_view>
 
 #include "base/base64.h"
 #include "base/gzip.h"
+#include "base/json_edit.h"
+#include "base/json_view.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -47,54 +50,49 @@ std::string short_name(const std::string& job, std::size_t limit) {
   return name.substr(0, limit - hash.size()) + hash;
 }
 
-Json metadata_of(const crds::TrainingJob& job, const crds::Attempt& attempt, const std::string& name) {
-  Json metadata(::Json::objectValue);
+JsonObject metadata_of(const crds::TrainingJob& job, const crds::Attempt& attempt, const std::string& name) {
+  JsonObject metadata;
   metadata["name"] = name;
   metadata["namespace"] = job.namespace_name;
   metadata["ownerReferences"].append(owner_reference(job.raw));
-  Json& labels = metadata["labels"];
+  const JsonPlace labels = metadata["labels"];
   labels["app.kubernetes.io/managed-by"] = "plimsoll";
   labels[kJobNameLabel] = short_name(job.name, kLongestChildName);
   labels[kAttemptLabel] = std::to_string(attempt.number);
   return metadata;
 }
 
-void add_missing(Json& object, const char* name, const Json& value) {
-  if (!object.isMember(name)) {
-    object[name] = value;
-  }
-}
-
 Json variable(const char* name, const std::string& value) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["name"] = name;
   json["value"] = value;
   return json;
 }
 
-Json* find_variable(Json& environment, const std::string& name) {
-  for (Json& entry : environment) {
-    if (text_member(entry, {"name"}) == name) {
-      return &entry;
+std::optional<JsonPlace> find_variable(const JsonPlace& environment, const std::string& name) {
+  for (const JsonPlace& entry : environment.elements()) {
+    if (text_member(entry.value(), {"name"}) == name) {
+      return entry;
     }
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // What the user set stays.
-void add_variable(Json& environment, Json entry) {
-  if (find_variable(environment, text_member(entry, {"name"})) == nullptr) {
+void add_variable(const JsonPlace& environment, Json entry) {
+  if (!find_variable(environment, text_member(entry, {"name"}))) {
     environment.append(std::move(entry));
   }
 }
 
 // Adds the setting to the allocator's own, in the variable that the user has chosen for them.
-void expand_segments(Json& environment) {
+void expand_segments(const JsonPlace& environment) {
   constexpr const char* kSetting = "expandable_segments:True";
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
-    if (Json* entry = find_variable(environment, name)) {
-      const std::string value = text_member(*entry, {"value"});
-      if (!entry->isMember("valueFrom") && value.find("expandable_segments") == std::string::npos) {
+    if (const std::optional<JsonPlace> entry = find_variable(environment, name)) {
+      const std::string value = text_member(entry->value(), {"value"});
+      const bool referenced = !member(entry->value(), {"valueFrom"}).isNull();
+      if (!referenced && value.find("expandable_segments") == std::string::npos) {
         (*entry)["value"] = value.empty() ? kSetting : value + "," + kSetting;
       }
       return;
@@ -112,33 +110,33 @@ std::int64_t trainers_per_pod(const crds::Attempt& attempt) {
   return std::max<std::int64_t>(1, std::min(attempt.per_node, attempt.trainers));
 }
 
-void set_environment(Json& container, const crds::TrainingJob& job, const crds::Attempt& attempt) {
-  Json& environment = container["env"];
-  if (!environment.isArray()) {
-    environment = Json(::Json::arrayValue);
-  }
+Json rank_variable(const char* name) {
+  JsonObject json;
+  json["name"] = name;
+  json["valueFrom"]["fieldRef"]["fieldPath"] = kCompletionIndex;
+  return json;
+}
+
+void set_environment(const JsonPlace& container, const crds::TrainingJob& job, const crds::Attempt& attempt) {
+  const JsonPlace environment = container["env"];
   const std::string service = child_name(job.name, attempt.number);
   const std::string master = service + "-0." + service;
   const std::string nodes = std::to_string(nodes_of(attempt));
   const std::string per_pod = std::to_string(trainers_per_pod(attempt));
-  Json rank(::Json::objectValue);
-  rank["valueFrom"]["fieldRef"]["fieldPath"] = kCompletionIndex;
 
   add_variable(environment, variable("MASTER_ADDR", master));
   add_variable(environment, variable("MASTER_PORT", std::to_string(kMasterPort)));
   add_variable(environment, variable("WORLD_SIZE", std::to_string(attempt.trainers)));
   add_variable(environment, variable("NNODES", nodes));
   add_variable(environment, variable("NPROC_PER_NODE", per_pod));
-  rank["name"] = "NODE_RANK";
-  add_variable(environment, rank);
+  add_variable(environment, rank_variable("NODE_RANK"));
   // torchrun takes its own options from the environment under this prefix (torch.distributed.run,
   // argparse_util.env).
   add_variable(environment, variable("PET_NNODES", nodes));
   add_variable(environment, variable("PET_NPROC_PER_NODE", per_pod));
   add_variable(environment, variable("PET_MASTER_ADDR", master));
   add_variable(environment, variable("PET_MASTER_PORT", std::to_string(kMasterPort)));
-  rank["name"] = "PET_NODE_RANK";
-  add_variable(environment, rank);
+  add_variable(environment, rank_variable("PET_NODE_RANK"));
   add_variable(environment, variable("PLIMSOLL_ATTEMPT", std::to_string(attempt.number)));
   if (attempt.expandable_segments) {
     expand_segments(environment);
@@ -148,9 +146,8 @@ void set_environment(Json& container, const crds::TrainingJob& job, const crds::
 // Whether the container says itself what GPUs it takes: a device of any vendor, a MIG slice or a claim.
 bool asks_for_devices(const Json& container) {
   for (const char* kind : {"limits", "requests"}) {
-    const Json& resources = member(container, {"resources", kind});
-    for (const std::string& name : resources.isObject() ? resources.getMemberNames() : Json::Members()) {
-      if (name.find('/') != std::string::npos) {
+    for (const auto& [name, amount] : JsonView(member(container, {"resources", kind})).members()) {
+      if (name.find('/') != std::string_view::npos) {
         return true;
       }
     }
@@ -159,83 +156,83 @@ bool asks_for_devices(const Json& container) {
   return claims.isArray() && !claims.empty();
 }
 
-void mount_plan(Json& pod, Json& container, const std::string& config_map) {
-  for (const Json& mount : container["volumeMounts"]) {
-    if (text_member(mount, {"mountPath"}) == kPlanDirectory) {
+void mount_plan(const JsonPlace& pod, const JsonPlace& container, const std::string& config_map) {
+  const JsonPlace mounts = container["volumeMounts"];
+  for (const JsonPlace& mount : mounts.elements()) {
+    if (text_member(mount.value(), {"mountPath"}) == kPlanDirectory) {
       return;
     }
   }
-  Json mount(::Json::objectValue);
+  JsonObject mount;
   mount["name"] = kPlanVolume;
   mount["mountPath"] = kPlanDirectory;
   mount["readOnly"] = true;
-  container["volumeMounts"].append(std::move(mount));
-  Json volume(::Json::objectValue);
+  mounts.append(std::move(mount));
+  JsonObject volume;
   volume["name"] = kPlanVolume;
   volume["configMap"]["name"] = config_map;
   pod["volumes"].append(std::move(volume));
 }
 
-Json pod_template(const crds::TrainingJob& job, const crds::Attempt& attempt, const std::string& config_map) {
-  Json made = member(job.raw, {"spec", "template"});
+Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& attempt,
+                          const std::string& config_map) {
+  JsonEdit made(member(job.raw, {"spec", "template"}));
   const std::string number = std::to_string(attempt.number);
-  Json& metadata = made["metadata"];
+  const JsonPlace metadata = made["metadata"];
   metadata["labels"][kJobNameLabel] = short_name(job.name, kLongestChildName);
   metadata["labels"][kAttemptLabel] = number;
   metadata["annotations"][kAttemptLabel] = number;
   metadata["annotations"][kTrainersAnnotation] = std::to_string(attempt.trainers);
 
-  Json& pod = made["spec"];
+  const JsonPlace pod = made["spec"];
   pod["restartPolicy"] = "Never";
   pod["subdomain"] = child_name(job.name, attempt.number);
   for (const char* list : {"initContainers", "containers"}) {
-    const bool given = pod[list].isArray();
-    for (Json& container : pod[list]) {
-      // Without it, an exception that is only printed would be lost with the pod.
-      add_missing(container, "terminationMessagePolicy", "FallbackToLogsOnError");
+    if (member(pod.value(), {list}).isNull()) {
+      continue;
     }
-    if (!given) {
-      pod.removeMember(list);
+    for (const JsonPlace& container : pod[list].elements()) {
+      // Without it, an exception that is only printed would be lost with the pod.
+      container.set_missing("terminationMessagePolicy", "FallbackToLogsOnError");
     }
   }
-  Json& containers = pod["containers"];
-  const int index = crds::trainer_container(containers);
+  const int index = crds::trainer_container(member(pod.value(), {"containers"}));
   if (index >= 0) {
-    Json& trainer = containers[static_cast<Json::ArrayIndex>(index)];
+    const JsonPlace trainer = pod["containers"].elements().at(static_cast<std::size_t>(index));
     set_environment(trainer, job, attempt);
     mount_plan(pod, trainer, config_map);
-    if (!asks_for_devices(trainer)) {
+    if (!asks_for_devices(trainer.value())) {
       trainer["resources"]["limits"][crds::kGpuResource] = std::to_string(trainers_per_pod(attempt));
     }
   }
-  return made;
+  Result<Json> changed = std::move(made).take();
+  return changed ? std::move(changed) : changed.error().within("spec.template");
 }
 
 // A disruption fails the Job under this rule, by whose reason the cause is known even without its pod.
 Json failure_policy() {
-  Json condition(::Json::objectValue);
+  JsonObject condition;
   condition["type"] = "DisruptionTarget";
   condition["status"] = "True";
-  Json rule(::Json::objectValue);
+  JsonObject rule;
   rule["action"] = "FailJob";
   rule["onPodConditions"].append(std::move(condition));
-  Json policy(::Json::objectValue);
+  JsonObject policy;
   policy["rules"].append(std::move(rule));
   return policy;
 }
 
-void pass_queue_labels(const crds::TrainingJob& job, Json& labels) {
+void pass_queue_labels(const crds::TrainingJob& job, const JsonPlace& labels) {
   constexpr std::string_view kPrefix = "kueue.x-k8s.io/";
-  const Json& given = member(job.raw, {"metadata", "labels"});
-  for (const std::string& name : given.isObject() ? given.getMemberNames() : Json::Members()) {
+  for (const auto& [name, value] : JsonView(member(job.raw, {"metadata", "labels"})).members()) {
     if (name.starts_with(kPrefix)) {
-      labels[name] = given[name];
+      labels[name] = tree_of(value);
     }
   }
 }
 
-Json object_of(const char* api_version, const char* kind, Json metadata) {
-  Json object(::Json::objectValue);
+JsonObject object_of(const char* api_version, const char* kind, Json metadata) {
+  JsonObject object;
   object["apiVersion"] = api_version;
   object["kind"] = kind;
   object["metadata"] = std::move(metadata);
@@ -258,7 +255,7 @@ std::string pods_selector(const std::string& job, std::int64_t attempt) {
 }
 
 Json owner_reference(const Json& job) {
-  Json reference(::Json::objectValue);
+  JsonObject reference;
   reference["apiVersion"] = crds::kApiVersion;
   reference["kind"] = "TrainingJob";
   reference["name"] = text_member(job, {"metadata", "name"});
@@ -272,12 +269,15 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
                                       const std::string& plan) {
   const std::string name = child_name(job.name, attempt.number);
   const std::string plan_name = name + "-plan";
-  AttemptChildren children;
+  Result<Json> made_template = pod_template(job, attempt, plan_name);
+  if (!made_template) {
+    return made_template.error();
+  }
 
-  children.plan = object_of("v1", "ConfigMap", metadata_of(job, attempt, plan_name));
-  children.plan["immutable"] = true;
+  JsonObject config_map = object_of("v1", "ConfigMap", metadata_of(job, attempt, plan_name));
+  config_map["immutable"] = true;
   if (plan.size() <= kLargestConfigMap) {
-    children.plan["data"]["plan.json"] = plan;
+    config_map["data"]["plan.json"] = plan;
   } else {
     const std::string compressed = gzip(plan);
     if (compressed.size() > kLargestConfigMap) {
@@ -285,20 +285,20 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
                                              " bytes compressed, and a ConfigMap holds " +
                                              std::to_string(kLargestConfigMap));
     }
-    children.plan["binaryData"]["plan.json.gz"] = base64_encode(compressed);
+    config_map["binaryData"]["plan.json.gz"] = base64_encode(compressed);
   }
 
-  children.service = object_of("v1", "Service", metadata_of(job, attempt, name));
-  Json& service = children.service["spec"];
-  service["clusterIP"] = "None";
+  JsonObject service = object_of("v1", "Service", metadata_of(job, attempt, name));
+  const JsonPlace service_spec = service["spec"];
+  service_spec["clusterIP"] = "None";
   // Trainers look each other up before any of them is ready.
-  service["publishNotReadyAddresses"] = true;
-  service["selector"][kJobNameLabel] = short_name(job.name, kLongestChildName);
-  service["selector"][kAttemptLabel] = std::to_string(attempt.number);
+  service_spec["publishNotReadyAddresses"] = true;
+  service_spec["selector"][kJobNameLabel] = short_name(job.name, kLongestChildName);
+  service_spec["selector"][kAttemptLabel] = std::to_string(attempt.number);
 
-  children.job = object_of("batch/v1", "Job", metadata_of(job, attempt, name));
-  pass_queue_labels(job, children.job["metadata"]["labels"]);
-  Json& spec = children.job["spec"];
+  JsonObject child = object_of("batch/v1", "Job", metadata_of(job, attempt, name));
+  pass_queue_labels(job, child["metadata"]["labels"]);
+  const JsonPlace spec = child["spec"];
   spec["completionMode"] = "Indexed";
   spec["completions"] = static_cast<::Json::Int64>(nodes_of(attempt));
   spec["parallelism"] = static_cast<::Json::Int64>(nodes_of(attempt));
@@ -306,8 +306,10 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
   spec["podFailurePolicy"] = failure_policy();
   // A pod that terminates may still write checkpoints: it counts until it has ended.
   spec["podReplacementPolicy"] = "Failed";
-  spec["template"] = pod_template(job, attempt, plan_name);
-  return children;
+  spec["template"] = *std::move(made_template);
+  return AttemptChildren{.plan = std::move(config_map).take(),
+                         .service = std::move(service).take(),
+                         .job = std::move(child).take()};
 }
 
 }  // namespace plimsoll::controllers

@@ -50,7 +50,8 @@ struct AttemptChildren {
 };
 
 // `plan` is the content of plan.json; it is compressed when it would not fit a ConfigMap otherwise.
-// Errors: kTooLarge when it does not fit even so.
+// Errors: kTooLarge when it does not fit even so; kInvalid for a pod template that cannot be changed, because
+// a field of it is of another type than in core/v1.
 Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::Attempt& attempt,
                                       const std::string& plan);
 

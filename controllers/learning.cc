@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
 #include "base/quantity.h"
 #include "base/stable_hash.h"
 #include "estimator/failed_sizes.h"
@@ -82,14 +84,15 @@ void raise(std::optional<Bytes>& highest, const std::optional<Bytes>& value) {
 
 // Activations and temporaries of the estimate that the attempt ran with, without what was learned.
 std::optional<Bytes> transient_of(const Json& estimate, const Attempt& attempt) {
-  const Json& activations = member(estimate, {"breakdown", "activations"});
-  const Json& temporaries = member(estimate, {"breakdown", "temporaries"});
+  const std::optional<std::int64_t> activations =
+      JsonView(member(estimate, {"breakdown", "activations"})).integer();
+  const std::optional<std::int64_t> temporaries =
+      JsonView(member(estimate, {"breakdown", "temporaries"})).integer();
   if (member(estimate, {"trainers"}) != Json(static_cast<::Json::Int64>(attempt.trainers)) ||
-      text_member(estimate, {"gpuModel"}) != attempt.gpu_model || !activations.isInt64() ||
-      !temporaries.isInt64()) {
+      text_member(estimate, {"gpuModel"}) != attempt.gpu_model || !activations || !temporaries) {
     return std::nullopt;
   }
-  const Bytes now{(Bytes{activations.asInt64()} + Bytes{temporaries.asInt64()}).count};
+  const Bytes now{(Bytes{*activations} + Bytes{*temporaries}).count};
   return std::max(Bytes{}, now - std::min(Bytes{}, attempt.learned));
 }
 
@@ -262,9 +265,9 @@ std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& sam
 }
 
 Json encode(const std::vector<crds::LearnedBounds>& bounds) {
-  Json list(::Json::arrayValue);
+  JsonArray list;
   for (const crds::LearnedBounds& entry : bounds) {
-    Json& json = list.append(Json(::Json::objectValue));
+    const JsonPlace json = list.append(Json(::Json::objectValue));
     json["gpuModel"] = entry.gpu_model;
     const auto put = [&](const char* name, const std::optional<Bytes>& bytes) {
       if (bytes) {
@@ -296,7 +299,7 @@ Json statistics_of(const std::vector<ProfileSample>& samples) {
   std::sort(errors.begin(), errors.end());
   const auto count = [](auto value) { return Json(static_cast<::Json::Int64>(value)); };
   const auto measured = static_cast<std::int64_t>(measured_of(samples).size());
-  Json statistics(::Json::objectValue);
+  JsonObject statistics;
   statistics["jobs"] = count(samples.size());
   statistics["measured"] = count(measured);
   statistics["outOfMemory"] = count(std::count_if(

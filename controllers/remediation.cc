@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <random>
 
+#include "base/json_edit.h"
 #include "base/stable_hash.h"
 #include "controllers/host_memory.h"
 #include "controllers/next_size.h"
@@ -58,8 +59,9 @@ bool matches(const crds::FailureRule& rule, const Attempt& attempt) {
 bool sets_the_allocator(const crds::TrainingJob& job) {
   const Json& containers = member(job.raw, {"spec", "template", "spec", "containers"});
   const int trainer = crds::trainer_container(containers);
-  const Json& environment = trainer < 0 ? Json::nullSingleton()
-                                        : member(containers[static_cast<Json::ArrayIndex>(trainer)], {"env"});
+  const Json& environment = trainer < 0
+                                ? Json::nullSingleton()
+                                : member(element(containers, static_cast<std::size_t>(trainer)), {"env"});
   return environment.isArray() &&
          std::any_of(environment.begin(), environment.end(), [](const Json& variable) {
            const std::string name = text_member(variable, {"name"});

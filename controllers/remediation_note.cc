@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
+
 namespace plimsoll::controllers {
 namespace {
 
@@ -10,7 +13,7 @@ constexpr std::chrono::seconds kMaxDelay{3600};
 constexpr std::size_t kMaxMessage = 4096;
 
 Json operation(const char* path, Json value) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["op"] = "add";
   json["path"] = path;
   json["value"] = std::move(value);
@@ -20,7 +23,7 @@ Json operation(const char* path, Json value) {
 }  // namespace
 
 Json with_note(const Json& job, const Remediation& remediation, const crds::Attempt& attempt) {
-  Json note(::Json::objectValue);
+  JsonObject note;
   note["jobUID"] = text_member(job, {"metadata", "uid"});
   note["afterAttempt"] = static_cast<::Json::Int64>(attempt.number);
   note["attemptStartTime"] = attempt.start_time;
@@ -30,10 +33,12 @@ Json with_note(const Json& job, const Remediation& remediation, const crds::Atte
   note["reason"] = remediation.reason;
   note["message"] = remediation.message;
 
-  Json patch = remediation.patch.isArray() ? remediation.patch : Json(::Json::arrayValue);
-  const bool made = std::any_of(patch.begin(), patch.end(), [](const Json& one) {
-    return text_member(one, {"path"}) == "/metadata/annotations";
-  });
+  JsonArray patch;
+  bool made = false;
+  for (const Json& one : remediation.patch) {
+    patch.append(one);
+    made = made || text_member(one, {"path"}) == "/metadata/annotations";
+  }
   if (!made && !member(job, {"metadata", "annotations"}).isObject()) {
     patch.append(operation("/metadata/annotations", Json(::Json::objectValue)));
   }
@@ -49,11 +54,10 @@ std::optional<Remediation> noted_remediation(const Json& job, const crds::Attemp
       member(*note, {"attemptStartTime"}) != Json(attempt.start_time)) {
     return std::nullopt;
   }
-  const Json& counts = member(*note, {"counts"});
-  const Json& expandable = member(*note, {"expandableSegments"});
-  const Json& delay = member(*note, {"delaySeconds"});
-  const bool well_formed = counts.isBool() && expandable.isBool() && delay.isInt64() &&
-                           delay.asInt64() >= 0 && delay.asInt64() <= kMaxDelay.count() &&
+  const std::optional<bool> counts = JsonView(member(*note, {"counts"})).boolean();
+  const std::optional<bool> expandable = JsonView(member(*note, {"expandableSegments"})).boolean();
+  const std::optional<std::int64_t> delay = JsonView(member(*note, {"delaySeconds"})).integer();
+  const bool well_formed = counts && expandable && delay && *delay >= 0 && *delay <= kMaxDelay.count() &&
                            text_member(*note, {"reason"}) == crds::name_of(attempt.outcome) &&
                            text_member(*note, {"message"}).size() <= kMaxMessage;
   if (!well_formed) {
@@ -61,9 +65,9 @@ std::optional<Remediation> noted_remediation(const Json& job, const crds::Attemp
   }
   Remediation remediation;
   remediation.restart = true;
-  remediation.counts = counts.asBool();
-  remediation.expandable_segments = expandable.asBool();
-  remediation.delay = std::chrono::seconds(delay.asInt64());
+  remediation.counts = *counts;
+  remediation.expandable_segments = *expandable;
+  remediation.delay = std::chrono::seconds(*delay);
   remediation.reason = text_member(*note, {"reason"});
   remediation.message = text_member(*note, {"message"});
   remediation.patch = Json(::Json::arrayValue);

@@ -45,6 +45,12 @@ prometheus::Counter& lost_events(prometheus::Registry& registry, const char* rea
 
 }  // namespace
 
+prometheus::Counter& reconcile_panics(prometheus::Registry& registry, const std::string& controller) {
+  return counter(registry, "controller_runtime_reconcile_panics_total",
+                 "Passes that threw instead of returning an error, by controller",
+                 {{"controller", controller}});
+}
+
 QueueMetrics::QueueMetrics(prometheus::Registry& registry, const std::string& name)
     : depth_(gauge(registry, "workqueue_depth", "Keys that wait for a worker", {{"name", name}})),
       adds_(counter(registry, "workqueue_adds_total", "Keys added", {{"name", name}})),

@@ -9,6 +9,8 @@
 //   reflector_watches_total, reflector_watch_duration_seconds, reflector_items_per_watch,
 //   reflector_short_watches_total, reflector_last_resource_version, all {name}
 //
+//   controller_runtime_reconcile_panics_total {controller}
+//
 // and, for what client-go does not tell, plimsoll_events_lost_total {reason}.
 //
 //   QueueMetrics metrics(registry, "trainingjob");
@@ -60,6 +62,9 @@ class QueueMetrics final : public kube::QueueObserver {
   std::mutex mutex_;
   const kube::WorkQueue* queue_ = nullptr;
 };
+
+// Passes of a controller that threw.
+prometheus::Counter& reconcile_panics(prometheus::Registry& registry, const std::string& controller);
 
 class ElectionMetrics {
  public:

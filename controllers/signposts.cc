@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/json_view.h"
+
 namespace plimsoll::controllers {
 namespace {
 
@@ -15,11 +17,11 @@ constexpr Bytes kMostMemory = 4096_GiB;
 constexpr std::string_view kBegin = "{\"plimsoll\":";
 
 std::optional<Bytes> bytes_of(const Json& signpost, const char* name) {
-  const Json& value = member(signpost, {name});
-  if (!value.isInt64() || value.asInt64() < 0 || Bytes{value.asInt64()} > kMostMemory) {
+  const std::optional<std::int64_t> value = JsonView(member(signpost, {name})).integer();
+  if (!value || *value < 0 || Bytes{*value} > kMostMemory) {
     return std::nullopt;
   }
-  return Bytes{value.asInt64()};
+  return Bytes{*value};
 }
 
 void raise(std::optional<Bytes>& highest, const std::optional<Bytes>& value) {
@@ -72,10 +74,9 @@ void read_message(const std::string& text, Signposts& seen) {
 Signposts read_signposts(const std::vector<Json>& pods) {
   Signposts seen;
   for (const Json& pod : pods) {
-    const Json& statuses = member(pod, {"status", "containerStatuses"});
-    for (Json::ArrayIndex i = 0; statuses.isArray() && i < statuses.size(); ++i) {
-      read_message(text_member(statuses[i], {"lastState", "terminated", "message"}), seen);
-      read_message(text_member(statuses[i], {"state", "terminated", "message"}), seen);
+    for (const Json& status : member(pod, {"status", "containerStatuses"})) {
+      read_message(text_member(status, {"lastState", "terminated", "message"}), seen);
+      read_message(text_member(status, {"state", "terminated", "message"}), seen);
     }
   }
   return seen;

@@ -66,7 +66,8 @@ Result<AttemptChildren> Pass::children_of(const Attempt& attempt) {
     plan_ = *std::move(plan);
   }
   Result<AttemptChildren> children = make_children(job_, attempt, plan_->text);
-  if (!children) {  // the plan is too large; the trainers can still be run
+  if (!children &&
+      children.error().code == ErrorCode::kTooLarge) {  // without the plan trainers can still be run
     tell(EventType::kWarning, "PlanTooLarge", children.error().message);
     children = make_children(job_, attempt, "{}");
   }
@@ -95,6 +96,11 @@ Result<Step> Pass::make_children_of(Attempt& attempt) {
   }
   if (*wait) {
     return **wait;
+  }
+  // Somebody may have changed the job since the attempt began.
+  if (const std::string problems = this->problems(); !problems.empty()) {
+    record_end(attempt, Outcome::kUserError, "the job is invalid: " + problems, now());
+    return ended(attempt);
   }
   const Result<AttemptChildren> children = children_of(attempt);
   if (!children) {
@@ -155,11 +161,9 @@ Result<Step> Pass::look_at(Attempt& attempt, const Json& child) {
     return ended(attempt);
   }
   const auto count = [&](const char* name) {
-    const Json& value = member(child, {"status", name});
-    return value.isInt64() ? value.asInt64() : 0;
+    return JsonView(member(child, {"status", name})).integer().value_or(0);
   };
-  const Json& parallelism = member(child, {"spec", "parallelism"});
-  const std::int64_t wanted = parallelism.isInt64() ? parallelism.asInt64() : 0;
+  const std::int64_t wanted = JsonView(member(child, {"spec", "parallelism"})).integer().value_or(0);
   const Result<std::optional<Step>> wait = wait_for_pods_of(attempt, child);
   if (!wait) {
     return wait.error();
@@ -366,9 +370,8 @@ Result<std::optional<Step>> Pass::wait_for_earlier_pods(std::int64_t next) {
 
 // While an attempt's Job ends or is deleted, its pods may take their time, or a lost node may keep them.
 Result<std::optional<Step>> Pass::wait_for_pods_of(const Attempt& attempt, const Json& child) {
-  const Json& terminating = member(child, {"status", "terminating"});
-  const bool ending = !member(child, {"metadata", "deletionTimestamp"}).isNull() ||
-                      (terminating.isInt64() && terminating.asInt64() > 0);
+  const std::int64_t terminating = JsonView(member(child, {"status", "terminating"})).integer().value_or(0);
+  const bool ending = !member(child, {"metadata", "deletionTimestamp"}).isNull() || terminating > 0;
   return ending ? wait_for("attempt " + std::to_string(attempt.number) + " waits for pods that terminate",
                            {.terminating_of_job_uid = text_member(child, {"metadata", "uid"})})
                 : std::optional<Step>();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/catch_all.h"
 #include "base/log.h"
 #include "controllers/job_children.h"
 
@@ -12,8 +13,6 @@ namespace plimsoll::controllers {
 namespace {
 
 constexpr const char* kByJob = "job";  // pods by the key of their Job
-// Pods that have gone, of all attempts that have not ended: a preemption takes few of each.
-constexpr std::size_t kMostDeparted = 4096;
 constexpr std::chrono::milliseconds kUntilClusterIsKnown{100};
 
 // The key of what controls the object, which is of the same namespace; empty without a controller.
@@ -50,6 +49,14 @@ JsonSelection slim_training_job() {
       .without({"metadata", "annotations"}, {"kubectl.kubernetes.io/last-applied-configuration"});
 }
 
+kube::ObjectReference reference_to(const JsonView& job) {
+  return {.api_version = crds::kApiVersion,
+          .kind = "TrainingJob",
+          .namespace_name = text_member(job, {"metadata", "namespace"}),
+          .name = text_member(job, {"metadata", "name"}),
+          .uid = text_member(job, {"metadata", "uid"})};
+}
+
 // Whether the pod's end tells something of why: what a pod that was deleted in good health does not.
 bool has_a_story(const JsonView& pod) {
   for (const JsonView condition : member(pod, {"status", "conditions"}).elements()) {
@@ -82,6 +89,7 @@ struct TrainingJobController::Metrics final : public JobObserver {
                        .Name("controller_runtime_reconcile_total")
                        .Help("Looks at an object, by controller and result")
                        .Register(registry)),
+        panics(reconcile_panics(registry, "trainingjob")),
         created(counter(registry, "plimsoll_jobs_created_total", "Jobs whose first attempt began")),
         succeeded(counter(registry, "plimsoll_jobs_succeeded_total", "Jobs that trained to their end")),
         failed(counter(registry, "plimsoll_jobs_failed_total", "Jobs that failed for good")),
@@ -111,6 +119,7 @@ struct TrainingJobController::Metrics final : public JobObserver {
   ReflectorMetrics children;
   ReflectorMetrics pods;
   prometheus::Family<prometheus::Counter>& reconciles;
+  prometheus::Counter& panics;
   prometheus::Family<prometheus::Counter>& created;
   prometheus::Family<prometheus::Counter>& succeeded;
   prometheus::Family<prometheus::Counter>& failed;
@@ -125,6 +134,7 @@ TrainingJobController::TrainingJobController(kube::Client& client, const estimat
       options_(std::move(options)),
       metrics_(options_.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options_.registry)),
       queue_({.retries = {},
+              .workers = options_.workers,
               .clock = options_.clock,
               .observer = metrics_ == nullptr ? nullptr : &metrics_->queue}),
       jobs_(client, reflect_jobs()),
@@ -140,7 +150,7 @@ TrainingJobController::TrainingJobController(kube::Client& client, const estimat
   surroundings_.find_pods = [this](const std::string& key) {
     return kube::trees_of(pods_.by_index(kByJob, key));
   };
-  surroundings_.departed_pods = [this](const std::string& key) { return departed(key); };
+  surroundings_.departed_pods = [this](const std::string& key) { return departed_.of(key); };
   if (metrics_) {
     metrics_->queue.watch(&queue_);
   }
@@ -173,7 +183,7 @@ kube::Reflector::Options TrainingJobController::reflect_children() {
       queue_.add(key);
     }
     if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
-      forget_departed(change.key);
+      departed_.forget(change.key);
     }
   };
   return options;
@@ -193,7 +203,7 @@ kube::Reflector::Options TrainingJobController::reflect_pods() {
 
 void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
   if (change.kind == kube::Reflector::Change::Kind::kRemoved && has_a_story(*change.object)) {
-    remember(change.object);
+    departed_.remember(key_of_controller(*change.object, "Job"), change.object);
   }
   const kube::SharedObject child = children_.find(key_of_controller(*change.object, "Job"));
   if (child != nullptr) {  // else its Job's own change wakes us
@@ -201,30 +211,6 @@ void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
       queue_.add(key);
     }
   }
-}
-
-void TrainingJobController::remember(const kube::SharedObject& pod) {
-  const std::lock_guard lock(departed_mutex_);
-  departed_.emplace_back(key_of_controller(*pod, "Job"), pod);
-  if (departed_.size() > kMostDeparted) {
-    departed_.pop_front();
-  }
-}
-
-std::vector<Json> TrainingJobController::departed(const std::string& child_key) {
-  const std::lock_guard lock(departed_mutex_);
-  std::vector<Json> pods;
-  for (const auto& [key, pod] : departed_) {
-    if (key == child_key) {
-      pods.push_back(pod.tree());
-    }
-  }
-  return pods;
-}
-
-void TrainingJobController::forget_departed(const std::string& child_key) {
-  const std::lock_guard lock(departed_mutex_);
-  std::erase_if(departed_, [&](const auto& entry) { return entry.first == child_key; });
 }
 
 void TrainingJobController::start() {
@@ -267,6 +253,28 @@ void TrainingJobController::run(const std::stop_token& stop) {
   }
 }
 
+// What a pass throws is this job's trouble alone: it is told about it, and tried again with back-off.
+Result<Next> TrainingJobController::look_at(const kube::SharedObject& object, const std::stop_token& stop) {
+  Result<Next> next = Next();
+  const std::optional<std::string> thrown = catch_all([&] {
+    Surroundings surroundings = surroundings_;
+    surroundings.stop = stop;
+    surroundings.decision_memory = options_.decision_memory;
+    next = options_.look_after(surroundings, object.tree());
+  });
+  if (!thrown) {
+    return next;
+  }
+  if (metrics_) {
+    metrics_->panics.Increment();
+  }
+  if (surroundings_.events != nullptr) {
+    surroundings_.events->record(reference_to(*object), kube::EventType::kWarning, "ReconcileFailed",
+                                 "Plimsoll failed to look after this job and will try again: " + *thrown);
+  }
+  return Error(ErrorCode::kInternal, *thrown);
+}
+
 void TrainingJobController::handle(const std::string& key, const std::stop_token& stop) {
   const kube::SharedObject object = jobs_.find(key);
   if (object == nullptr || (options_.leads && !options_.leads())) {
@@ -277,10 +285,7 @@ void TrainingJobController::handle(const std::string& key, const std::stop_token
     queue_.add_after(key, kUntilClusterIsKnown);
     return;
   }
-  Surroundings surroundings = surroundings_;
-  surroundings.stop = stop;
-  surroundings.decision_memory = options_.decision_memory;
-  const Result<Next> next = look_after(surroundings, object.tree());
+  const Result<Next> next = look_at(object, stop);
   if (metrics_) {
     metrics_->looked(!next ? "error" : *next ? "requeue_after" : "success");
   }

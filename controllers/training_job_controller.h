@@ -16,15 +16,13 @@
 
 #include <chrono>
 #include <functional>
-#include <list>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/bytes.h"
+#include "controllers/departed_pods.h"
 #include "controllers/runtime_metrics.h"
 #include "controllers/training_job_pass.h"
 #include "kube/reflector.h"
@@ -44,6 +42,8 @@ class TrainingJobController {
     Bytes decision_memory = estimator::kDecisionMemory;  // of each worker
     const Clock* clock = &system_clock();
     prometheus::Registry* registry = nullptr;  // null: no metrics
+    // The pass of one job; tests have others.
+    std::function<Result<Next>(const Surroundings&, const Json& object)> look_after = controllers::look_after;
   };
 
   TrainingJobController(kube::Client& client, const estimator::ClusterViewStore& cluster,
@@ -69,10 +69,8 @@ class TrainingJobController {
   kube::Reflector::Options reflect_children();
   kube::Reflector::Options reflect_pods();
   void pod_changed(const kube::Reflector::Change& change);
-  void remember(const kube::SharedObject& pod);
-  std::vector<Json> departed(const std::string& child_key);
-  void forget_departed(const std::string& child_key);
   void run(const std::stop_token& stop);
+  Result<Next> look_at(const kube::SharedObject& object, const std::stop_token& stop);
   void handle(const std::string& key, const std::stop_token& stop);
 
   kube::Client& client_;
@@ -81,9 +79,7 @@ class TrainingJobController {
   Surroundings surroundings_;
   kube::WorkQueue queue_;
 
-  // Pods that have gone and had something to say, by the key of their Job; the oldest go first.
-  std::mutex departed_mutex_;
-  std::list<std::pair<std::string, kube::SharedObject>> departed_;
+  DepartedPods departed_;  // those that had something to say
 
   kube::Reflector jobs_;
   kube::Reflector children_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/json_edit.h"
 #include "base/log.h"
 #include "controllers/attempt_record.h"
 #include "controllers/remediation_note.h"
@@ -62,7 +63,7 @@ std::optional<Next> Pass::until_deadline() const {
 void Pass::set(const char* type, bool holds, const char* reason, const std::string& message) {
   status_.set({.type = type,
                .status = holds ? "True" : "False",
-               .observed_generation = member(object_, {"metadata", "generation"}).asInt64(),
+               .observed_generation = generation(),
                .reason = reason,
                .message = message},
               now());
@@ -83,11 +84,14 @@ Result<void> Pass::reload(const Json& object) {
 }
 
 Result<void> Pass::write() {
-  status_.observed_generation = member(object_, {"metadata", "generation"}).asInt64();
+  status_.observed_generation = generation();
   if (!(status_ == written_)) {
-    Json updated = object_;
-    updated["status"] = crds::encode(status_);
-    Result<Json> answer = with_.client->update(kTrainingJobs, job_.namespace_name, updated, "status", call_);
+    JsonEdit edit(object_);
+    edit["status"] = crds::encode(status_);
+    const Result<Json> updated = std::move(edit).take();
+    Result<Json> answer =
+        updated ? with_.client->update(kTrainingJobs, job_.namespace_name, *updated, "status", call_)
+                : updated;
     if (!answer) {
       return answer.error().within("write the status");
     }
@@ -259,8 +263,8 @@ Result<void> Pass::patch_spec(Json patch) {
   if (patch.empty()) {
     return {};
   }
-  Json guarded(::Json::arrayValue);
-  Json test(::Json::objectValue);
+  JsonArray guarded;
+  JsonObject test;
   test["op"] = "test";
   test["path"] = "/metadata/resourceVersion";
   test["value"] = text_member(object_, {"metadata", "resourceVersion"});
@@ -288,6 +292,10 @@ Result<Step> Pass::begin(bool expandable_segments) {
   }
   if (*wait) {
     return **wait;
+  }
+  // Before anything is expanded or computed from the spec.
+  if (const std::string problems = this->problems(); !problems.empty()) {
+    return refuse(problems);
   }
   if (status_.attempts.empty()) {
     if (const Result<void> sized = size(); !sized) {
@@ -334,6 +342,18 @@ Result<Step> Pass::begin(bool expandable_segments) {
   return Step{.again = true};
 }
 
+// An attempt that nothing is made for.
+Result<Step> Pass::refuse(const std::string& problems) {
+  Attempt attempt;
+  attempt.number = status_.attempts.empty() ? 0 : status_.attempts.back().number + 1;
+  attempt.gpu_model = job_.spec.trainers.gpu_model;
+  attempt.trainers = job_.spec.trainers.replicas;
+  attempt.per_node = job_.spec.trainers.per_node;
+  status_.attempts.push_back(attempt);
+  record_end(status_.attempts.back(), Outcome::kUserError, "the job is invalid: " + problems, now());
+  return ended(status_.attempts.back());
+}
+
 // The annotation came with the job, perhaps from a manifest of somebody's making: what the schema of the
 // status would refuse is not taken.
 void Pass::record_what_was_asked() {
@@ -342,9 +362,9 @@ void Pass::record_what_was_asked() {
     return json ? *json : Json();
   };
   const Json asked = annotation(crds::kRequestedAnnotation);
-  const Json& replicas = member(asked, {"replicas"});
-  const bool sane = replicas.isInt64() && replicas.asInt64() >= 1 && replicas.asInt64() <= kMaxTrainers;
-  status_.requested_trainers = sane ? std::optional(replicas.asInt64()) : status_.requested_trainers;
+  const std::optional<std::int64_t> replicas = JsonView(member(asked, {"replicas"})).integer();
+  const bool sane = replicas && *replicas >= 1 && *replicas <= kMaxTrainers;
+  status_.requested_trainers = sane ? replicas : status_.requested_trainers;
   if (!sane && job_.spec.trainers.asked && !status_.requested_trainers) {
     status_.requested_trainers = job_.spec.trainers.replicas;
   }
@@ -406,6 +426,9 @@ Result<Remediation> Pass::remediation(const Attempt& attempt) {
 Result<Step> Pass::follow(const Attempt& attempt) {
   if (attempt.outcome == Outcome::kSuspended) {
     return begin(attempt.expandable_segments);
+  }
+  if (const std::string problems = this->problems(); !problems.empty()) {
+    return fail("InvalidJob", "the job is invalid and is not started again: " + problems);
   }
   const bool announced = status_.is_true("Restarting");
   const Result<Remediation> remediation = this->remediation(attempt);

@@ -73,6 +73,9 @@ class Pass {
   Result<Step> follow(const crds::Attempt& attempt);
   Result<Step> fail(const std::string& reason, const std::string& message);
   Result<Step> fail_for_deadline();
+  Result<Step> refuse(const std::string& problems);
+  // What is wrong with the job, which no webhook may have seen; empty for a valid one.
+  std::string problems() const { return crds::to_string(crds::validate(job_)); }
 
   Result<void> size();
   Result<Remediation> remediation(const crds::Attempt& attempt);
@@ -91,6 +94,9 @@ class Pass {
   std::string child_of(const crds::Attempt& attempt) const { return child_name(job_.name, attempt.number); }
   std::string key_of_child(const crds::Attempt& attempt) const {
     return job_.namespace_name + "/" + child_of(attempt);
+  }
+  std::int64_t generation() const {
+    return JsonView(member(object_, {"metadata", "generation"})).integer().value_or(0);
   }
   std::string uid() const { return text_member(object_, {"metadata", "uid"}); }
   Next until(const std::string& time) const;

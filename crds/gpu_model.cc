@@ -1,5 +1,6 @@
 #include "crds/gpu_model.h"
 
+#include "base/json_edit.h"
 #include "base/quantity.h"
 #include "crds/object_header.h"
 #include "crds/resource_fields.h"
@@ -24,16 +25,16 @@ Result<GpuModel> decode_gpu_model(const Json& object) {
 }
 
 Json encode_status(const GpuModelStatus& status) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["totalGPUs"] = static_cast<::Json::Int64>(status.total_gpus);
   json["freeGPUs"] = static_cast<::Json::Int64>(status.free_gpus);
-  Json& shapes = json["nodeShapes"] = Json(::Json::arrayValue);
+  const JsonPlace shapes = json["nodeShapes"] = Json(::Json::arrayValue);
   for (const GpuNodeShape& shape : status.nodes) {
-    Json& entry = shapes.append(Json(::Json::objectValue));
+    const JsonPlace entry = shapes.append(Json(::Json::objectValue));
     entry["gpusPerNode"] = static_cast<::Json::Int64>(shape.gpus_per_node);
     entry["nodes"] = static_cast<::Json::Int64>(shape.nodes);
   }
-  Json& labels = json["productLabels"] = Json(::Json::arrayValue);
+  const JsonPlace labels = json["productLabels"] = Json(::Json::arrayValue);
   for (const std::string& label : status.product_labels) {
     labels.append(label);
   }

@@ -8,9 +8,10 @@ namespace plimsoll::crds {
 
 std::vector<ProfileSample> decode_samples(const Json& memory_profile) {
   std::vector<ProfileSample> samples;
-  const Json& list = member(memory_profile, {"status", "samples"});
-  for (Json::ArrayIndex i = 0; list.isArray() && i < list.size() && samples.size() < kMaxSamples; ++i) {
-    const Json& json = list[i];
+  for (const Json& json : list_of(member(memory_profile, {"status"}), "samples")) {
+    if (samples.size() >= kMaxSamples) {
+      break;
+    }
     ProfileSample sample{.job_uid = text_member(json, {"jobUID"})};
     const bool known = std::any_of(samples.begin(), samples.end(), [&](const ProfileSample& other) {
       return other.job_uid == sample.job_uid;
@@ -36,9 +37,9 @@ std::vector<ProfileSample> decode_samples(const Json& memory_profile) {
 }
 
 Json encode(const std::vector<ProfileSample>& samples) {
-  Json list(::Json::arrayValue);
+  JsonArray list;
   for (const ProfileSample& sample : samples) {
-    Json& json = list.append(Json(::Json::objectValue));
+    const JsonPlace json = list.append(Json(::Json::objectValue));
     json["jobUID"] = sample.job_uid;
     put(json, "job", sample.job);
     put(json, "lastAttempt", sample.last_attempt);

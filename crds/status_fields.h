@@ -8,12 +8,13 @@
 
 #include "base/bytes.h"
 #include "base/json.h"
+#include "base/json_edit.h"
+#include "base/json_view.h"
 
 namespace plimsoll::crds {
 
 inline std::optional<std::int64_t> integer_of(const Json& object, const char* name) {
-  const Json& value = member(object, {name});
-  return value.isInt64() ? std::optional(value.asInt64()) : std::nullopt;
+  return JsonView(member(object, {name})).integer();
 }
 
 inline std::optional<std::int64_t> natural_of(const Json& object, const char* name) {
@@ -33,17 +34,17 @@ inline const Json& list_of(const Json& object, const char* name) {
   return value.isArray() ? value : kNone;
 }
 
-inline void put(Json& object, const char* name, std::int64_t value) {
+inline void put(const JsonPlace& object, const char* name, std::int64_t value) {
   object[name] = static_cast<::Json::Int64>(value);
 }
 
-inline void put(Json& object, const char* name, const std::optional<Bytes>& value) {
+inline void put(const JsonPlace& object, const char* name, const std::optional<Bytes>& value) {
   if (value) {
     put(object, name, value->count);
   }
 }
 
-inline void put(Json& object, const char* name, const std::string& text) {
+inline void put(const JsonPlace& object, const char* name, const std::string& text) {
   if (!text.empty()) {
     object[name] = text;
   }

@@ -1,5 +1,6 @@
 #include "crds/training_job.h"
 
+#include "base/json_edit.h"
 #include "crds/decoder.h"
 #include "crds/object_header.h"
 #include "crds/training_job_fields.h"
@@ -8,9 +9,9 @@ namespace plimsoll::crds {
 namespace {
 
 Json without_model(const JsonView& object) {
-  Json raw(::Json::objectValue);
+  JsonObject raw;
   for (const auto& [key, value] : object.members()) {
-    Json& kept = raw[std::string(key)];
+    const JsonPlace kept = raw[key];
     if (key != "spec") {
       kept = tree_of(value);
       continue;
@@ -18,7 +19,7 @@ Json without_model(const JsonView& object) {
     kept = Json(::Json::objectValue);
     for (const auto& [part, inner] : value.members()) {
       if (part != "model") {
-        kept[std::string(part)] = tree_of(inner);
+        kept[part] = tree_of(inner);
       }
     }
   }
@@ -72,10 +73,12 @@ int trainer_container(const Json& containers) {
   if (!containers.isArray() || containers.empty()) {
     return -1;
   }
-  for (Json::ArrayIndex i = 0; i < containers.size(); ++i) {
-    if (text_member(containers[i], {"name"}) == "trainer") {
-      return static_cast<int>(i);
+  int index = 0;
+  for (const Json& container : containers) {
+    if (text_member(container, {"name"}) == "trainer") {
+      return index;
     }
+    ++index;
   }
   return 0;
 }

@@ -47,6 +47,8 @@ void check_table_names(const DlrmModel& model, const FieldPath& tables, FieldErr
   }
 }
 
+static_assert(kMaxEmbeddingTables == 100'000, "the rule and the CRD say so in words");
+
 void check_table_sums(const DlrmModel& model, const FieldPath& tables, FieldErrors& errors) {
   Bytes count;  // saturates, as the sizes do
   Bytes size;
@@ -55,8 +57,7 @@ void check_table_sums(const DlrmModel& model, const FieldPath& tables, FieldErro
     size += Bytes{table.rows} * table.dim * width_bytes(table.dtype) * table.count;
   }
   if (count.count > kMaxEmbeddingTables) {
-    errors.add(tables, "counts add up to " + std::to_string(count.count) + " tables, more than " +
-                           std::to_string(kMaxEmbeddingTables));
+    errors.add(tables, "all counts of the tables together must not exceed 100000");
   }
   if (size == Bytes::max()) {
     errors.add(tables, "sizes add up to more than 2^63 bytes");

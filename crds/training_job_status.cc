@@ -53,7 +53,7 @@ Attempt decode_attempt(const Json& json) {
 }
 
 Json encode(const Attempt& attempt) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   put(json, "number", attempt.number);
   put(json, "gpuModel", attempt.gpu_model);
   put(json, "trainers", attempt.trainers);
@@ -94,7 +94,7 @@ Condition decode_condition(const Json& json) {
 }
 
 Json encode(const Condition& condition) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["type"] = condition.type;
   json["status"] = condition.status;
   put(json, "observedGeneration", condition.observed_generation);
@@ -156,7 +156,7 @@ JobStatus decode_status(const Json& object) {
 }
 
 Json encode(const JobStatus& status) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   put(json, "observedGeneration", status.observed_generation);
   for (const Condition& condition : status.conditions) {
     json["conditions"].append(encode(condition));

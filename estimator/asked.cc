@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -23,7 +26,7 @@ std::vector<std::string> strings_of(const Json& array) {
   if (array.isArray()) {
     for (const Json& element : array) {
       if (element.isString()) {
-        texts.push_back(element.asString());
+        texts.push_back(text_member(element, {}));
       }
     }
   }
@@ -57,11 +60,9 @@ std::vector<LabelRequirement> requirements_of(const Json& term, const Json& ours
 
 std::map<std::string, std::string> selector_of(const Json& object) {
   std::map<std::string, std::string> selector;
-  if (object.isObject()) {
-    for (const std::string& key : object.getMemberNames()) {
-      if (object[key].isString()) {
-        selector[key] = object[key].asString();
-      }
+  for (const auto& [key, value] : JsonView(object).members()) {
+    if (const std::optional<std::string_view> text = value.text()) {
+      selector[std::string(key)] = *text;
     }
   }
   return selector;
@@ -118,12 +119,13 @@ Asked asked_of(const crds::TrainingJob& job) {
   asked.node_selector = selector_of(member(job.raw, {"spec", "template", "spec", "nodeSelector"}));
   const std::vector<std::string> written = written_products(job);
   const Json record = annotation(job, crds::kRequestedAnnotation);
-  if (const Json& per_node = member(record, {"perNode"}); per_node.isInt64() && per_node.asInt64() > 0) {
+  const std::int64_t per_node = JsonView(member(record, {"perNode"})).integer().value_or(0);
+  if (per_node > 0) {
     asked.recorded = true;
-    const Json& replicas = member(record, {"replicas"});
-    asked.trainers.asked = replicas.isInt64();
-    asked.trainers.replicas = replicas.isInt64() ? replicas.asInt64() : job.spec.provisioning.min_trainers;
-    asked.trainers.per_node = per_node.asInt64();
+    const std::optional<std::int64_t> replicas = JsonView(member(record, {"replicas"})).integer();
+    asked.trainers.asked = replicas.has_value();
+    asked.trainers.replicas = replicas.value_or(job.spec.provisioning.min_trainers);
+    asked.trainers.per_node = per_node;
     asked.trainers.gpu_model = text_member(record, {"gpuModel"});
     // Ours is what we wrote and the user had not asked for; any other value is the user's later word.
     const std::map<std::string, std::string> theirs = selector_of(member(record, {"nodeSelector"}));
@@ -148,7 +150,7 @@ Asked asked_of(const crds::TrainingJob& job) {
 }
 
 Json to_json(const Asked& asked) {
-  Json record(::Json::objectValue);
+  JsonObject record;
   if (asked.trainers.asked) {
     record["replicas"] = static_cast<::Json::Int64>(asked.trainers.replicas);
   }
@@ -165,7 +167,7 @@ std::vector<std::string> written_products(const crds::TrainingJob& job) {
 }
 
 Json product_expression(const std::vector<std::string>& labels) {
-  Json expression(::Json::objectValue);
+  JsonObject expression;
   expression["operator"] = "In";
   expression["values"] = Json(::Json::arrayValue);
   for (const std::string& spelling : labels) {

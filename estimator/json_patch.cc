@@ -1,25 +1,45 @@
 #include "estimator/json_patch.h"
 
+#include <optional>
 #include <utility>
+
+#include "base/json_edit.h"
+#include "base/json_view.h"
 
 namespace plimsoll::estimator {
 namespace {
 
 // Equal as JSON: jsoncpp tells a signed 8 from an unsigned 8.
 bool equal(const Json& a, const Json& b) {
-  if (a.isInt64() && b.isInt64() && a.isNumeric() && b.isNumeric()) {
-    return a.asInt64() == b.asInt64();
-  }
-  return a == b;
+  const std::optional<std::int64_t> number = JsonView(a).integer();
+  return number ? number == JsonView(b).integer() : a == b;
 }
 
 // The child that a step names, or null when there is none.
 Json* child_of(Json& parent, const PatchStep& step) {
   if (const auto* key = std::get_if<std::string>(&step)) {
-    return parent.isObject() && parent.isMember(*key) ? &parent[*key] : nullptr;
+    return find_member(parent, *key);
   }
-  const Json::ArrayIndex index = std::get<Json::ArrayIndex>(step);
-  return parent.isArray() && index < parent.size() ? &parent[index] : nullptr;
+  return find_element(parent, std::get<Json::ArrayIndex>(step));
+}
+
+// What the document has at path[depth] and after; a value of another kind on the way is copied as it is.
+void copy_part(const Json& from, const std::vector<std::string>& path, std::size_t depth, Json& to) {
+  if (depth == path.size() || !from.isObject()) {
+    to = from;
+    return;
+  }
+  if (!to.isObject()) {
+    to = Json(::Json::objectValue);
+  }
+  const std::string& key = path[depth];
+  if (!JsonView(from).member(key)) {
+    return;
+  }
+  if (find_member(to, key) == nullptr) {
+    set_member(to, key, Json());
+  }
+  copy_part(member(from, {key}), path, depth + 1, *find_member(to, key));
 }
 
 }  // namespace
@@ -48,19 +68,7 @@ std::string json_pointer(const PatchPath& path) {
 JsonPatchBuilder::JsonPatchBuilder(const Json& document, const std::vector<std::vector<std::string>>& parts)
     : document_(::Json::objectValue) {
   for (const std::vector<std::string>& part : parts) {
-    const Json* from = &document;
-    Json* to = &document_;
-    for (std::size_t depth = 0; depth < part.size() && from->isObject() && from->isMember(part[depth]);
-         ++depth) {
-      from = &(*from)[part[depth]];
-      Json& here = (*to)[part[depth]];
-      if (depth + 1 == part.size() || !from->isObject()) {
-        here = *from;
-      } else if (here.isNull()) {
-        here = Json(::Json::objectValue);
-      }
-      to = &here;
-    }
+    copy_part(document, part, 0, document_);
   }
 }
 
@@ -87,13 +95,17 @@ bool JsonPatchBuilder::set(const PatchPath& path, const Json& value) {
       if (inner_key == nullptr) {
         return false;
       }
-      Json wrapped(::Json::objectValue);
+      JsonObject wrapped;
       wrapped[*inner_key] = std::move(content);
-      content = std::move(wrapped);
+      content = std::move(wrapped).take();
     }
     emit(child == nullptr ? "add" : "replace",
          json_pointer({path.begin(), path.begin() + static_cast<long>(depth) + 1}), content);
-    (child == nullptr ? (*parent)[*key] : *child) = std::move(content);
+    if (child != nullptr) {
+      *child = std::move(content);
+    } else {
+      set_member(*parent, *key, std::move(content));
+    }
     return true;
   }
   return false;
@@ -111,16 +123,16 @@ bool JsonPatchBuilder::append(const PatchPath& path, const Json& value) {
     return false;
   }
   emit("add", json_pointer(path) + "/-", value);
-  here->append(value);
+  append_element(*here, value);
   return true;
 }
 
 void JsonPatchBuilder::emit(const char* operation, const std::string& pointer, const Json& value) {
-  Json entry(::Json::objectValue);
+  JsonObject entry;
   entry["op"] = operation;
   entry["path"] = pointer;
   entry["value"] = value;
-  operations_.append(std::move(entry));
+  append_element(operations_, std::move(entry).take());
 }
 
 }  // namespace plimsoll::estimator

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/json_edit.h"
+#include "base/json_view.h"
 #include "estimator/asked.h"
 #include "estimator/json_patch.h"
 #include "estimator/provisioner.h"
@@ -15,7 +17,7 @@ Json integer(std::int64_t value) {
 }
 
 Json array_of(const std::vector<std::string>& texts) {
-  Json array(::Json::arrayValue);
+  JsonArray array;
   for (const std::string& text : texts) {
     array.append(text);
   }
@@ -36,7 +38,7 @@ Json gpus_saved(const Asked& asked, const Decision& decision) {
 // that the same decision is always the same text; fractions as text, as everywhere in the API.
 std::string decision_record(const Asked& asked, const Decision& decision,
                             const std::vector<std::string>& selected) {
-  Json record(::Json::objectValue);
+  JsonObject record;
   record["gpuModel"] = decision.gpu_model;
   if (!selected.empty()) {
     record["gpuProducts"] = array_of(selected);
@@ -58,16 +60,16 @@ std::string decision_record(const Asked& asked, const Decision& decision,
                       static_cast<double>(decision.plan.mean_memory.count));
     record["imbalance"] = ratio;
   }
-  return write_json(record);
+  return write_json(record.json());
 }
 
 // A count of GPUs as a template may spell it: 8 or "8"; -1 for anything else.
 std::int64_t gpu_count(const Json& quantity) {
-  if (quantity.isInt64()) {
-    return quantity.asInt64();
+  if (const std::optional<std::int64_t> count = JsonView(quantity).integer()) {
+    return *count;
   }
   if (quantity.isString()) {
-    const std::string text = quantity.asString();
+    const std::string text = text_member(quantity, {});
     if (!text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos) {
       return std::stoll(text);
     }
@@ -82,9 +84,9 @@ void set_gpu_resources(JsonPatchBuilder& patch, std::int64_t gpus) {
     return;
   }
   const auto container = static_cast<Json::ArrayIndex>(index);
-  const auto current = [&](const char* kind) {
+  const auto current = [&](const char* kind) -> const Json& {
     const Json& containers = member(patch.document(), {"spec", "template", "spec", "containers"});
-    return member(containers[container], {"resources", kind, crds::kGpuResource});
+    return member(element(containers, container), {"resources", kind, crds::kGpuResource});
   };
   const auto set = [&](const char* kind) {
     if (gpu_count(current(kind)) != gpus) {
@@ -100,11 +102,12 @@ void set_gpu_resources(JsonPatchBuilder& patch, std::int64_t gpus) {
 
 // The position of an expression in a term's matchExpressions, or -1.
 int position_of(const Json& term, const Json& expression) {
-  const Json& expressions = member(term, {"matchExpressions"});
-  for (Json::ArrayIndex i = 0; expressions.isArray() && i < expressions.size(); ++i) {
-    if (expressions[i] == expression) {
-      return static_cast<int>(i);
+  int position = 0;
+  for (const Json& each : member(term, {"matchExpressions"})) {
+    if (each == expression) {
+      return position;
     }
+    ++position;
   }
   return -1;
 }
@@ -123,26 +126,26 @@ void require_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, con
                       const Json& earlier) {
   const Json& terms = required_terms(job);
   if (!terms.isArray() || terms.empty()) {
-    Json term(::Json::objectValue);
+    JsonObject term;
     term["matchExpressions"].append(expression);
-    Json list(::Json::arrayValue);
+    JsonArray list;
     list.append(std::move(term));
     patch.set(kTermsPath, list);
     return;
   }
   for (Json::ArrayIndex i = 0; i < terms.size(); ++i) {
-    if (position_of(terms[i], expression) >= 0) {
+    if (position_of(element(terms, i), expression) >= 0) {
       continue;
     }
     PatchPath path = kTermsPath;
     path.emplace_back(i);
     path.emplace_back("matchExpressions");
-    const int written = earlier.isNull() ? -1 : position_of(terms[i], earlier);
+    const int written = earlier.isNull() ? -1 : position_of(element(terms, i), earlier);
     if (written >= 0) {
       path.emplace_back(static_cast<Json::ArrayIndex>(written));
       patch.set(path, expression);
     } else if (!patch.append(path, expression)) {
-      Json list(::Json::arrayValue);
+      JsonArray list;
       list.append(expression);
       patch.set(path, list);
     }
@@ -176,8 +179,12 @@ void select_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, cons
     return;
   }
   if (!member(selectors, {label.key}).isNull()) {
-    Json without = selectors;  // `remove` is not for us: the map is replaced by one that lacks our own key
-    without.removeMember(label.key);
+    JsonObject without;  // `remove` is not for us: the map is replaced by one that lacks our own key
+    for (const auto& [key, value] : JsonView(selectors).members()) {
+      if (key != label.key) {
+        without[key] = tree_of(value);
+      }
+    }
     patch.set(selector, without);
   }
   require_products(patch, job, product_expression(labels), earlier);
@@ -188,7 +195,7 @@ void annotate(JsonPatchBuilder& patch, const char* name, const std::string& text
 }
 
 Json to_json(const Candidate& candidate) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["gpuModel"] = candidate.gpu_model;
   json["fits"] = candidate.fits;
   json["searched"] = candidate.searched;
@@ -200,7 +207,7 @@ Json to_json(const Candidate& candidate) {
 }
 
 Json to_json(const Asked& asked, const Decision& decision) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["gpuModel"] = decision.gpu_model;
   json["trainers"] = integer(decision.trainers);
   json["perNode"] = integer(decision.per_node);
@@ -213,7 +220,7 @@ Json to_json(const Asked& asked, const Decision& decision) {
   json["peakPhase"] = decision.estimate.peak_phase;
   if (!decision.plan.placements.empty()) {
     const Plan& plan = decision.plan;
-    Json& sharding = json["sharding"];
+    const JsonPlace sharding = json["sharding"];
     sharding["tables"] = integer(static_cast<std::int64_t>(plan.placements.size()));
     sharding["perf"]["maxMs"] = plan.max_milliseconds;
     sharding["perf"]["meanMs"] = plan.mean_milliseconds;
@@ -266,7 +273,7 @@ Json patch_for(const crds::TrainingJob& job, const Provision& provision) {
 
 Json to_json(const crds::TrainingJob& job, const Provision& provision) {
   const Asked asked = asked_of(job);
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["decision"] = provision.decided() ? to_json(asked, *provision.decision) : Json();
   json["requested"] = to_json(asked);
   json["alternatives"] = Json(::Json::arrayValue);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/json_edit.h"
+
 namespace plimsoll::estimator {
 
 std::vector<TrainerLoad> trainer_loads(const Estimate& fullest, const Plan& plan) {
@@ -26,9 +28,9 @@ std::vector<TrainerLoad> trainer_loads(const Estimate& fullest, const Plan& plan
 }
 
 Json to_json(const std::vector<TrainerLoad>& loads) {
-  Json json(::Json::arrayValue);
+  JsonArray json;
   for (const TrainerLoad& load : loads) {
-    Json& each = json.append(::Json::objectValue);
+    const JsonPlace each = json.append(::Json::objectValue);
     each["allocatedBytes"] = Json::Int64(load.allocated.count);
     each["embeddingBytes"] = Json::Int64(load.embeddings.count);
     each["lookupBytes"] = Json::Int64(load.lookups.count);

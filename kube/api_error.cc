@@ -1,6 +1,10 @@
 #include "kube/api_error.h"
 
 #include <charconv>
+#include <limits>
+
+#include "base/json_edit.h"
+#include "base/json_view.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -42,6 +46,13 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, std::min<std::size_t>(text.find_first_of("\r\n"), 300)));
 }
 
+std::optional<int> integer_of(const Json& status, std::initializer_list<std::string_view> path) {
+  const std::optional<std::int64_t> value = JsonView(member(status, path)).integer();
+  const bool fits =
+      value && *value >= std::numeric_limits<int>::min() && *value <= std::numeric_limits<int>::max();
+  return fits ? std::optional(static_cast<int>(*value)) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::chrono::seconds> parse_retry_after(std::string_view value) {
@@ -54,15 +65,13 @@ std::optional<std::chrono::seconds> parse_retry_after(std::string_view value) {
 }
 
 Error error_of_status(const Json& status) {
-  const Json& code = member(status, {"code"});
-  const int number = code.isInt() ? code.asInt() : 500;
+  const int number = integer_of(status, {"code"}).value_or(500);
   Error error(code_of(number, text_member(status, {"reason"})), text_member(status, {"message"}));
   if (error.message.empty()) {
     error.message = "the API server answered " + std::to_string(number) + " without a message";
   }
-  const Json& delay = member(status, {"details", "retryAfterSeconds"});
-  if (delay.isInt() && delay.asInt() > 0) {
-    error.retry_after = std::min(std::chrono::seconds(delay.asInt()), kLongestRetryAfter);
+  if (const int delay = integer_of(status, {"details", "retryAfterSeconds"}).value_or(0); delay > 0) {
+    error.retry_after = std::min(std::chrono::seconds(delay), kLongestRetryAfter);
   }
   return error;
 }
@@ -71,9 +80,11 @@ Error error_of_response(int status, std::string_view body, std::string_view retr
   Error error(code_of(status, ""), "");
   const Result<Json> parsed = parse_json(body);
   if (parsed && text_member(*parsed, {"kind"}) == "Status") {
-    Json complete = *parsed;
+    JsonEdit complete(*parsed);
     complete["code"] = status;
-    error = error_of_status(complete);
+    if (const Result<Json> whole = std::move(complete).take(); whole) {
+      error = error_of_status(*whole);
+    }
   } else {
     error.message = "the server answered " + std::to_string(status);
     if (status >= 300 && status < 400) {

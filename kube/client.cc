@@ -1,5 +1,7 @@
 #include "kube/client.h"
 
+#include "base/json_edit.h"
+
 namespace plimsoll::kube {
 
 Result<Json> Client::list_each(const Resource& resource, const std::string& namespace_name,
@@ -7,12 +9,13 @@ Result<Json> Client::list_each(const Resource& resource, const std::string& name
                                const CallOptions& options) {
   Result<Json> all = list(resource, namespace_name, what, options);
   if (all) {
-    const Json items = (*all)["items"];
-    all->removeMember("items");
     reader.begin();
-    for (const Json& item : items) {
+    for (const Json& item : member(*all, {"items"})) {
       reader.take(item);
     }
+    JsonEdit rest(*std::move(all));
+    rest.root().remove("items");
+    all = std::move(rest).take();
   }
   return all;
 }

@@ -3,6 +3,8 @@
 #include <array>
 #include <initializer_list>
 
+#include "base/json_view.h"
+
 namespace plimsoll::kube {
 namespace {
 
@@ -49,18 +51,18 @@ EventCorrelator::EventCorrelator(Options options)
       seen_(options_.cache),
       allowed_(options_.cache) {}
 
-Json EventCorrelator::event_of(const Occurrence& occurrence, const std::string& message) const {
+JsonObject EventCorrelator::event_of(const Occurrence& occurrence, const std::string& message) const {
   const ObjectReference& about = occurrence.about;
   // Events about what has no namespace stand in "default", as client-go has it.
   const std::string namespace_name = about.namespace_name.empty() ? "default" : about.namespace_name;
   const auto nanoseconds =
       std::chrono::duration_cast<std::chrono::nanoseconds>(occurrence.time.time_since_epoch());
-  Json event(::Json::objectValue);
+  JsonObject event;
   event["apiVersion"] = "v1";
   event["kind"] = "Event";
   event["metadata"]["name"] = about.name + "." + hexadecimal(nanoseconds.count());
   event["metadata"]["namespace"] = namespace_name;
-  Json& involved = event["involvedObject"];
+  const JsonPlace involved = event["involvedObject"];
   involved["apiVersion"] = about.api_version;
   involved["kind"] = about.kind;
   involved["name"] = about.name;
@@ -77,7 +79,8 @@ Json EventCorrelator::event_of(const Occurrence& occurrence, const std::string& 
   event["reportingComponent"] = options_.component;
   event["reportingInstance"] = options_.instance;
   event["count"] = 1;
-  event["firstTimestamp"] = event["lastTimestamp"] = format_time(occurrence.time);
+  event["firstTimestamp"] = format_time(occurrence.time);
+  event["lastTimestamp"] = format_time(occurrence.time);
   return event;
 }
 
@@ -98,24 +101,26 @@ std::optional<CorrelatedEvent> EventCorrelator::correlate(const Occurrence& occu
     similar->messages.erase(similar->messages.begin());
   }
 
-  CorrelatedEvent correlated{.event = event_of(occurrence, (combined ? kCombined : "") + occurrence.message),
-                             .patch = {},
-                             .key = combined ? kind : kind + joined({occurrence.message})};
-  Json& event = correlated.event;
+  CorrelatedEvent correlated{
+      .event = {}, .patch = {}, .key = combined ? kind : kind + joined({occurrence.message})};
+  JsonObject event = event_of(occurrence, (combined ? kCombined : "") + occurrence.message);
   if (Seen* seen = seen_.find(correlated.key)) {
     ++seen->count;
     event["count"] = static_cast<::Json::Int64>(seen->count);
     event["firstTimestamp"] = seen->first;
     event["metadata"]["name"] = seen->name;
     correlated.is_known = true;
+    JsonObject patch;
     for (const char* field : {"count", "lastTimestamp", "message"}) {
-      correlated.patch[field] = event[field];
+      patch[field] = event[field].value();
     }
+    correlated.patch = std::move(patch).take();
   } else {
     seen_.put(correlated.key, {.count = 1,
-                               .first = event["firstTimestamp"].asString(),
-                               .name = event["metadata"]["name"].asString()});
+                               .first = text_member(event.json(), {"firstTimestamp"}),
+                               .name = text_member(event.json(), {"metadata", "name"})});
   }
+  correlated.event = std::move(event).take();
 
   TokenBucket* allowed = allowed_.find(object);
   if (allowed == nullptr) {
@@ -126,8 +131,7 @@ std::optional<CorrelatedEvent> EventCorrelator::correlate(const Occurrence& occu
 }
 
 void EventCorrelator::written(const std::string& key, const Json& stored) {
-  const Json& count = member(stored, {"count"});
-  seen_.put(key, {.count = count.isInt64() ? count.asInt64() : 1,
+  seen_.put(key, {.count = JsonView(member(stored, {"count"})).integer().value_or(1),
                   .first = text_member(stored, {"firstTimestamp"}),
                   .name = text_member(stored, {"metadata", "name"})});
 }

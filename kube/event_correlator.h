@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_edit.h"
 #include "kube/retry_delays.h"
 
 namespace plimsoll::kube {
@@ -119,7 +120,7 @@ class EventCorrelator {
     std::string name;
   };
 
-  Json event_of(const Occurrence& occurrence, const std::string& message) const;
+  JsonObject event_of(const Occurrence& occurrence, const std::string& message) const;
 
   Options options_;
   RecentlyUsed<Similar> similar_;

@@ -115,12 +115,12 @@ bool EventRecorder::write(const CorrelatedEvent& event, const std::stop_token& s
       return true;  // an earlier try got there, and only its answer was lost
     }
     if (!is_worth_another_try(stored.error())) {
-      log_debug("An event was refused", {{"event", event.event["metadata"]["name"].asString()},
+      log_debug("An event was refused", {{"event", text_member(event.event, {"metadata", "name"})},
                                          {"reason", to_string(stored.error())}});
       return false;
     }
   }
-  log_warning("Could not write an event", {{"event", event.event["metadata"]["name"].asString()}});
+  log_warning("Could not write an event", {{"event", text_member(event.event, {"metadata", "name"})}});
   return false;
 }
 
@@ -134,10 +134,11 @@ void EventRecorder::lose(Loss why) {
 Result<Json> EventRecorder::send(const CorrelatedEvent& event, const std::stop_token& stop) {
   CallOptions options;
   options.stop = stop;
-  const std::string namespace_name = event.event["metadata"]["namespace"].asString();
+  const std::string namespace_name = text_member(event.event, {"metadata", "namespace"});
   if (event.is_known) {
-    Result<Json> patched = client_.patch(kEvents, namespace_name, event.event["metadata"]["name"].asString(),
-                                         PatchType::kMerge, event.patch, {}, options);
+    Result<Json> patched =
+        client_.patch(kEvents, namespace_name, text_member(event.event, {"metadata", "name"}),
+                      PatchType::kMerge, event.patch, {}, options);
     if (patched || patched.error().code != ErrorCode::kNotFound) {
       return patched;
     }

@@ -14,7 +14,7 @@
 #include <map>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json_edit.h"
 #include "kube/transport.h"
 
 namespace plimsoll::kube {
@@ -45,7 +45,7 @@ std::vector<std::string> environment_for(const ExecPlugin& plugin) {
   for (const auto& [name, value] : plugin.environment) {
     variables[name] = value;
   }
-  Json information;
+  JsonObject information;
   information["kind"] = "ExecCredential";
   information["apiVersion"] = plugin.api_version;
   information["spec"]["interactive"] = false;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_edit.h"
 #include "base/log.h"
 #include "kube/api_error.h"
 #include "kube/backoff.h"
@@ -71,7 +72,7 @@ std::string write_query(const CallOptions& options, bool force = false) {
 
 Json delete_options(const CallOptions& options) {
   static const char* const kPolicies[] = {"Background", "Foreground", "Orphan"};
-  Json wish;
+  JsonObject wish;
   wish["apiVersion"] = "v1";
   wish["kind"] = "DeleteOptions";
   wish["propagationPolicy"] = kPolicies[static_cast<int>(options.propagation)];
@@ -126,15 +127,17 @@ class HttpClient final : public Client {
 
   Result<Json> list(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
                     const CallOptions& options) override {
-    Json items(::Json::arrayValue);
+    JsonArray items;
     Result<Json> all = list_each(
         resource, namespace_name, what,
         {.begin = [&] { items.clear(); }, .take = [&](const JsonView& item) { items.append(tree_of(item)); }},
         options);
-    if (all) {
-      (*all)["items"].swap(items);
+    if (!all) {
+      return all;
     }
-    return all;
+    JsonEdit whole(*std::move(all));
+    whole["items"] = std::move(items);
+    return std::move(whole).take();
   }
 
   Result<Json> list_each(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
@@ -437,12 +440,19 @@ class HttpClient final : public Client {
       if (all.isNull()) {
         all = std::move(*page);
       } else {
-        all["metadata"] = (*page)["metadata"];
+        JsonEdit merged(std::move(all));
+        merged["metadata"] = member(*page, {"metadata"});
+        Result<Json> whole = std::move(merged).take();
+        if (!whole) {
+          return whole;
+        }
+        all = *std::move(whole);
       }
     } while (!next.empty());
-    all["metadata"].removeMember("continue");
-    all["metadata"].removeMember("remainingItemCount");
-    return all;
+    JsonEdit whole(std::move(all));
+    whole["metadata"].remove("continue");
+    whole["metadata"].remove("remainingItemCount");
+    return std::move(whole).take();
   }
 
   static Error refusal_of(HttpExchange& exchange, const std::stop_token& stop) {

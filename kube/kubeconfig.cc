@@ -5,6 +5,7 @@
 
 #include "base/base64.h"
 #include "base/json.h"
+#include "base/json_view.h"
 #include "base/yaml.h"
 #include "kube/file.h"
 
@@ -91,7 +92,7 @@ Result<std::string> text_of(const Entry& entry, const char* field) {
   if (!value.isString()) {
     return invalid(entry.label + "." + field + " must be a string");
   }
-  return value.asString();
+  return text_member(value, {});
 }
 
 Result<bool> flag_of(const Entry& entry, const char* field) {
@@ -99,7 +100,7 @@ Result<bool> flag_of(const Entry& entry, const char* field) {
   if (!value.isNull() && !value.isBool()) {
     return invalid(entry.label + "." + field + " must be true or false");
   }
-  return value.isBool() && value.asBool();
+  return JsonView(value).boolean().value_or(false);
 }
 
 // The PEM text of `field`, given inline as base64 in `field`-data (which wins) or as a file; `file` becomes
@@ -206,7 +207,7 @@ Result<ExecPlugin> read_exec(const Entry& user) {
     if (!argument.isString()) {
       return invalid(entry.label + ".args must be a list of strings");
     }
-    plugin.arguments.push_back(argument.asString());
+    plugin.arguments.push_back(text_member(argument, {}));
   }
   const Json& environment = member(entry.content, {"env"});
   if (!environment.isNull() && !environment.isArray()) {

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
+
+#include "base/json_edit.h"
+#include "base/json_view.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -10,14 +14,21 @@ namespace {
 // A follower's tries are spread, so that many do not come at once: client-go's JitterFactor.
 constexpr double kJitter = 1.2;
 
+// Of coordination/v1, whose integers have 32 bits; 0 for anything else.
+std::int64_t integer_of(const Json& lease, const char* field) {
+  const std::int64_t value = JsonView(member(lease, {"spec", field})).integer().value_or(0);
+  return std::numeric_limits<std::int32_t>::min() <= value &&
+                 value <= std::numeric_limits<std::int32_t>::max()
+             ? value
+             : 0;
+}
+
 std::chrono::seconds duration_of(const Json& lease) {
-  const Json& seconds = member(lease, {"spec", "leaseDurationSeconds"});
-  return std::chrono::seconds(seconds.isInt() ? seconds.asInt() : 0);
+  return std::chrono::seconds(integer_of(lease, "leaseDurationSeconds"));
 }
 
 std::int64_t transitions_of(const Json& lease) {
-  const Json& count = member(lease, {"spec", "leaseTransitions"});
-  return count.isInt() ? count.asInt() : 0;
+  return integer_of(lease, "leaseTransitions");
 }
 
 }  // namespace
@@ -113,15 +124,15 @@ LeaseCandidate::Action LeaseCandidate::call(Action::Kind kind, Clock::SteadyTime
 }
 
 Json LeaseCandidate::record(Clock::WallTime wall, bool keeps) const {
-  Json lease = lease_;
-  if (lease.isNull()) {
+  JsonEdit lease(lease_);
+  if (lease_.isNull()) {
     lease["apiVersion"] = "coordination.k8s.io/v1";
     lease["kind"] = "Lease";
     lease["metadata"]["name"] = options_.name;
     lease["metadata"]["namespace"] = options_.namespace_name;
   }
   const std::string time = format_micro_time(wall);
-  Json& spec = lease["spec"];
+  const JsonPlace spec = lease["spec"];
   spec["holderIdentity"] = options_.identity;
   spec["leaseDurationSeconds"] = static_cast<int>(options_.lease_duration.count());
   spec["renewTime"] = time;
@@ -129,7 +140,9 @@ Json LeaseCandidate::record(Clock::WallTime wall, bool keeps) const {
     spec["acquireTime"] = time;
     spec["leaseTransitions"] = static_cast<::Json::Int64>(lease_.isNull() ? 0 : transitions_of(lease_) + 1);
   }
-  return lease;
+  // The API server's schema lets no lease of another shape be.
+  Result<Json> made = std::move(lease).take();
+  return made ? *std::move(made) : lease_;
 }
 
 void LeaseCandidate::answer(Clock::SteadyTime now, const Result<Json>& result) {
@@ -205,13 +218,14 @@ std::optional<Json> LeaseCandidate::release(Clock::WallTime wall) {
   if (holder() != options_.identity) {
     return std::nullopt;
   }
-  Json lease = lease_;
+  JsonEdit lease(lease_);
   const std::string time = format_micro_time(wall);
   lease["spec"]["holderIdentity"] = "";
   lease["spec"]["leaseDurationSeconds"] = 1;
   lease["spec"]["renewTime"] = time;
   lease["spec"]["acquireTime"] = time;
-  return lease;
+  Result<Json> released = std::move(lease).take();
+  return released ? std::optional(*std::move(released)) : std::nullopt;
 }
 
 }  // namespace plimsoll::kube

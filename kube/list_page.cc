@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "base/json_edit.h"
 #include "base/json_split.h"
 #include "base/json_view.h"
 
@@ -36,9 +37,12 @@ Result<Json> read_list_page(std::string_view body, const ItemReader& reader) {
   if (!list->isObject()) {
     return invalid("a List is a JSON object");
   }
-  Json others;  // none, but where their name is written with escapes; Go writes an empty list as null
-  list->removeMember("items", &others);
-  for (const Json& item : others) {
+  // None, but where their name is written with escapes; Go writes an empty list as null.
+  const Json others = member(*list, {"items"});
+  JsonEdit rest(*std::move(list));
+  rest.root().remove("items");
+  list = std::move(rest).take();
+  for (const JsonView item : JsonView(others).elements()) {
     reader.take(item);
   }
   const std::string names = missing_names(*list);

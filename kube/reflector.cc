@@ -3,6 +3,7 @@
 #include <cassert>
 #include <unordered_set>
 
+#include "base/catch_all.h"
 #include "base/log.h"
 
 namespace plimsoll::kube {
@@ -88,7 +89,10 @@ bool Reflector::wait_for_sync(const std::stop_token& stop) const {
 void Reflector::run(const std::stop_token& stop) {
   plan_resync();
   while (!stop.stop_requested()) {
-    const Result<void> ended = list_and_watch(stop);
+    Result<void> ended;
+    if (const std::optional<std::string> thrown = catch_all([&] { ended = list_and_watch(stop); })) {
+      ended = Error(ErrorCode::kInternal, *thrown);
+    }
     if (stop.stop_requested()) {
       return;
     }
@@ -312,11 +316,19 @@ SharedObject Reflector::keep(const std::string& key, const JsonView& object) con
       text_member(*known, {"metadata", "resourceVersion"}) == version) {
     return known;
   }
-  if (!options_.project) {
-    return {object, options_.keep};
+  SharedObject kept;
+  const std::optional<std::string> thrown = catch_all([&] {
+    if (!options_.project) {
+      kept = SharedObject(object, options_.keep);
+    } else if (const Json projected = options_.project(object); !projected.isNull()) {
+      kept = SharedObject(projected);
+    }
+  });
+  if (thrown) {  // the others go on without it
+    log_error("Failed to keep an object",
+              {{"resource", options_.resource.plural}, {"object", key}, {"reason", *thrown}});
   }
-  const Json kept = options_.project(object);
-  return kept.isNull() ? SharedObject() : SharedObject(kept);
+  return kept;
 }
 
 void Reflector::set(const std::string& key, SharedObject object) {
@@ -350,7 +362,10 @@ void Reflector::move_to(const std::string& version) {
 
 void Reflector::notify(const Change& change) const {
   for (const Handler& handler : handlers_) {
-    handler(change);
+    if (const std::optional<std::string> thrown = catch_all([&] { handler(change); })) {
+      log_error("A handler of changes failed",
+                {{"resource", options_.resource.plural}, {"object", change.key}, {"reason", *thrown}});
+    }
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kube/object_key.h"
+
 namespace plimsoll::kube {
 
 TokenBucket::TokenBucket(double a_second, double burst, const Clock& clock)
@@ -30,21 +32,30 @@ bool TokenBucket::try_take() {
   return true;
 }
 
-RetryDelays::RetryDelays(Options options, const Clock& clock)
-    : options_(options), bucket_(options.a_second, options.burst, clock) {}
+RetryDelays::RetryDelays(Options options, const Clock& clock) : options_(options), clock_(&clock) {}
 
 std::chrono::nanoseconds RetryDelays::next(const std::string& key) {
-  int& failed = failures_[key];
+  Flow& flow =
+      flows_.try_emplace(namespace_of(key), Flow{TokenBucket(options_.a_second, options_.burst, *clock_)})
+          .first->second;
+  const auto [known, is_new] = failures_.emplace(key, 0);
+  flow.failing += is_new ? 1 : 0;
+  int& failed = known->second;
   std::chrono::nanoseconds own = std::min(options_.initial, options_.cap);
   for (int i = 0; i < failed && own < options_.cap; ++i) {
     own = own > options_.cap / 2 ? options_.cap : own * 2;
   }
   ++failed;
-  return options_.a_second > 0 ? std::max(own, bucket_.reserve()) : own;
+  return options_.a_second > 0 ? std::max(own, flow.bucket.reserve()) : own;
 }
 
 void RetryDelays::forget(const std::string& key) {
-  failures_.erase(key);
+  if (failures_.erase(key) == 0) {
+    return;
+  }
+  if (const auto flow = flows_.find(namespace_of(key)); --flow->second.failing == 0) {
+    flows_.erase(flow);
+  }
 }
 
 int RetryDelays::failures(const std::string& key) const {

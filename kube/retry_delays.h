@@ -1,5 +1,6 @@
 // How long a key waits before it is tried again, as client-go's default limiter for controllers has it: the
-// longer of a delay of its own, which doubles with each failure, and what a token bucket for all keys says.
+// longer of a delay of its own, which doubles with each failure, and what a token bucket says. Each namespace
+// has a bucket of its own, while keys of it fail: many failures of one do not slow the retries of others.
 //
 //   RetryDelays delays({}, clock);
 //   queue.add_after(key, delays.next(key));   // 5 ms, 10 ms, 20 ms, ... 1000 s
@@ -43,7 +44,7 @@ class RetryDelays {
   struct Options {
     std::chrono::nanoseconds initial = std::chrono::milliseconds(5);
     std::chrono::nanoseconds cap = std::chrono::seconds(1000);
-    double a_second = 10;  // of all keys together; 0 or less: no such limit
+    double a_second = 10;  // of all keys of a namespace together; 0 or less: no such limit
     double burst = 100;
   };
 
@@ -55,8 +56,14 @@ class RetryDelays {
   int failures(const std::string& key) const;
 
  private:
+  struct Flow {
+    TokenBucket bucket;
+    std::size_t failing = 0;  // keys in failures_
+  };
+
   Options options_;
-  TokenBucket bucket_;
+  const Clock* clock_;
+  std::unordered_map<std::string, Flow> flows_;  // by namespace
   std::unordered_map<std::string, int> failures_;
 };
 

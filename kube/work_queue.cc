@@ -1,6 +1,9 @@
 #include "kube/work_queue.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "kube/object_key.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -11,16 +14,25 @@ constexpr std::chrono::hours kLongestWait{1};
 }  // namespace
 
 WorkQueue::WorkQueue(Options options)
-    : clock_(*options.clock), observer_(options.observer), retries_(options.retries, *options.clock) {}
+    : clock_(*options.clock),
+      observer_(options.observer),
+      retries_(options.retries, *options.clock),
+      most_of_a_flow_(options.workers > 1 ? options.workers - 1 : std::numeric_limits<int>::max()) {}
 
 void WorkQueue::tell_depth() {
   if (observer_ != nullptr) {
-    observer_->depth(queue_.size());
+    observer_->depth(waiting_);
   }
 }
 
 void WorkQueue::push(const std::string& key) {
-  queue_.push_back(key);
+  const std::string name = namespace_of(key);
+  Flow& flow = flows_[name];
+  if (flow.waiting.empty()) {
+    turns_.push_back(name);
+  }
+  flow.waiting.push_back(key);
+  ++waiting_;
   tell_depth();
   changed_.notify_all();
 }
@@ -104,16 +116,32 @@ int WorkQueue::failures(const std::string& key) const {
   return retries_.failures(key);
 }
 
+// Few namespaces are passed over: each has nearly all workers. After the end workers take what is left.
+WorkQueue::Turns::const_iterator WorkQueue::next_turn() const {
+  return std::find_if(turns_.begin(), turns_.end(), [this](const std::string& name) {
+    return shut_down_ || flows_.at(name).processing < most_of_a_flow_;
+  });
+}
+
 std::optional<std::string> WorkQueue::take() {
-  if (queue_.empty()) {
+  const auto turn = next_turn();
+  if (turn == turns_.end()) {
     return std::nullopt;
   }
-  std::string key = std::move(queue_.front());
-  queue_.pop_front();
+  Flow& flow = flows_.at(*turn);
+  std::string key = std::move(flow.waiting.front());
+  flow.waiting.pop_front();
+  ++flow.processing;
+  --waiting_;
+  if (flow.waiting.empty()) {
+    turns_.erase(turn);
+  } else {
+    turns_.splice(turns_.end(), turns_, turn);
+  }
   const Time now = clock_.steady_now();
   const auto waiting = dirty_.find(key);
   if (observer_ != nullptr) {
-    observer_->depth(queue_.size());
+    observer_->depth(waiting_);
     observer_->waited(now - waiting->second);
   }
   dirty_.erase(waiting);
@@ -138,7 +166,7 @@ std::optional<std::string> WorkQueue::get(const std::stop_token& stop) {
       return std::nullopt;
     }
     // Until something is added or changes, or the first delayed key is due.
-    const auto woken = [this] { return !queue_.empty() || shut_down_; };
+    const auto woken = [this] { return next_turn() != turns_.end() || shut_down_; };
     if (delayed_.empty()) {
       changed_.wait(lock, stop, [&] { return woken() || !delayed_.empty(); });
     } else {
@@ -162,9 +190,14 @@ void WorkQueue::done(const std::string& key) {
   }
   processing_.erase(worked);
   last_done_ = clock_.steady_now();
+  const auto flow = flows_.find(namespace_of(key));
+  const bool was_full = flow->second.processing-- == most_of_a_flow_;
   if (dirty_.contains(key)) {
     push(key);
-  } else if (processing_.empty()) {
+  } else if (flow->second.processing == 0 && flow->second.waiting.empty()) {
+    flows_.erase(flow);
+  }
+  if (was_full || processing_.empty()) {
     changed_.notify_all();
   }
 }
@@ -192,7 +225,7 @@ bool WorkQueue::is_shut_down() const {
 std::size_t WorkQueue::size() {
   const std::lock_guard lock(mutex_);
   move_due();
-  return queue_.size();
+  return waiting_;
 }
 
 std::optional<Clock::SteadyTime> WorkQueue::next_due() const {

@@ -7,6 +7,10 @@
 //     queue.done(*key);   // always, also after a failure
 //   }
 //
+// Unlike client-go's, it is fair: namespaces (what stands before a key's slash) take turns, each with its own
+// keys in the order they came; and of several workers one is always kept from the namespace that has all the
+// others, so that slow objects of one namespace delay no other's.
+//
 // Delayed keys (`add_after`) wait in a heap; one that is delayed again while it waits keeps the earlier time.
 // There is no thread of its own: whoever calls moves what is due, in the order of its time, so the queue is
 // at any call what it would be had each key been added at that very time. After `shut_down` nothing can be
@@ -19,6 +23,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -48,6 +53,8 @@ class WorkQueue {
  public:
   struct Options {
     RetryDelays::Options retries = {};
+    // That take keys: a namespace has at most one fewer of them. Up to 1: there is no such limit.
+    int workers = 0;
     const Clock* clock = &system_clock();
     QueueObserver* observer = nullptr;  // must outlive the queue
   };
@@ -81,7 +88,7 @@ class WorkQueue {
   bool drain(const std::stop_token& stop);
   bool is_shut_down() const;
 
-  std::size_t size();  // keys that a worker could have now
+  std::size_t size();  // keys that wait for a worker
   // When the first delayed key is due.
   std::optional<Clock::SteadyTime> next_due() const;
   Unfinished unfinished() const;
@@ -90,6 +97,11 @@ class WorkQueue {
 
  private:
   using Time = Clock::SteadyTime;
+  struct Flow {                       // of a namespace
+    std::deque<std::string> waiting;  // each of them in dirty_, none in processing_
+    int processing = 0;
+  };
+  using Turns = std::list<std::string>;
   // By time, then by when it was first delayed: equal times keep their order.
   using Delayed = std::map<std::pair<Time, std::uint64_t>, std::string>;
 
@@ -97,6 +109,7 @@ class WorkQueue {
   void delay_locked(const std::string& key, std::chrono::nanoseconds delay);
   void push(const std::string& key);
   void move_due();
+  Turns::const_iterator next_turn() const;
   std::optional<std::string> take();
   void tell_depth();
 
@@ -105,7 +118,10 @@ class WorkQueue {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;  // tells everyone: workers are few, and drain() waits on it too
   RetryDelays retries_;
-  std::deque<std::string> queue_;                     // each of them in dirty_, none in processing_
+  const int most_of_a_flow_;                     // keys of one namespace that are being processed
+  std::unordered_map<std::string, Flow> flows_;  // by namespace; those with anything in them
+  Turns turns_;                                  // namespaces with keys that wait, the next one first
+  std::size_t waiting_ = 0;
   std::unordered_map<std::string, Time> dirty_;       // to be processed, and since when
   std::unordered_map<std::string, Time> processing_;  // and since when
   Delayed delayed_;

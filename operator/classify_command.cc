@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/json_edit.h"
 #include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/input.h"
@@ -37,9 +38,9 @@ Json text_or_null(const std::string& text) {
 }
 
 Json to_json(const controllers::AttemptEnd& end) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["verdict"] = controllers::name_of(end.verdict);
-  Json& evidence = json["evidence"];
+  const JsonPlace evidence = json["evidence"];
   evidence["pod"] = text_or_null(end.evidence.pod);
   evidence["container"] = text_or_null(end.evidence.container);
   evidence["field"] = text_or_null(end.evidence.field);

@@ -146,14 +146,16 @@ class OperatorProcess {
     return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
   }
 
-  controllers::GpuInventoryController::Options inventory_options() const {
+  controllers::GpuInventoryController::Options inventory_options() {
     controllers::GpuInventoryController::Options options;
+    options.events = &events_;
     options.registry = registry_.get();
     return options;
   }
 
-  controllers::CalibrationController::Options calibration_options() const {
+  controllers::CalibrationController::Options calibration_options() {
     controllers::CalibrationController::Options options;
+    options.events = &events_;
     options.prometheus = prometheus_.get();
     options.registry = registry_.get();
     return options;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/base64.h"
+#include "base/json_edit.h"
 #include "webhook/text.h"
 
 namespace plimsoll::webhook {
@@ -145,7 +146,7 @@ ReviewError check_envelope(const JsonView& review) {
 }
 
 Json status_of(int code, const std::string& reason, const std::string& message) {
-  Json status(::Json::objectValue);
+  JsonObject status;
   status["status"] = "Failure";
   status["code"] = code;
   status["reason"] = reason;
@@ -154,9 +155,9 @@ Json status_of(int code, const std::string& reason, const std::string& message) 
 }
 
 Json causes_of(const std::vector<crds::FieldError>& errors) {
-  Json causes(::Json::arrayValue);
+  JsonArray causes;
   for (std::size_t i = 0; i < std::min(errors.size(), kCauseLimit); ++i) {
-    Json cause(::Json::objectValue);
+    JsonObject cause;
     cause["reason"] = "FieldValueInvalid";
     cause["field"] = one_line(errors[i].field, kWarningLimit);
     cause["message"] = one_line(errors[i].message, kWarningLimit);
@@ -166,7 +167,7 @@ Json causes_of(const std::vector<crds::FieldError>& errors) {
 }
 
 Json warnings_of(const std::vector<std::string>& texts) {
-  Json warnings(::Json::arrayValue);
+  JsonArray warnings;
   std::size_t left = kAllWarningsLimit;
   for (const std::string& text : texts) {
     const std::string line = one_line(text, std::min(kWarningLimit, left));
@@ -180,11 +181,11 @@ Json warnings_of(const std::vector<std::string>& texts) {
 }
 
 std::string encode(Json response) {
-  Json review(::Json::objectValue);
+  JsonObject review;
   review["apiVersion"] = kReviewApiVersion;
   review["kind"] = kReviewKind;
   review["response"] = std::move(response);
-  return write_json(review);
+  return write_json(review.json());
 }
 
 }  // namespace
@@ -232,7 +233,7 @@ Decoded decode_review(std::string_view body) {
 }
 
 std::string encode_answer(const std::string& uid, const AdmissionAnswer& answer) {
-  Json response(::Json::objectValue);
+  JsonObject response;
   response["uid"] = uid;
   response["allowed"] = answer.allowed;
   if (!answer.allowed) {
@@ -251,7 +252,7 @@ std::string encode_answer(const std::string& uid, const AdmissionAnswer& answer)
 }
 
 std::string encode_error(const ReviewError& error) {
-  Json response(::Json::objectValue);
+  JsonObject response;
   response["uid"] = error.uid;
   response["allowed"] = false;
   response["status"] = status_of(error.http_status, error.reason, error.message);

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "base/json_edit.h"
 #include "crds/training_job_status.h"
 #include "estimator/failed_sizes.h"
 #include "estimator/provisioner.h"
@@ -56,7 +57,7 @@ bool is_settled(const AdmissionRequest& request) {
 Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const estimator::TraceFile* graph,
                 const MutateInputs& inputs) {
   // `kubectl apply` of the original manifest must not bring a size back that ran out of memory.
-  Json history(::Json::objectValue);
+  JsonObject history;
   history["status"] = tree_of(member(request.old_object, {"status"}));
   const estimator::ProvisionRequest question{
       .job = &job,

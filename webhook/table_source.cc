@@ -34,10 +34,10 @@ Bytes size_of(const std::vector<crds::EmbeddingTable>& tables) {
 // The key's content: `data` holds text, `binaryData` base64 of anything.
 Result<std::string> content_of(const Json& config_map, const std::string& key) {
   if (const Json& text = member(config_map, {"data", key}); text.isString()) {
-    return text.asString();
+    return text_member(text, {});
   }
   if (const Json& binary = member(config_map, {"binaryData", key}); binary.isString()) {
-    return base64_decode(binary.asString());
+    return base64_decode(text_member(binary, {}));
   }
   return Error(ErrorCode::kNotFound, "it has no key " + key);
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json_view.h"
 #include "base/quantity.h"
 #include "crds/training_job.h"
 
@@ -37,10 +38,10 @@ constexpr double kMostGpusPerNode = 4096;
 std::int64_t gpu_count(const Json& value) {
   double count = 0;
   if (value.isString()) {
-    Result<double> parsed = parse_quantity(value.asString());
+    Result<double> parsed = parse_quantity(text_member(value, {}));
     count = parsed ? *parsed : 0;
-  } else if (value.isNumeric()) {
-    count = value.asDouble();
+  } else {
+    count = JsonView(value).number().value_or(0);
   }
   return count >= 1 && count <= kMostGpusPerNode ? static_cast<std::int64_t>(count) : 0;
 }
@@ -83,7 +84,7 @@ Bytes memory_of(const Json& node) {
 // What the scheduler can give out. No quantity: not known.
 Bytes host_memory_of(const Json& node) {
   const Json& allocatable = member(node, {"status", "allocatable", "memory"});
-  const Result<Bytes> bytes = parse_bytes(allocatable.isString() ? allocatable.asString() : std::string());
+  const Result<Bytes> bytes = parse_bytes(text_member(allocatable, {}));
   return bytes ? *bytes : Bytes{};
 }
 
@@ -95,8 +96,7 @@ bool keeps_pods_away(const Json& taint) {
 }
 
 bool takes_pods(const Json& node) {
-  const Json& cordoned = member(node, {"spec", "unschedulable"});
-  if (cordoned.isBool() && cordoned.asBool()) {
+  if (JsonView(member(node, {"spec", "unschedulable"})).boolean() == true) {
     return false;
   }
   const Json& taints = member(node, {"spec", "taints"});

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/json_edit.h"
+#include "base/json_view.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -22,11 +24,16 @@ class Keys {
     if (found.isNull()) {
       return otherwise;
     }
-    if (!found.isInt64()) {
+    if (const std::optional<std::int64_t> value = JsonView(found).integer()) {
+      return *value;
+    }
+    // Some tools write 32.0.
+    const double number = JsonView(found).number().value_or(0.5);
+    if (std::trunc(number) != number || std::abs(number) > 1e15) {
       fail(key, "must be an integer");
       return otherwise;
     }
-    return found.asInt64();
+    return static_cast<std::int64_t>(number);
   }
   std::int64_t required(const char* key) {
     if (member(config_, {key}).isNull()) {
@@ -43,7 +50,7 @@ class Keys {
       fail(key, "must be a number");
       return otherwise;
     }
-    return found.asDouble();
+    return *JsonView(found).number();
   }
   bool boolean(const char* key, bool otherwise) {
     const Json& found = member(config_, {key});
@@ -54,24 +61,21 @@ class Keys {
       fail(key, "must be true or false");
       return otherwise;
     }
-    return found.asBool();
+    return *JsonView(found).boolean();
   }
   std::string text(const char* key, const char* otherwise) {
     const Json& found = member(config_, {key});
     if (!found.isNull() && !found.isString()) {
       fail(key, "must be a string");
     }
-    return found.isString() ? found.asString() : otherwise;
+    return text_member(found, {}, otherwise);
   }
   bool has_items(const char* key) const {
     const Json& found = member(config_, {key});
     return found.isArray() && !found.empty();
   }
   // The first of config.architectures.
-  std::string architecture() const {
-    const Json& found = member(config_, {"architectures"});
-    return found.isArray() && !found.empty() && found[0].isString() ? found[0].asString() : "";
-  }
+  std::string architecture() const { return text_member(element(member(config_, {"architectures"}), 0), {}); }
 
   void fail(const std::string& key, const std::string& what) {
     if (!error_) {

@@ -1,5 +1,6 @@
 #include "estimator/memory/estimate.h"
 
+#include "base/json_edit.h"
 #include "estimator/memory/account.h"
 #include "estimator/memory/amp.h"
 #include "estimator/memory/equal_layers.h"
@@ -175,7 +176,7 @@ Result<Estimate> Estimator::estimate(const EstimateRequest& request) {
 }
 
 Json to_json(const Peak& peak) {
-  Json json;
+  JsonObject json;
   json["allocatedBytes"] = Json::Int64(peak.allocated.count);
   json["reservedBytes"] = Json::Int64(peak.reserved.count);
   json["upperBoundBytes"] = Json::Int64(peak.upper_bound.count);
@@ -183,7 +184,7 @@ Json to_json(const Peak& peak) {
 }
 
 Json to_json(const std::vector<Bytes>& allocated_by_rank) {
-  Json json(::Json::arrayValue);
+  JsonArray json;
   for (const Bytes allocated : allocated_by_rank) {
     json.append(::Json::objectValue)["allocatedBytes"] = Json::Int64(allocated.count);
   }
@@ -191,7 +192,7 @@ Json to_json(const std::vector<Bytes>& allocated_by_rank) {
 }
 
 Json to_json(const Breakdown& breakdown) {
-  Json json;
+  JsonObject json;
   json["parameters"] = Json::Int64(breakdown.parameters.count);
   json["gradients"] = Json::Int64(breakdown.gradients.count);
   json["optimizerState"] = Json::Int64(breakdown.optimizer_state.count);
@@ -208,9 +209,9 @@ Json to_json(const Breakdown& breakdown) {
 }
 
 Json to_json(const std::vector<LiveTensor>& tensors) {
-  Json json(::Json::arrayValue);
+  JsonArray json;
   for (const LiveTensor& tensor : tensors) {
-    Json each;
+    JsonObject each;
     each["name"] = tensor.name;
     each["kind"] = tensor.kind;
     each["bytes"] = Json::Int64(tensor.bytes.count);

@@ -30,11 +30,11 @@ const Json* variable(const Json& training_job, const char* name, std::vector<std
       continue;
     }
     for (const Json& each : variables) {
-      if (!each.isObject() || !each["name"].isString() || each["name"].asString() != name) {
+      if (text_member(each, {"name"}) != name) {
         continue;
       }
-      if (each["value"].isString()) {
-        return &each["value"];
+      if (const Json& value = member(each, {"value"}); value.isString()) {
+        return &value;
       }
       warnings.push_back(std::string(name) +
                          " is not a plain value in the pod template; the estimate takes its default");
@@ -84,7 +84,7 @@ RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::s
     allocator = variable(training_job, "PYTORCH_CUDA_ALLOC_CONF", warnings);
   }
   if (allocator != nullptr) {
-    const Result<AllocatorSettings> parsed = parse_allocator_settings(allocator->asString());
+    const Result<AllocatorSettings> parsed = parse_allocator_settings(text_member(*allocator, {}));
     if (parsed) {
       settings.allocator = *parsed;
     } else {
@@ -92,7 +92,7 @@ RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::s
     }
   }
   if (const Json* cublas = variable(training_job, "CUBLAS_WORKSPACE_CONFIG", warnings)) {
-    const Result<Bytes> parsed = parse_cublas_workspace(cublas->asString());
+    const Result<Bytes> parsed = parse_cublas_workspace(text_member(*cublas, {}));
     if (parsed) {
       settings.cublas_workspace = *parsed;
     } else {
@@ -100,7 +100,7 @@ RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::s
     }
   }
   if (const Json* loading = variable(training_job, "CUDA_MODULE_LOADING", warnings)) {
-    const std::string value = loading->asString();
+    const std::string value = text_member(*loading, {});
     if (value == "EAGER" || value == "LAZY") {
       settings.lazy_modules = value == "LAZY";
     } else if (value != "DEFAULT" && !value.empty()) {

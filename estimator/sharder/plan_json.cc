@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "base/json_edit.h"
 #include "estimator/sharder/cost.h"
 #include "estimator/sharder/sharder.h"
 
@@ -51,7 +52,7 @@ std::vector<Shard> with_empty_shards(const ShardRequest& request, const TablePla
 }
 
 Json to_json(const Shard& shard) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["rank"] = number(shard.rank);
   json["rowBegin"] = number(shard.row_begin);
   json["rowEnd"] = number(shard.row_end);
@@ -61,7 +62,7 @@ Json to_json(const Shard& shard) {
 }
 
 Json to_json(const RankLoad& load) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["milliseconds"] = load.milliseconds;
   json["memoryBytes"] = number(load.memory.count);
   json["tableBytes"] = number(load.weights.count);
@@ -73,12 +74,12 @@ Json to_json(const RankLoad& load) {
 }  // namespace
 
 Json to_json(const ShardRequest& request, const Plan& plan) {
-  Json json(::Json::objectValue);
+  JsonObject json;
   json["feasible"] = true;
   json["perf"]["maxMs"] = plan.max_milliseconds;
   json["perf"]["meanMs"] = plan.mean_milliseconds;
   json["perf"]["lowerBoundMs"] = plan.lower_bound_milliseconds;
-  Json& critical = json["perf"]["criticalPathMs"];
+  const JsonPlace critical = json["perf"]["criticalPathMs"];
   critical["forwardCompute"] = plan.critical_path.forward_compute;
   critical["forwardExchange"] = plan.critical_path.forward_exchange;
   critical["backwardCompute"] = plan.critical_path.backward_compute;
@@ -89,7 +90,7 @@ Json to_json(const ShardRequest& request, const Plan& plan) {
   json["memory"]["nodeMeanBytes"] = number(plan.node_mean_memory.count);
   json["plan"] = list();
   for (const TablePlacement& placement : plan.placements) {
-    Json table(::Json::objectValue);
+    JsonObject table;
     table["table"] = request.tables[static_cast<std::size_t>(placement.table)].name;
     table["shardingType"] = name_of(placement.type);
     table["computeKernel"] = name_of(placement.kernel);
@@ -113,9 +114,9 @@ Json to_torchrec_json(const ShardRequest& request, const Plan& plan, const std::
     const std::string on = device == "cpu" ? device : device + ":" + std::to_string(rank % model.local);
     return "rank:" + std::to_string(rank) + "/" + on;
   };
-  Json tables(::Json::objectValue);
+  JsonObject tables;
   for (const TablePlacement& placement : plan.placements) {
-    Json table(::Json::objectValue);
+    JsonObject table;
     table["sharding_type"] = name_of(placement.type);
     table["compute_kernel"] = name_of(placement.kernel);
     table["ranks"] = list();
@@ -126,7 +127,7 @@ Json to_torchrec_json(const ShardRequest& request, const Plan& plan, const std::
       }
     }
     for (const Shard& shard : with_empty_shards(request, placement)) {
-      Json part(::Json::objectValue);
+      JsonObject part;
       part["shard_offsets"] = list();
       part["shard_offsets"].append(number(shard.row_begin));
       part["shard_offsets"].append(number(shard.column_begin));
@@ -139,7 +140,7 @@ Json to_torchrec_json(const ShardRequest& request, const Plan& plan, const std::
     }
     tables[request.tables[static_cast<std::size_t>(placement.table)].name] = std::move(table);
   }
-  Json json(::Json::objectValue);
+  JsonObject json;
   json[module] = std::move(tables);
   return json;
 }

@@ -425,7 +425,7 @@ TEST(Remediation, TheContainerThatWasKilledGetsTheMemory) {
 }
 
 TEST(Remediation, HostMemoryThatIsNotGivenCannotBeRaised) {
-  for (const char* resources : {"{}", R"({"limits": {"memory": "lots"}})", R"({"limits": 7})"}) {
+  for (const char* resources : {"{}", R"({"limits": {"memory": "lots"}})", R"({"limits": {"cpu": 7}})"}) {
     Json object = job_object(100, kGiBOfRows);
     object["spec"]["template"]["spec"]["containers"][0]["resources"] = parse(resources);
     History history(object, {available("A100-40GB", 8)});

@@ -236,7 +236,8 @@ TEST(TrainingJob, SeesSumsThatNoMachineHolds) {
   Json& tables = object["spec"]["model"]["dlrm"]["tables"];
   tables[0]["count"] = 100'000;
   tables[1]["count"] = 1;
-  EXPECT_EQ(problem_text(object), "spec.model.dlrm.tables: counts add up to 100001 tables, more than 100000");
+  EXPECT_EQ(problem_text(object),
+            "spec.model.dlrm.tables: all counts of the tables together must not exceed 100000");
   tables[0] = yaml("{name: vast, count: 100000, rows: 1099511627776, dim: 65536}");
   tables.resize(1);
   EXPECT_EQ(problem_text(object), "spec.model.dlrm.tables: sizes add up to more than 2^63 bytes");

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <stdexcept>
 
 #include "tests/kube/partial_client.h"
 
@@ -192,6 +193,36 @@ TEST_F(ReflectorTest, ListsFromTheCacheThenWatchesFromWhereTheListEnds) {
   const WatchOptions asked = client_.last_watch();
   EXPECT_GE(asked.server_timeout, std::chrono::seconds(300));
   EXPECT_LE(asked.server_timeout, std::chrono::seconds(600));
+}
+
+TEST_F(ReflectorTest, AHandlerThatThrowsEndsNeitherTheWatchNorOtherHandlers) {
+  client_.lists = {answer(list_of(7, {object("a", 3), object("b", 5)}))};
+  client_.watches = {lasting(kLong, {{WatchEventType::kAdded, object("c", 8)}})};
+  Reflector reflector(client_, options());
+  reflector.add_handler([](const Reflector::Change&) { throw std::runtime_error("no such member"); });
+  std::vector<std::string> later;
+  reflector.add_handler([&](const Reflector::Change& change) { later.push_back(change.key); });
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 5", "set ns/c 8"));
+  EXPECT_THAT(later, ElementsAre("ns/a", "ns/b", "ns/c"));
+  EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7", "watch 8"));
+}
+
+TEST_F(ReflectorTest, AnObjectThatCannotBeKeptIsLeftOutAndTheOthersAreNot) {
+  client_.lists = {answer(list_of(7, {object("a", 3), object("bad", 4), object("b", 5)}))};
+  Reflector::Options throwing = options();
+  throwing.project = [](const JsonView& view) {
+    if (text_member(view, {"metadata", "name"}) == "bad") {
+      throw 7;
+    }
+    return tree_of(view);
+  };
+  Reflector reflector(client_, throwing);
+  reflector.start();
+  ASSERT_TRUE(client_.wait_until_idle());
+  EXPECT_TRUE(reflector.has_synced());
+  EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 5"));
 }
 
 TEST_F(ReflectorTest, AppliesEventsAndTakesTheVersionFromEachAlsoFromBookmarks) {

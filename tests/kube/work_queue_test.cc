@@ -172,6 +172,20 @@ TEST(RetryDelays, ShareABucketOfTokens) {
   EXPECT_EQ(of_a_new_key(), milliseconds(100));
 }
 
+TEST(RetryDelays, FailuresOfOneNamespaceDoNotSlowTheRetriesOfOthers) {
+  VirtualClock clock;
+  RetryDelays delays({}, clock);
+  for (int i = 0; i < 10'000; ++i) {
+    delays.next("noisy/" + std::to_string(i));
+  }
+  EXPECT_EQ(delays.next("quiet/a"), milliseconds(5));
+  EXPECT_GT(delays.next("noisy/a"), seconds(900));
+  delays.forget("quiet/a");
+  delays.forget("quiet/a");
+  EXPECT_EQ(delays.failures("quiet/a"), 0);
+  EXPECT_EQ(delays.next("quiet/a"), milliseconds(5));
+}
+
 TEST(TokenBucket, IsNotTakenFromWhenItIsEmpty) {
   VirtualClock clock;
   TokenBucket bucket(0.5, 2, clock);
@@ -548,6 +562,118 @@ TEST(WorkQueueSimulation, IsClientGosOnTenThousandSeeds) {
       expected = model.get();
       ASSERT_EQ(queue.try_get(), expected) << "seed " << seed;
     } while (expected);
+  }
+}
+
+TEST(WorkQueueFairness, FourSlowJobsOfOneNamespaceDoNotOccupyAllWorkers) {
+  VirtualClock clock;
+  WorkQueue queue({.workers = 4, .clock = &clock});
+  for (int i = 0; i < 8; ++i) {
+    queue.add("greedy/" + std::to_string(i));
+  }
+  EXPECT_EQ(queue.try_get(), Key("greedy/0"));
+  EXPECT_EQ(queue.try_get(), Key("greedy/1"));
+  EXPECT_EQ(queue.try_get(), Key("greedy/2"));
+  EXPECT_EQ(queue.try_get(), std::nullopt) << "the last worker is for another namespace";
+  EXPECT_EQ(queue.size(), 5U);
+  queue.add("modest/a");
+  EXPECT_EQ(queue.try_get(), Key("modest/a"));
+  queue.done("greedy/1");
+  EXPECT_EQ(queue.try_get(), Key("greedy/3"));
+  queue.shut_down();  // then workers get what is left
+  EXPECT_EQ(queue.try_get(), Key("greedy/4"));
+}
+
+TEST(WorkQueueFairness, NamespacesTakeTurns) {
+  VirtualClock clock;
+  WorkQueue queue({.clock = &clock});
+  for (const char* key : {"a/1", "a/2", "a/3", "b/1", "c/1", "b/2"}) {
+    queue.add(key);
+  }
+  std::vector<std::string> order;
+  while (const Key key = queue.try_get()) {
+    order.push_back(*key);
+  }
+  EXPECT_THAT(order, ElementsAre("a/1", "b/1", "c/1", "a/2", "b/2", "a/3"));
+}
+
+TEST(WorkQueueFairness, AWaitingWorkerIsWokenWhenItsNamespaceMayGoOn) {
+  WorkQueue queue({.workers = 2});
+  queue.add("a/1");
+  queue.add("a/2");
+  ASSERT_EQ(queue.try_get(), Key("a/1"));
+  Key got;
+  std::jthread worker([&](const std::stop_token& stop) { got = queue.get(stop); });
+  queue.done("a/1");
+  worker.join();
+  EXPECT_EQ(got, Key("a/2"));
+}
+
+// Whatever is added and however long workers take: nothing is lost or given twice, a namespace's keys come in
+// their order, one worker is free of each namespace, and none waits for more than a turn of each other.
+TEST(WorkQueueSimulation, IsFairToNamespacesOnTwoThousandSeeds) {
+  constexpr int kWorkers = 3;
+  for (unsigned seed = 0; seed < 2'000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    VirtualClock clock;
+    WorkQueue queue({.workers = kWorkers, .clock = &clock});
+    std::map<std::string, std::deque<std::string>> waiting;
+    std::map<std::string, int> others_since;  // turns of others while a namespace might have had one
+    std::vector<std::string> held;
+    int count = 0;
+    const auto namespace_of = [](const std::string& key) { return key.substr(0, key.find('/')); };
+    const auto held_by = [&](const std::string& name) {
+      return std::count_if(held.begin(), held.end(),
+                           [&](const auto& key) { return namespace_of(key) == name; });
+    };
+    for (int step = 0; step < 200; ++step) {
+      const std::string name(1, static_cast<char>('a' + random() % 4));
+      const std::size_t choice = random() % 10;
+      if (choice < 5) {
+        const std::string key = name + "/" + std::to_string(count++);
+        queue.add(key);
+        waiting[name].push_back(key);
+      } else if (choice < 8) {
+        if (held.size() < kWorkers) {
+          const Key key = queue.try_get();
+          if (!key) {
+            for (const auto& [each, keys] : waiting) {
+              ASSERT_TRUE(keys.empty() || held_by(each) >= kWorkers - 1) << each << " was not served";
+            }
+            continue;
+          }
+          const std::string of = namespace_of(*key);
+          ASSERT_EQ(*key, waiting[of].front());
+          waiting[of].pop_front();
+          held.push_back(*key);
+          ASSERT_LE(held_by(of), kWorkers - 1);
+          others_since[of] = 0;
+          for (const auto& [each, keys] : waiting) {
+            if (each != of && !keys.empty() && held_by(each) < kWorkers - 1) {
+              ASSERT_LE(++others_since[each], 4 * kWorkers) << each << " starves";
+            }
+          }
+        }
+      } else if (!held.empty()) {
+        const auto which = held.begin() + static_cast<std::ptrdiff_t>(random() % held.size());
+        queue.done(*which);
+        held.erase(which);
+      }
+    }
+    for (const std::string& key : held) {
+      queue.done(key);
+    }
+    queue.shut_down();
+    std::size_t left = 0;
+    for (const auto& [name, keys] : waiting) {
+      left += keys.size();
+    }
+    std::size_t given = 0;
+    while (queue.try_get()) {
+      ++given;
+    }
+    ASSERT_EQ(given, left);
   }
 }
 

@@ -1,0 +1,73 @@
+#include "controllers/departed_pods.h"
+
+#include <algorithm>
+
+#include "kube/object_key.h"
+
+namespace plimsoll::controllers {
+
+using kube::namespace_of;
+
+// Of the limits that it uses up.
+double DepartedPods::size_of(const Share& share) const {
+  return static_cast<double>(share.pods.size()) / static_cast<double>(limits_.pods) +
+         static_cast<double>(share.bytes.count) / static_cast<double>(limits_.bytes.count);
+}
+
+void DepartedPods::remove(Shares::iterator share, std::list<Entry>::iterator entry) {
+  --pods_;
+  bytes_ -= entry->bytes;
+  share->second.bytes -= entry->bytes;
+  share->second.pods.erase(entry);
+  if (share->second.pods.empty()) {
+    shares_.erase(share);
+  }
+}
+
+void DepartedPods::remember(const std::string& child_key, const kube::SharedObject& pod) {
+  const Bytes bytes{static_cast<std::int64_t>(write_json(pod.tree()).size())};
+  const std::lock_guard lock(mutex_);
+  Share& share = shares_[namespace_of(child_key)];
+  share.pods.push_back({child_key, pod, bytes});
+  share.bytes += bytes;
+  ++pods_;
+  bytes_ += bytes;
+  while (pods_ > limits_.pods || bytes_ > limits_.bytes) {
+    const auto largest = std::max_element(
+        shares_.begin(), shares_.end(),
+        [this](const auto& a, const auto& b) { return size_of(a.second) < size_of(b.second); });
+    remove(largest, largest->second.pods.begin());
+  }
+}
+
+std::vector<Json> DepartedPods::of(const std::string& child_key) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Json> pods;
+  if (const auto share = shares_.find(namespace_of(child_key)); share != shares_.end()) {
+    for (const Entry& entry : share->second.pods) {
+      if (entry.child_key == child_key) {
+        pods.push_back(entry.pod.tree());
+      }
+    }
+  }
+  return pods;
+}
+
+void DepartedPods::forget(const std::string& child_key) {
+  const std::lock_guard lock(mutex_);
+  const auto share = shares_.find(namespace_of(child_key));
+  if (share == shares_.end()) {
+    return;
+  }
+  std::vector<std::list<Entry>::iterator> gone;
+  for (auto entry = share->second.pods.begin(); entry != share->second.pods.end(); ++entry) {
+    if (entry->child_key == child_key) {
+      gone.push_back(entry);
+    }
+  }
+  for (const auto& entry : gone) {  // the last may take the share along
+    remove(share, entry);
+  }
+}
+
+}  // namespace plimsoll::controllers

@@ -1,0 +1,61 @@
+// DepartedPods: pods that have been deleted but whose end tells why an attempt failed, by the key of their
+// Job, until that Job goes.
+//
+//   DepartedPods departed;
+//   departed.remember("ads/kafka-0", pod);      // "NAMESPACE/JOB"
+//   std::vector<Json> pods = departed.of("ads/kafka-0");
+//
+// Bounded in pods and bytes for all namespaces together. When it is full, the namespace that holds the most
+// loses its oldest pod, so that no namespace can push out what others need. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/json.h"
+#include "kube/reflector.h"
+
+namespace plimsoll::controllers {
+
+class DepartedPods {
+ public:
+  struct Limits {
+    std::size_t pods = 4096;  // a preemption takes few of each attempt
+    Bytes bytes = 16_MiB;     // as JSON text, which takes more than what is kept; a pod has a few KiB
+  };
+
+  DepartedPods() : DepartedPods(Limits()) {}
+  explicit DepartedPods(Limits limits) : limits_(limits) {}
+
+  void remember(const std::string& child_key, const kube::SharedObject& pod);
+  std::vector<Json> of(const std::string& child_key) const;
+  void forget(const std::string& child_key);
+
+ private:
+  struct Entry {
+    std::string child_key;
+    kube::SharedObject pod;
+    Bytes bytes;
+  };
+  struct Share {
+    std::list<Entry> pods;  // the oldest first
+    Bytes bytes;
+  };
+  using Shares = std::map<std::string, Share>;  // by namespace; none is empty
+
+  double size_of(const Share& share) const;
+  void remove(Shares::iterator share, std::list<Entry>::iterator entry);
+
+  const Limits limits_;
+  mutable std::mutex mutex_;
+  Shares shares_;
+  std::size_t pods_ = 0;
+  Bytes bytes_;
+};
+
+}  // namespace plimsoll::controllers

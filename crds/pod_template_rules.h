@@ -1,0 +1,15 @@
+// What a job's pod template must be like, as far as Plimsoll reads or changes it: the types of core/v1's own
+// schema (PodTemplateSpec), and the names that it requires. Fields that Plimsoll passes on are the API
+// server's to check. Inside crds/ only. Pure; any thread.
+#pragma once
+
+#include "base/json_view.h"
+#include "crds/field_path.h"
+
+namespace plimsoll::crds {
+
+// `pod_template` is spec.template of a job, and `path` says so. Null counts as absent, as it does for the API
+// server.
+void check_pod_template(const JsonView& pod_template, const FieldPath& path, FieldErrors& errors);
+
+}  // namespace plimsoll::crds

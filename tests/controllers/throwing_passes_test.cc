@@ -1,0 +1,127 @@
+// A pass that throws, and what the other objects notice of it: nothing.
+#include <gmock/gmock.h>
+#include <prometheus/text_serializer.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+
+#include "controllers/job_children.h"
+#include "controllers/training_job_controller.h"
+#include "tests/controllers/memory_cluster.h"
+
+namespace plimsoll::controllers {
+namespace {
+
+using plimsoll::testing::MemoryCluster;
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+Json job(const std::string& namespace_name, const std::string& name) {
+  Json object;
+  object["apiVersion"] = crds::kApiVersion;
+  object["kind"] = "TrainingJob";
+  object["metadata"]["name"] = name;
+  object["metadata"]["namespace"] = namespace_name;
+  object["metadata"]["uid"] = "uid-of-" + name;
+  return object;
+}
+
+bool eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 6'000 && !holds(); ++i) {
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return holds();
+}
+
+TEST(ThrowingPasses, EndInAnEventAMetricAndAnotherTryWhileOtherJobsGoOn) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  prometheus::Registry registry;
+  kube::EventRecorder events(cluster, {.component = "test", .instance = "test"});
+  std::atomic<int> thrown = 0;
+  std::atomic<int> looked = 0;
+  TrainingJobController::Options options;
+  options.workers = 2;
+  options.registry = &registry;
+  options.look_after = [&](const Surroundings&, const Json& object) -> Result<Next> {
+    const std::string name = text_member(object, {"metadata", "name"});
+    if (name == "bad") {
+      ++thrown;
+      throw std::runtime_error("no such member");
+    }
+    if (name == "worse") {
+      ++thrown;
+      throw 7;
+    }
+    ++looked;
+    return Next();
+  };
+  cluster.put("trainingjobs", job("ads", "bad"));
+  cluster.put("trainingjobs", job("ads", "worse"));
+  TrainingJobController controller(cluster, view, nullptr, &events, options);
+  events.start();
+  controller.start();
+  EXPECT_TRUE(eventually([&] { return thrown >= 6; })) << "tried again, with back-off";
+  for (int i = 0; i < 10; ++i) {
+    cluster.put("trainingjobs", job("ads", "good-" + std::to_string(i)));
+  }
+  EXPECT_TRUE(eventually([&] { return looked >= 10; }));
+  EXPECT_TRUE(eventually([&] { return cluster.names("events").size() >= 2; }));
+  controller.stop();
+  events.stop(milliseconds(1000));
+  EXPECT_LT(thrown, 100) << "without back-off it would be thousands";
+  std::string told;
+  for (const std::string& name : cluster.names("events")) {
+    told += write_json(cluster.find("events", name).value_or(Json()));
+  }
+  EXPECT_THAT(told, HasSubstr("ReconcileFailed"));
+  EXPECT_THAT(told, HasSubstr("no such member"));
+  const std::string metrics = prometheus::TextSerializer().Serialize(registry.Collect());
+  EXPECT_THAT(metrics, HasSubstr("controller_runtime_reconcile_panics_total{controller=\"trainingjob\"} "));
+  EXPECT_THAT(metrics, Not(HasSubstr("panics_total{controller=\"trainingjob\"} 0")));
+}
+
+TEST(ThrowingPasses, FourSlowJobsOfOneNamespaceDelayNoOther) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  std::mutex mutex;
+  std::condition_variable_any released;
+  std::set<std::string> begun;
+  bool release = false;
+  TrainingJobController::Options options;
+  options.workers = 4;
+  options.look_after = [&](const Surroundings& with, const Json& object) -> Result<Next> {
+    std::unique_lock lock(mutex);
+    begun.insert(text_member(object, {"metadata", "namespace"}));
+    if (text_member(object, {"metadata", "namespace"}) == "greedy") {
+      released.wait(lock, with.stop, [&] { return release; });
+    }
+    return Next();
+  };
+  for (int i = 0; i < 8; ++i) {
+    cluster.put("trainingjobs", job("greedy", "slow-" + std::to_string(i)));
+  }
+  TrainingJobController controller(cluster, view, nullptr, nullptr, options);
+  controller.start();
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return begun.contains("greedy");
+  }));
+  cluster.put("trainingjobs", job("modest", "quick"));
+  EXPECT_TRUE(eventually([&] {
+    const std::lock_guard lock(mutex);
+    return begun.contains("modest");
+  }));
+  {
+    const std::lock_guard lock(mutex);
+    release = true;
+    released.notify_all();
+  }
+  controller.stop();
+}
+
+}  // namespace
+}  // namespace plimsoll::controllers

@@ -1,0 +1,190 @@
+// TrainingJobs that once stopped the operator for everybody: with the CRD's schema, with the webhook alone,
+// and with neither.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/yaml.h"
+#include "tests/e2e/main_job.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+struct Malformed {
+  std::string name;
+  std::string field;  // that is told of
+  Json object;
+};
+
+// The fixtures of malformed templates, each under a name of its own.
+std::vector<Malformed> malformed_templates() {
+  std::vector<Malformed> jobs;
+  for (const auto& entry : std::filesystem::directory_iterator(PLIMSOLL_SOURCE_DIR "/tests/crds/invalid")) {
+    const std::string name = entry.path().stem();
+    if (!name.starts_with("template-")) {
+      continue;
+    }
+    const std::string text = read_file(entry.path());
+    const std::string prefix = "# expect: ";
+    const Result<std::vector<Json>> documents = parse_yaml_documents(text);
+    EXPECT_TRUE(documents.ok() && documents->size() == 1) << name;
+    if (documents.ok() && !documents->empty()) {
+      Json object = documents->front();
+      object["metadata"]["name"] = name;
+      jobs.push_back({name, text.substr(prefix.size(), text.find('\n') - prefix.size()), std::move(object)});
+    }
+  }
+  EXPECT_GE(jobs.size(), 30U);
+  return jobs;
+}
+
+// A job of 20,000 groups of `count` tables each.
+Json job_of_many_tables(const std::string& name, std::int64_t count) {
+  Json object = parse_yaml_documents(small_job(name))->front();
+  Json tables(::Json::arrayValue);
+  for (int i = 0; i < 20'000; ++i) {
+    Json table;
+    table["name"] = "t" + std::to_string(i);
+    table["count"] = Json(::Json::Int64{count});
+    table["rows"] = 9;
+    table["dim"] = 8;
+    tables.append(std::move(table));
+  }
+  object["spec"]["model"]["dlrm"]["tables"] = std::move(tables);
+  return object;
+}
+
+void remove_rules(Json& schema) {
+  if (schema.isObject()) {
+    schema.removeMember("x-kubernetes-validations");
+  }
+  for (Json& each : schema) {
+    remove_rules(each);
+  }
+}
+
+class MalformedJobsTest : public MainJobTest {
+ protected:
+  CommandResult create(const Json& object, bool dry_run = false) const {
+    std::vector<std::string> arguments = {"create", "--validate=false", "-f", "-"};
+    if (dry_run) {
+      arguments.emplace_back("--dry-run=server");
+    }
+    return kubectl(arguments, write_json(object));
+  }
+
+  // As an older CRD may be: it knows nothing of the template, and has no rules.
+  void take_the_schema_away() const {
+    Json crd =
+        parse_yaml_documents(read_file(PLIMSOLL_SOURCE_DIR "/crds/plimsoll.dev_trainingjobs.yaml"))->front();
+    Json& spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+    Json open;
+    open["type"] = "object";
+    open["x-kubernetes-preserve-unknown-fields"] = true;
+    spec["template"] = open;
+    remove_rules(crd);
+    must({"apply", "-f", "-"}, write_json(crd));
+    const Malformed probe = malformed_templates().front();
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (create(probe.object, true).exit_code != 0) {  // the server takes a moment
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << create(probe.object, true).errors;
+      std::this_thread::sleep_for(200ms);
+    }
+  }
+
+  static bool has_failed(const Json& job) {
+    for (const Json& condition : member(job, {"status", "conditions"})) {
+      if (text_member(condition, {"type"}) == "Failed" && text_member(condition, {"status"}) == "True") {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Json wait_until_failed(const std::string& name) const {
+    const auto deadline = std::chrono::steady_clock::now() + 90s;
+    while (!has_failed(job(name)) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(200ms);
+    }
+    return job(name);
+  }
+
+  void expect_user_error(const std::string& name, const std::string& field) const {
+    const Json job = wait_until_failed(name);
+    EXPECT_TRUE(has_failed(job)) << name << '\n' << operator_->log();
+    const Json& attempts = member(job, {"status", "attempts"});
+    ASSERT_EQ(attempts.size(), 1U) << name;
+    EXPECT_EQ(text_member(attempts[0], {"outcome"}), "UserError") << name;
+    EXPECT_THAT(text_member(attempts[0], {"message"}), HasSubstr(field)) << name;
+    EXPECT_TRUE(get("job", name + "-0").isNull()) << name;
+  }
+
+  // A good job has its pods made: the operator lives and works.
+  void expect_progress() const {
+    const auto deadline = std::chrono::steady_clock::now() + 90s;
+    while (get("job", "good-0").isNull() && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(200ms);
+    }
+    EXPECT_FALSE(get("job", "good-0").isNull()) << operator_->log();
+    EXPECT_TRUE(operator_->running()) << operator_->log();
+  }
+};
+
+TEST_F(MalformedJobsTest, AreRefusedByTheWebhookWithTheFieldsPath) {
+  ASSERT_NO_FATAL_FAILURE(take_the_schema_away());
+  ASSERT_NO_FATAL_FAILURE(start_plimsoll());
+  for (const Malformed& bad : malformed_templates()) {
+    const CommandResult refused = create(bad.object);
+    EXPECT_NE(refused.exit_code, 0) << bad.name;
+    EXPECT_THAT(refused.errors, HasSubstr(bad.field + ": ")) << bad.name;
+    EXPECT_THAT(refused.errors, HasSubstr("denied the request")) << bad.name;
+  }
+  const CommandResult many = create(job_of_many_tables("many", 100'000));
+  EXPECT_NE(many.exit_code, 0);
+  EXPECT_THAT(many.errors, HasSubstr("all counts of the tables together must not exceed 100000"));
+  EXPECT_TRUE(operator_->running());
+  EXPECT_TRUE(webhook_->running());
+}
+
+TEST_F(MalformedJobsTest, WithoutAWebhookEndAsUserErrorsAndOthersGoOn) {
+  ASSERT_NO_FATAL_FAILURE(take_the_schema_away());
+  ASSERT_NO_FATAL_FAILURE(start_operator());
+  const std::vector<Malformed> all = malformed_templates();
+  for (const Malformed& bad : all) {
+    const CommandResult created = create(bad.object);
+    EXPECT_EQ(created.exit_code, 0) << bad.name << ": " << created.errors;
+  }
+  must({"create", "-f", "-"}, small_job("good"));
+  for (const Malformed& bad : all) {
+    expect_user_error(bad.name, bad.field + ": ");
+  }
+  expect_progress();
+}
+
+TEST_F(MalformedJobsTest, TwentyThousandGroupsOfTablesAreNotExpandedWhereNoWebhookWas) {
+  ASSERT_NO_FATAL_FAILURE(take_the_schema_away());
+  ASSERT_NO_FATAL_FAILURE(start_operator());
+  const CommandResult created = create(job_of_many_tables("many", 100'000));
+  ASSERT_EQ(created.exit_code, 0) << created.errors;
+  must({"create", "-f", "-"}, small_job("good"));
+  expect_user_error("many", "spec.model.dlrm.tables: all counts of the tables together");
+  expect_progress();
+}
+
+// The rule is within the API server's budget for CEL: it takes the CRD, and 20,000 groups that are allowed.
+TEST_F(MalformedJobsTest, TheSumOfTablesIsARuleOfTheSchema) {
+  const CommandResult refused = create(job_of_many_tables("many", 100'000));
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.errors, HasSubstr("all counts of the tables together must not exceed 100000"));
+  const CommandResult accepted = create(job_of_many_tables("many", 5));
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.errors;
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
