@@ -27,8 +27,8 @@ std::vector<Malformed> malformed_templates() {
   std::vector<Malformed> jobs;
   for (const auto& entry : std::filesystem::directory_iterator(PLIMSOLL_SOURCE_DIR "/tests/crds/invalid")) {
     const std::string name = entry.path().stem();
-    if (!name.starts_with("template-")) {
-      continue;
+    if (!name.starts_with("template-") || name == "template-missing") {
+      continue;  // that there is one even the oldest schema says
     }
     const std::string text = read_file(entry.path());
     const std::string prefix = "# expect: ";
@@ -98,8 +98,15 @@ class MalformedJobsTest : public MainJobTest {
     }
   }
 
-  static bool has_failed(const Json& job) {
-    for (const Json& condition : member(job, {"status", "conditions"})) {
+  // Without the spec, which may be of a megabyte.
+  Json status_of(const std::string& name) const {
+    const Result<Json> status =
+        parse_json(kubectl({"get", "trainingjobs.plimsoll.dev", name, "-o", "jsonpath={.status}"}).output);
+    return status ? *status : Json();
+  }
+
+  static bool has_failed(const Json& status) {
+    for (const Json& condition : member(status, {"conditions"})) {
       if (text_member(condition, {"type"}) == "Failed" && text_member(condition, {"status"}) == "True") {
         return true;
       }
@@ -109,16 +116,18 @@ class MalformedJobsTest : public MainJobTest {
 
   Json wait_until_failed(const std::string& name) const {
     const auto deadline = std::chrono::steady_clock::now() + 90s;
-    while (!has_failed(job(name)) && std::chrono::steady_clock::now() < deadline) {
+    Json status = status_of(name);
+    while (!has_failed(status) && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(200ms);
+      status = status_of(name);
     }
-    return job(name);
+    return status;
   }
 
   void expect_user_error(const std::string& name, const std::string& field) const {
-    const Json job = wait_until_failed(name);
-    EXPECT_TRUE(has_failed(job)) << name << '\n' << operator_->log();
-    const Json& attempts = member(job, {"status", "attempts"});
+    const Json status = wait_until_failed(name);
+    EXPECT_TRUE(has_failed(status)) << name << '\n' << operator_->log();
+    const Json& attempts = member(status, {"attempts"});
     ASSERT_EQ(attempts.size(), 1U) << name;
     EXPECT_EQ(text_member(attempts[0], {"outcome"}), "UserError") << name;
     EXPECT_THAT(text_member(attempts[0], {"message"}), HasSubstr(field)) << name;
@@ -142,8 +151,8 @@ TEST_F(MalformedJobsTest, AreRefusedByTheWebhookWithTheFieldsPath) {
   for (const Malformed& bad : malformed_templates()) {
     const CommandResult refused = create(bad.object);
     EXPECT_NE(refused.exit_code, 0) << bad.name;
-    EXPECT_THAT(refused.errors, HasSubstr(bad.field + ": ")) << bad.name;
-    EXPECT_THAT(refused.errors, HasSubstr("denied the request")) << bad.name;
+    EXPECT_THAT(refused.errors, HasSubstr(bad.field)) << bad.name;
+    EXPECT_THAT(refused.errors, HasSubstr("the job keeps its trainers")) << bad.name;
   }
   const CommandResult many = create(job_of_many_tables("many", 100'000));
   EXPECT_NE(many.exit_code, 0);
@@ -162,7 +171,7 @@ TEST_F(MalformedJobsTest, WithoutAWebhookEndAsUserErrorsAndOthersGoOn) {
   }
   must({"create", "-f", "-"}, small_job("good"));
   for (const Malformed& bad : all) {
-    expect_user_error(bad.name, bad.field + ": ");
+    expect_user_error(bad.name, bad.field);
   }
   expect_progress();
 }

@@ -482,7 +482,7 @@ std::optional<Status> Writes::validate(const Json& object, const Json& before, c
                         "Invalid value: null: some validation rules were not checked because the object was "
                         "invalid; correct the existing errors to complete validation",
                         "<nil>"});
-    } else if (causes.empty() && target.subresource.empty() && type.group == crds::kGroup &&
+    } else if (has_rules && causes.empty() && target.subresource.empty() && type.group == crds::kGroup &&
                type.kind == "TrainingJob") {
       add(check_training_job(object, before));
     }
