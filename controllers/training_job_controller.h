@@ -41,7 +41,7 @@ class TrainingJobController {
     // Likewise, whether the view of the cluster is complete: a job that is sized before would find no GPU,
     // and keep what it asked for. Null: it is.
     std::function<bool()> knows_cluster;
-    Bytes decision_memory = Bytes::max();  // of each worker
+    Bytes decision_memory = estimator::kDecisionMemory;  // of each worker
     const Clock* clock = &system_clock();
     prometheus::Registry* registry = nullptr;  // null: no metrics
   };

@@ -217,7 +217,7 @@ Budget& Pass::budget() {
   if (!budget_) {
     budget_.emplace(Budget::Limits{.deadline = std::chrono::steady_clock::now() + kTimeToDecide,
                                    .stop = with_.stop,
-                                   .memory = estimator::kDecisionMemory});
+                                   .memory = with_.decision_memory});
   }
   return *budget_;
 }

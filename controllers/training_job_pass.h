@@ -26,6 +26,7 @@
 #include "crds/training_job_status.h"
 #include "estimator/cluster_view.h"
 #include "estimator/model_source.h"
+#include "estimator/provisioner.h"
 #include "kube/client.h"
 #include "kube/event_recorder.h"
 #include "kube/reflector.h"
@@ -54,7 +55,7 @@ struct Surroundings {
   std::function<std::vector<Json>(const std::string& child_key)> find_pods;
   std::function<std::vector<Json>(const std::string& child_key)> departed_pods;
   std::stop_token stop;
-  Bytes decision_memory = Bytes::max();  // what a decision may use
+  Bytes decision_memory = estimator::kDecisionMemory;
 };
 
 // When to look again even if nothing changes; empty: only then.

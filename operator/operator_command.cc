@@ -19,9 +19,12 @@
 #include "kube/event_recorder.h"
 #include "kube/fenced_client.h"
 #include "kube/http_client.h"
+#include "operator/heap_trimmer.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
+#include "operator/resource_metrics.h"
+#include "operator/resource_plan.h"
 #include "operator/view_metrics.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/table_source.h"
@@ -33,6 +36,11 @@ namespace po = boost::program_options;
 
 // Of events that wait to be written when the process ends.
 constexpr std::chrono::seconds kEventPatience{3};
+// How long the process may take to stop; a pod has 30 s.
+constexpr std::chrono::seconds kStopLimit{27};
+// A pass over a job makes a dozen calls of the API server, each of which may take half a minute; decisions
+// take less. When no worker has finished one for this long, none of them will.
+constexpr std::chrono::minutes kPassLimit{5};
 
 constexpr ServerCommand kCommand{
     "operator",
@@ -50,7 +58,7 @@ constexpr ServerCommand kCommand{
 struct OperatorOptions {
   ServerOptions server;
   LeadershipOptions leadership;
-  int workers = 4;
+  int workers = 0;             // 0: by the processors and memory of the cgroup
   std::string prometheus_url;  // empty: not asked
 };
 
@@ -83,14 +91,16 @@ class OperatorProcess {
                            .instance = host_name(),
                            .on_loss = [this](auto why) { event_metrics_.lost(why); }}),
         keeper_(*client_, catalog, view_, view_metrics_.observers()),
-        models_(*client_, {}),
+        models_(*client_, {.cache_limit = plan_.table_cache}),
         calibration_(leader_client_, catalog, calibration_options()),
         inventory_(leader_client_, std::move(catalog), inventory_options()),
         jobs_(leader_client_, view_, &models_, &events_, jobs_options()),
         ops_({.address = options.server.ops_address,
               .port = options.server.ops_port,
-              .checks = {{"controllers", [this] { return controllers_ready(); }}},
-              .metrics = {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_}}) {}
+              .checks = {{"controllers", [this] { return controllers_ready(); }},
+                         {"progress", [this] { return progress(); }}},
+              .metrics = {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
+                          std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())}}) {}
 
   Result<void> start() {
     // Health first: whoever waits for this process sees why it is not ready yet.
@@ -103,8 +113,10 @@ class OperatorProcess {
     if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
       return written;
     }
-    log_info("Started the operator",
-             {{"opsPort", std::to_string(ops_.port())}, {"version", PLIMSOLL_VERSION}});
+    log_info("Started the operator", {{"opsPort", std::to_string(ops_.port())},
+                                      {"workers", std::to_string(workers())},
+                                      {"memory", to_string(plan_.limits.memory)},
+                                      {"version", PLIMSOLL_VERSION}});
     return {};
   }
 
@@ -123,9 +135,12 @@ class OperatorProcess {
     log_info("Stopped the operator");
   }
 
+  static std::chrono::milliseconds stop_limit() { return kStopLimit; }
   int exit_code() const { return lost_ ? kExitFailed : kExitDone; }
 
  private:
+  int workers() const { return options_.workers > 0 ? options_.workers : plan_.reconcilers; }
+
   static std::string host_name() {
     char name[256] = {};
     return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
@@ -146,7 +161,8 @@ class OperatorProcess {
 
   controllers::TrainingJobController::Options jobs_options() {
     controllers::TrainingJobController::Options options;
-    options.workers = options_.workers;
+    options.workers = workers();
+    options.decision_memory = plan_.reconcile;
     options.leads = [this] { return leadership_.leads(); };
     options.knows_cluster = [this] { return keeper_.has_synced() && inventory_.ready(); };
     options.registry = registry_.get();
@@ -188,7 +204,19 @@ class OperatorProcess {
     return {};
   }
 
+  Result<void> progress() const {
+    const std::chrono::nanoseconds quiet = jobs_.stalled_for();
+    if (quiet <= kPassLimit) {
+      return {};
+    }
+    return Error(ErrorCode::kUnavailable,
+                 "no worker has finished a job for " +
+                     std::to_string(std::chrono::duration_cast<std::chrono::seconds>(quiet).count()) + " s");
+  }
+
   const OperatorOptions& options_;
+  const ResourcePlan plan_ = plan_resources(process_limits());
+  const HeapTrimmer trimmer_{plan_.limits.memory};
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const std::unique_ptr<kube::Client> client_;
   const std::unique_ptr<kube::Client> prometheus_;  // null: none
@@ -218,17 +246,18 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   po::options_description description("Options");
   description.add_options()("help,h", "print this")(
       "workers", po::value(&options.workers)->default_value(options.workers)->value_name("N"),
-      "training jobs that are looked after at the same time, 1 to 64")(
-      "prometheus-url", po::value(&options.prometheus_url)->value_name("URL"),
-      "Prometheus server with dcgm-exporter's series, for jobs without signposts: "
-      "http://prometheus.monitoring:9090");
+      "training jobs that are looked after at the same time, up to 64; 0: by the processors and the memory "
+      "of "
+      "the cgroup")("prometheus-url", po::value(&options.prometheus_url)->value_name("URL"),
+                    "Prometheus server with dcgm-exporter's series, for jobs without signposts: "
+                    "http://prometheus.monitoring:9090");
   description.add(describe(options.leadership));
   description.add(describe(options.server));
   if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {
     return *code;
   }
-  if (options.workers < 1 || options.workers > 64) {
-    return wrong_usage(kCommand, "--workers must be from 1 to 64, is " + std::to_string(options.workers));
+  if (options.workers < 0 || options.workers > 64) {
+    return wrong_usage(kCommand, "--workers must be from 0 to 64, is " + std::to_string(options.workers));
   }
   std::optional<kube::LeaseOptions> lease;
   if (options.leadership.elect) {

@@ -2,12 +2,18 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
+#include <condition_variable>
 #include <iostream>
 #include <limits>
+#include <mutex>
 
 #include "base/allocator.h"
+#include "base/cgroup.h"
 #include "base/log.h"
 #include "kube/file.h"
 #include "kube/http_client.h"
@@ -24,6 +30,15 @@ sigset_t stop_signals() {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   return signals;
+}
+
+// The default of 1,024 is for programs that use select(2), as nothing here does.
+void raise_file_limit() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
 }
 
 Result<LogLevel> parse_level(const std::string& name) {
@@ -114,7 +129,8 @@ Result<void> prepare_server(const ServerOptions& options) {
     return format.error();
   }
   configure_log(*level, *format);
-  use_server_allocator();
+  use_server_allocator(std::clamp(process_limits().whole_cpus(), 2, 8));
+  raise_file_limit();
   ::signal(SIGPIPE, SIG_IGN);
   const sigset_t signals = stop_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
@@ -169,5 +185,18 @@ void wait_for_stop_signal() {
   // The next one finds its default action in place.
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
+
+StopLimit::StopLimit(std::chrono::milliseconds limit)
+    : thread_([limit](const std::stop_token& stopped) {
+        std::mutex mutex;
+        std::condition_variable_any never;
+        std::unique_lock lock(mutex);
+        never.wait_for(lock, stopped, limit, [&] { return stopped.stop_requested(); });
+        if (!stopped.stop_requested()) {
+          log_error("Failed to stop in time: the process ends",
+                    {{"milliseconds", std::to_string(limit.count())}});
+          ::_exit(kExitFailed);
+        }
+      }) {}
 
 }  // namespace plimsoll::process

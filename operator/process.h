@@ -10,10 +10,12 @@
 #pragma once
 
 #include <boost/program_options/options_description.hpp>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/result.h"
@@ -56,9 +58,10 @@ std::optional<int> read_command_line(const ServerCommand& command,
 // Prints the problem to stderr, and gives kExitUsage.
 int wrong_usage(const ServerCommand& command, const std::string& problem);
 
-// Configures the log, ignores SIGPIPE, and blocks SIGTERM and SIGINT in this thread and those it starts from
-// now on, so that they wait for wait_for_stop_signal. Call it before the first thread is started.
-// Errors: kInvalid for an unknown log format or level.
+// Configures the log and malloc, allows as many open files as the system does, ignores SIGPIPE, and blocks
+// SIGTERM and SIGINT in this thread and those it starts from now on, so that they wait for
+// wait_for_stop_signal. Call it before the first thread is started. Errors: kInvalid for an unknown log
+// format or level.
 Result<void> prepare_server(const ServerOptions& options);
 
 // The built-in catalogue, extended by the file if one is named. Errors: those of reading and decoding it.
@@ -78,8 +81,18 @@ int fail(const std::string& what, const Error& error);
 // Returns at SIGTERM or SIGINT. A second one ends the process at once, whatever it is doing.
 void wait_for_stop_signal();
 
-// Runs the server that `make` gives (with `Result<void> start()`, `void stop()` and `int exit_code()` for
-// after the stop) until it is told to stop.
+// Ends the process, with kExitFailed, unless it is destroyed within the limit: a server must not outlive its
+// grace period, whatever hangs.
+class StopLimit {
+ public:
+  explicit StopLimit(std::chrono::milliseconds limit);
+
+ private:
+  std::jthread thread_;
+};
+
+// Runs the server that `make` gives (with `Result<void> start()`, `void stop()`, `stop_limit()`, which is how
+// long that may take, and `int exit_code()` for after the stop) until it is told to stop.
 template <class Make>
 int serve(const ServerOptions& options, Make make) {
   int exit_code = kExitDone;
@@ -92,6 +105,7 @@ int serve(const ServerOptions& options, Make make) {
     return fail("Could not start", started.error());
   }
   wait_for_stop_signal();
+  const StopLimit limit(server->stop_limit());
   server->stop();
   return server->exit_code();
 }

@@ -2,20 +2,23 @@
 
 #include <prometheus/registry.h>
 
-#include <algorithm>
 #include <boost/program_options.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "base/log.h"
+#include "base/memory_pool.h"
+#include "operator/heap_trimmer.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
+#include "operator/resource_metrics.h"
+#include "operator/resource_plan.h"
 #include "operator/view_metrics.h"
 #include "webhook/admission_handler.h"
 #include "webhook/certificate_source.h"
 #include "webhook/cluster_view_keeper.h"
+#include "webhook/decision_scheduler.h"
 #include "webhook/duration.h"
 #include "webhook/http_server.h"
 #include "webhook/metrics.h"
@@ -68,17 +71,21 @@ po::options_description describe(WebhookOptions& options) {
       ("port-file", po::value(&options.port_file)->value_name("FILE"),
        "where to write the port that was taken")  //
       ("workers", po::value(&options.workers)->default_value(options.workers)->value_name("N"),
-       "admissions decided at the same time; 0: one a processor, at least 2")  //
+       "admissions that compute at the same time; 0: by the processors and the memory of the cgroup")  //
       ("lame-duck", po::value(&options.lame_duck)->default_value(options.lame_duck)->value_name("DURATION"),
        "how long new connections are still taken after SIGTERM, while the cluster learns of it");
   own.add(describe(options.server));
   return own;
 }
 
-// The processors this process may use, and never 1: a job whose ConfigMap is slow to come must not stop all.
-int workers_of(const WebhookOptions& options) {
-  return options.workers > 0 ? options.workers
-                             : std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+// Requests that are handled or wait for their turn, each on a thread of its own: threads are cheap, and who
+// computes is the scheduler's to say.
+constexpr int kHandlers = 64;
+// How long the process may take to stop beyond the lame duck; a pod has 30 s for all of it.
+constexpr std::chrono::seconds kDrainLimit{22};
+
+int deciders_of(const WebhookOptions& options, const ResourcePlan& plan) {
+  return options.workers > 0 ? options.workers : plan.deciders;
 }
 
 // The parts of the process, in the order they are started; stopped the other way round.
@@ -88,25 +95,35 @@ class WebhookProcess {
                  std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
       : options_(options),
         lame_duck_(lame_duck),
+        scheduler_(webhook::DecisionScheduler::for_cpus(deciders_of(options, plan_))),
         client_(std::move(client)),
         keeper_(*client_, std::move(catalog), view_, view_metrics_.observers()),
-        tables_(*client_, {}),
+        tables_(*client_, {.cache_limit = plan_.table_cache}),
         certificates_(std::make_shared<webhook::FileCertificateSource>(
             webhook::FileCertificateOptions{.directory = options.certificate_directory})),
         server_(
             {.bind_address = options.bind_address,
              .port = static_cast<std::uint16_t>(options.port),
-             .workers = workers_of(options)},
+             .workers = kHandlers,
+             .body_memory_limit = static_cast<std::size_t>(plan_.bodies.count),
+             .max_connections = static_cast<std::size_t>(plan_.connections),
+             .max_in_flight = kHandlers},
             [this](const webhook::HttpRequest& request) { return handler_.handle(request); }, certificates_),
         ops_({.address = options.server.ops_address,
               .port = options.server.ops_port,
               .checks = {{"caches", [this] { return caches_ready(); }},
                          {"certificate", [this] { return certificate_ready(); }},
-                         {"webhook", [this] { return webhook_ready(); }}},
-              .metrics = {registry_, std::make_shared<webhook::ServerMetrics>(server_, *certificates_)}}) {}
+                         {"webhook", [this] { return webhook_ready(); }},
+                         {"progress", [this] { return handler_.progress(); }}},
+              .metrics = {registry_,
+                          std::make_shared<webhook::ServerMetrics>(server_, *certificates_, &scheduler_),
+                          std::make_shared<ResourceMetrics>(
+                              plan_, ResourceMetrics::Pools{{"reviews", &reviews_}, {"imports", &imports_}},
+                              deciders_of(options, plan_))}}) {}
 
   Result<void> start();
   void stop();
+  std::chrono::milliseconds stop_limit() const { return lame_duck_ + kDrainLimit; }
   int exit_code() const { return kExitDone; }
 
  private:
@@ -116,6 +133,11 @@ class WebhookProcess {
 
   const WebhookOptions& options_;
   const std::chrono::milliseconds lame_duck_;
+  const ResourcePlan plan_ = plan_resources(process_limits());
+  const HeapTrimmer trimmer_{plan_.limits.memory};
+  MemoryPool reviews_{plan_.reviews};
+  MemoryPool imports_{plan_.imports};
+  webhook::DecisionScheduler scheduler_;
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   webhook::AdmissionMetrics metrics_{*registry_};
   const std::unique_ptr<kube::Client> client_;
@@ -124,7 +146,14 @@ class WebhookProcess {
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource tables_;
   const std::shared_ptr<webhook::FileCertificateSource> certificates_;
-  webhook::AdmissionHandler handler_{{.cluster = &view_, .tables = &tables_, .metrics = &metrics_}};
+  webhook::AdmissionHandler handler_{{.cluster = &view_,
+                                      .tables = &tables_,
+                                      .metrics = &metrics_,
+                                      .memory = &reviews_,
+                                      .decision_memory = plan_.decision,
+                                      .imports = &imports_,
+                                      .import_memory = plan_.import,
+                                      .scheduler = &scheduler_}};
   webhook::HttpServer server_;
   OpsServer ops_;
 };
@@ -149,7 +178,8 @@ Result<void> WebhookProcess::start() {
   }
   log_info("Started the webhook", {{"port", std::to_string(server_.port())},
                                    {"opsPort", std::to_string(ops_.port())},
-                                   {"workers", std::to_string(workers_of(options_))},
+                                   {"workers", std::to_string(deciders_of(options_, plan_))},
+                                   {"memory", to_string(plan_.limits.memory)},
                                    {"version", PLIMSOLL_VERSION}});
   return {};
 }

@@ -20,6 +20,7 @@
 #include "base/memory_pool.h"
 #include "estimator/cluster_view.h"
 #include "estimator/model_source.h"
+#include "estimator/provisioner.h"
 #include "webhook/decision_scheduler.h"
 #include "webhook/http_server.h"
 #include "webhook/metrics.h"
@@ -43,7 +44,7 @@ struct AdmissionHandlerOptions {
   estimator::ModelSource* tables = nullptr;              // null: jobs that name a ConfigMap keep their values
   AdmissionMetrics* metrics = nullptr;                   // null: nothing is counted
   MemoryPool* memory = nullptr;                          // of reviews; null: nothing is reserved
-  Bytes decision_memory = Bytes::max();                  // of each turn that the scheduler gives
+  Bytes decision_memory = estimator::kDecisionMemory;    // of each turn that the scheduler gives
   MemoryPool* imports =
       nullptr;          // where decisions that read a ConfigMap reserve `import_memory`; null: nowhere
   Bytes import_memory;  // on top of decision_memory

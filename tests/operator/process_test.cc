@@ -117,6 +117,19 @@ TEST(WaitForStopSignal, ReturnsAtEitherSignalAndTheSecondEndsTheProcess) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
+// SIGTERM was ignored while decisions ran that did not end.
+TEST(StopLimit, EndsAProcessThatDoesNotStop) {
+  const int hangs = in_child(
+      [] {
+        const StopLimit limit(std::chrono::milliseconds(100));
+        ::sleep(60);
+      },
+      {});
+  EXPECT_TRUE(WIFEXITED(hangs) && WEXITSTATUS(hangs) == kExitFailed);
+  const int stops = in_child([] { const StopLimit limit(std::chrono::hours(1)); }, {});
+  EXPECT_TRUE(WIFEXITED(stops) && WEXITSTATUS(stops) == 0);
+}
+
 TEST(OperatorCommand, ExplainsItselfAndRefusesWrongUsage) {
   sigset_t before;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &before);

@@ -18,6 +18,7 @@
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 #include "webhook/admission_handler.h"
+#include "webhook/cluster_view_keeper.h"
 
 namespace plimsoll::process {
 namespace {
@@ -153,11 +154,14 @@ TEST_F(WebhookCommand, ServesWhenItIsReadyAndEndsOnSigterm) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_FALSE(testing::patch_of(testing::response_of(answer->body, "1f0c7a52")).empty()) << answer->body;
   const std::string metrics = webhook.get("/metrics")->body;
-  for (const char* name : {"plimsoll_admission_requests_total", "plimsoll_admission_duration_seconds_bucket",
-                           "plimsoll_admission_gpus_saved_total", "plimsoll_admission_in_flight",
-                           "plimsoll_webhook_certificate_expiration_timestamp_seconds",
-                           "reflector_lists_total{name=\"view-gpumodels\"}",
-                           "reflector_lists_total{name=\"view-memoryprofiles\"}"}) {
+  for (const char* name :
+       {"plimsoll_admission_requests_total", "plimsoll_admission_duration_seconds_bucket",
+        "plimsoll_admission_gpus_saved_total", "plimsoll_admission_in_flight",
+        "plimsoll_webhook_certificate_expiration_timestamp_seconds", "plimsoll_memory_limit_bytes",
+        "plimsoll_memory_reserved_bytes", "plimsoll_memory_rejected_total", "plimsoll_cpu_limit",
+        "plimsoll_workers", "plimsoll_admission_decisions{state=\"long\"}",
+        "reflector_lists_total{name=\"view-gpumodels\"}",
+        "reflector_lists_total{name=\"view-memoryprofiles\"}"}) {
     EXPECT_NE(metrics.find(name), std::string::npos) << name;
   }
   webhook.process().send_signal(SIGTERM);
@@ -200,6 +204,46 @@ TEST_F(WebhookCommand, SigtermUnderLoadLosesNoRequest) {
   EXPECT_EQ(stays.process().stop(60s), 0);
 }
 
+// 681 bytes whose decision took minutes and gigabytes.
+std::string endless_review(int number) {
+  Json job = testing::sample_job("endless-" + std::to_string(number));
+  Json& spec = job["spec"];
+  spec["model"] = *parse_json(R"({"transformer": {"architecture": "Decoder", "layers": 65536, "hidden": 1024,
+      "heads": 16, "ffn": 4096, "vocab": 32000, "seqLen": 2048}})");
+  spec["training"]["batchSizePerTrainer"] = 1000000;
+  spec["training"]["gradientAccumulation"] = 1000000;
+  spec["training"]["parallelism"]["pipeline"] = 4;
+  spec["training"]["parallelism"]["pipelineChunks"] = 128;
+  return write_json(testing::sample_review(job));
+}
+
+// Two such reviews took both workers: no other was answered, and SIGTERM was ignored.
+TEST_F(WebhookCommand, EndlessDecisionsStopNeitherOthersNorTheProcess) {
+  Webhook webhook(*server_, true, "0s");
+  ASSERT_TRUE(eventually([&] { return webhook.ready(); })) << webhook.log();
+  std::vector<std::jthread> attackers;
+  for (int i = 0; i < 2; ++i) {
+    attackers.emplace_back([&, i] {
+      Peer peer(webhook.port());
+      if (peer.start_tls()) {
+        peer.exchange("POST", std::string(webhook::kMutatePath) + "?timeout=30s", "application/json",
+                      endless_review(i));
+      }
+    });
+  }
+  Peer peer(webhook.port());
+  ASSERT_TRUE(peer.start_tls());
+  for (int i = 0; i < 20; ++i) {
+    const std::optional<Response> answer =
+        peer.exchange("POST", webhook::kMutatePath, "application/json", review(i));
+    ASSERT_TRUE(answer.has_value());
+    EXPECT_FALSE(testing::patch_of(testing::response_of(answer->body, "1f0c7a52")).empty()) << answer->body;
+  }
+  EXPECT_TRUE(webhook.ready());
+  webhook.process().send_signal(SIGTERM);
+  EXPECT_EQ(webhook.process().wait_for_exit(30s), 0) << webhook.log();
+}
+
 TEST_F(WebhookCommand, ASecondSignalEndsItAtOnce) {
   Webhook webhook(*server_, true, "10m");
   ASSERT_TRUE(eventually([&] { return webhook.ready(); })) << webhook.log();
@@ -210,6 +254,38 @@ TEST_F(WebhookCommand, ASecondSignalEndsItAtOnce) {
   const std::optional<int> code = webhook.process().wait_for_exit(10s);
   ASSERT_TRUE(code.has_value());
   EXPECT_NE(*code, 0);
+}
+
+TEST_F(WebhookCommand, TheKeeperFollowsProfiles) {
+  const auto client = server_->make_client();
+  estimator::ClusterViewStore store;
+  webhook::ClusterViewKeeper keeper(*client, estimator::GpuCatalog::built_in(), store);
+  keeper.start();
+  ASSERT_TRUE(eventually([&] { return keeper.has_synced(); }));
+  EXPECT_EQ(store.get()->gpus.size(), 4U);
+  const kube::Resource profiles{.group = "plimsoll.dev", .version = "v1alpha1", .plural = "memoryprofiles"};
+  const auto bounds_of = [&](const std::string& family) {  // how many; -1 without a profile
+    const auto view = store.get();
+    const crds::MemoryProfile* known = view->profile_of("default", family);
+    return known == nullptr ? -1 : static_cast<int>(known->bounds.size());
+  };
+  Json profile;
+  profile["apiVersion"] = "plimsoll.dev/v1alpha1";
+  profile["kind"] = "MemoryProfile";
+  profile["metadata"]["name"] = "one";
+  profile["spec"]["family"] = "ads";
+  Result<Json> stored = client->create(profiles, "default", profile);
+  ASSERT_TRUE(stored.ok()) << stored.error().message;
+  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == 0; }));
+  const auto before = store.get();
+  (*stored)["spec"]["bounds"][0]["gpuModel"] = "A100-80GB";
+  (*stored)["spec"]["bounds"][0]["shortfall"] = "4Gi";
+  ASSERT_TRUE(client->update(profiles, "default", *stored).ok());
+  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == 1; }));
+  EXPECT_TRUE(before->profile_of("default", "ads")->bounds.empty());
+  ASSERT_TRUE(client->remove(profiles, "default", "one").ok());
+  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == -1; }));
+  keeper.stop();
 }
 
 TEST(WebhookUsage, HelpAndMistakes) {
