@@ -34,7 +34,6 @@ void OperatorGraph::account(std::size_t tensors, std::size_t ops, std::size_t id
   if (memory_.budget() == nullptr) {
     return;
   }
-  memory_.budget()->charge(tensors + ops);
   const auto bytes = [](std::size_t count, std::size_t size) {
     return Bytes{static_cast<std::int64_t>(count)} * static_cast<std::int64_t>(size);
   };
@@ -43,6 +42,7 @@ void OperatorGraph::account(std::size_t tensors, std::size_t ops, std::size_t id
 }
 
 TensorId OperatorGraph::add(Tensor tensor, std::string name, Shape shape) {
+  charge(memory_.budget(), 1);
   account(1, 0, 0);
   taken_ += Bytes{static_cast<std::int64_t>(sizeof(Shape) + sizeof(std::string) + name.size())};
   const auto id = static_cast<TensorId>(tensors_.size());
@@ -68,6 +68,7 @@ TensorId OperatorGraph::add_parameter(std::string name, Shape shape, ElementType
 }
 
 void OperatorGraph::append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs) {
+  charge(memory_.budget(), 1);
   account(0, 1, inputs.size() + outputs.size());
   ops_.push_back({.ids = static_cast<std::uint32_t>(ids_.size()),
                   .inputs = static_cast<std::uint32_t>(inputs.size()),
@@ -154,6 +155,7 @@ TensorId OperatorGraph::repeat(const Mark& begin, TensorId input, TensorId outpu
   TensorId given = output;  // by the layer before
   TensorId storage_given = given_storage;
   for (std::int32_t copy = 1; copy <= times; ++copy) {
+    charge(memory_.budget(), end_tensor - begin.tensor + end_op - begin.op);
     const TensorId shift = stride * copy;
     for (std::size_t i = begin.tensor; i < end_tensor; ++i) {
       Tensor tensor = tensors_[i];
