@@ -124,10 +124,8 @@ bool run_through(const Json& object) {
   std::vector<crds::Attempt> attempts = {attempt};
   for (const crds::Outcome outcome : {crds::Outcome::kCudaOutOfMemory, crds::Outcome::kHostOutOfMemory}) {
     attempts[0].outcome = outcome;
-    (void)remediate({.job = &*job,
-                     .gpus = &kGpus,
-                     .attempts = &attempts,
-                     .deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1)});
+    Budget budget({.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1)});
+    (void)remediate({.job = &*job, .gpus = &kGpus, .attempts = &attempts, .budget = &budget});
   }
   return valid;
 }

@@ -37,7 +37,7 @@ FUZZ_TARGET(pods) {
   record_end(attempt, job, pods, "2026-01-02T03:04:05Z");
   require(attempt.message.size() <= crds::kMaxAttemptMessage, "the evidence is bounded");
   const Json& training_job = member(*world, {"trainingJob"});
-  (void)noted_remediation(training_job, 1);
+  (void)noted_remediation(training_job, attempt);
   const crds::JobStatus status = crds::decode_status(training_job);
   Json object;
   object["status"] = crds::encode(status);
