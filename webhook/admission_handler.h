@@ -45,10 +45,9 @@ struct AdmissionHandlerOptions {
   AdmissionMetrics* metrics = nullptr;                   // null: nothing is counted
   MemoryPool* memory = nullptr;                          // of reviews; null: nothing is reserved
   Bytes decision_memory = estimator::kDecisionMemory;    // of each turn that the scheduler gives
-  MemoryPool* imports =
-      nullptr;          // where decisions that read a ConfigMap reserve `import_memory`; null: nowhere
-  Bytes import_memory;  // on top of decision_memory
-  DecisionScheduler* scheduler = nullptr;  // null: all compute at once
+  // Where decisions that read a ConfigMap reserve `import_memory`, on top of decision_memory; null: nowhere.
+  MemoryPool* imports = nullptr;
+  Bytes import_memory = {};
 };
 
 // What a review of so many bytes takes while it is handled, its body apart.
