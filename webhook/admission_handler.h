@@ -47,8 +47,7 @@ struct AdmissionHandlerOptions {
   Bytes decision_memory = estimator::kDecisionMemory;    // of each turn that the scheduler gives
   // Where decisions that read a ConfigMap reserve `import_memory`, on top of decision_memory; null: nowhere.
   MemoryPool* imports = nullptr;
-  Bytes import_memory{};
-  DecisionScheduler* scheduler = nullptr;  // null: all compute at once
+  Bytes import_memory = {};
 };
 
 // What a review of so many bytes takes while it is handled, its body apart.
