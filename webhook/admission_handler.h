@@ -48,6 +48,7 @@ struct AdmissionHandlerOptions {
   // Where decisions that read a ConfigMap reserve `import_memory`, on top of decision_memory; null: nowhere.
   MemoryPool* imports = nullptr;
   Bytes import_memory = {};
+  DecisionScheduler* scheduler = nullptr;  // null: all compute at once
 };
 
 // What a review of so many bytes takes while it is handled, its body apart.
