@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "base/budget.h"
 #include "tests/estimator/graph_files.h"
 #include "tests/estimator/provisioner_fixture.h"
@@ -72,6 +74,21 @@ TEST(DecisionBudget, AStopEndsADecision) {
   Budget budget({.stop = stop.get_token()});
   EXPECT_EQ(estimator::provision({.job = &job, .gpus = &cluster, .budget = &budget}).event_reason,
             "Cancelled");
+}
+
+TEST(DecisionBudget, AStopEndsADecisionThatIsUnderWay) {
+  // Some ten million operators, in stages that differ.
+  const crds::TrainingJob job = decode(transformer_job(512, 512, 512, 1));
+  const Cluster cluster = four_models();
+  std::stop_source stop;
+  const std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop.request_stop();
+  });
+  Budget budget({.stop = stop.get_token(), .memory = estimator::kDecisionMemory});
+  const estimator::Provision answer =
+      estimator::provision({.job = &job, .gpus = &cluster, .budget = &budget});
+  EXPECT_EQ(answer.event_reason, "Cancelled") << answer.reason;
 }
 
 TEST(DecisionBudget, AGraphInStagesIsBounded) {
