@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/allocator.h"
 #include "base/json.h"
+#include "base/json_edit.h"
 #include "base/log.h"
 #include "crds/training_job.h"
 #include "tests/bench/admission_load.h"
@@ -22,6 +24,7 @@
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 #include "webhook/admission_handler.h"
+#include "webhook/decision_scheduler.h"
 
 namespace plimsoll {
 namespace {
@@ -31,13 +34,17 @@ using testing::Seconds;
 using testing::Times;
 
 constexpr const char* kUsage =
-    "usage: admission_bench [--json] [--requests N] [--clients N] [--workers N] [--job FILE]\n"
+    "usage: admission_bench [--json] [--requests N] [--clients N] [--workers N] [--job FILE] [--beside "
+    "FILE]\n"
     "\n"
     "  --json         one object a line: {bench, case, metric, value, unit, reference}\n"
     "  --requests N   in all (default 400)\n"
     "  --clients N    at the same time (default 4)\n"
     "  --workers N    of the server (default 2)\n"
-    "  --job FILE     a TrainingJob (default: examples/model-a.yaml)\n";
+    "  --job FILE     a TrainingJob (default: examples/model-a.yaml)\n"
+    "  --beside FILE  another TrainingJob, which a tenant of another namespace submits again and again "
+    "meanwhile;\n"
+    "                 what the webhook does for fairness is in force, and client times alone are told\n";
 
 struct Settings {
   bool json = false;
@@ -45,16 +52,47 @@ struct Settings {
   int clients = 4;
   int workers = 2;
   std::string job = PLIMSOLL_SOURCE_DIR "/examples/model-a.yaml";
+  std::string beside{};
+};
+
+// Threads of the server that may wait for their turn, as the process has them.
+constexpr int kHandlers = 64;
+
+// Submits one job over and over, until it goes.
+class Tenant {
+ public:
+  Tenant(std::uint16_t port, const Json& job)
+      : thread_([this, port, job](const std::stop_token& stop) {
+          JsonEdit edit(job);
+          edit["metadata"]["namespace"] = "hostile";
+          const std::vector<std::string> bodies = {
+              write_json(testing::sample_review(*std::move(edit).take(), "CREATE", "hostile"))};
+          while (!stop.stop_requested()) {
+            answered_ += static_cast<int>(
+                testing::send_all(port, std::string(webhook::kMutatePath) + "?timeout=5s", bodies, 1)
+                    .seconds.size());
+          }
+        }) {}
+  int stop() {
+    thread_.request_stop();
+    thread_.join();
+    return answered_;
+  }
+
+ private:
+  int answered_ = 0;
+  std::jthread thread_;
 };
 
 std::optional<Settings> parse(int argc, char** argv) {
   Settings settings;
-  const bool good = testing::read_arguments(argc, argv,
-                                            {.json = &settings.json,
-                                             .numbers = {{"--requests", &settings.requests},
-                                                         {"--clients", &settings.clients},
-                                                         {"--workers", &settings.workers}},
-                                             .texts = {{"--job", &settings.job}}});
+  const bool good =
+      testing::read_arguments(argc, argv,
+                              {.json = &settings.json,
+                               .numbers = {{"--requests", &settings.requests},
+                                           {"--clients", &settings.clients},
+                                           {"--workers", &settings.workers}},
+                               .texts = {{"--job", &settings.job}, {"--beside", &settings.beside}}});
   return good ? std::optional(settings) : std::nullopt;
 }
 
@@ -86,11 +124,20 @@ int run(const Settings& settings) {
   const std::vector<std::string> bodies = testing::different_reviews(*job, settings.requests);
   estimator::ClusterViewStore cluster;
   cluster.set(testing::sample_view());
-  const webhook::AdmissionHandler handler({.cluster = &cluster, .tables = nullptr, .metrics = nullptr});
+  const bool besides = !settings.beside.empty();
+  const std::optional<Json> other = besides ? testing::read_job(settings.beside) : std::nullopt;
+  if (besides && !other) {
+    return 2;
+  }
+  webhook::DecisionScheduler scheduler(webhook::DecisionScheduler::for_cpus(settings.workers));
+  const webhook::AdmissionHandler handler({.cluster = &cluster,
+                                           .tables = nullptr,
+                                           .metrics = nullptr,
+                                           .scheduler = besides ? &scheduler : nullptr});
   Times server_times;
   Times cpu_times;
   webhook::HttpServerOptions options = testing::test_options();
-  options.workers = settings.workers;
+  options.workers = besides ? kHandlers : settings.workers;
   webhook::HttpServer server(
       options,
       [&](const webhook::HttpRequest& request) {
@@ -107,8 +154,14 @@ int run(const Settings& settings) {
     return 1;
   }
 
+  std::optional<Tenant> tenant;
+  if (other) {
+    tenant.emplace(server.port(), *other);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // until its decision is a long one
+  }
   const testing::Drive drive = testing::send_all(
       server.port(), std::string(webhook::kMutatePath) + "?timeout=10s", bodies, settings.clients);
+  const int answered = tenant ? tenant->stop() : 0;
   server.stop(std::chrono::milliseconds(0));
 
   if (!settings.json) {
@@ -117,11 +170,18 @@ int run(const Settings& settings) {
                 settings.requests / drive.elapsed.count(), drive.patched);
   }
   const testing::Report report("admission", settings.json);
-  testing::report_times(report, "server", server_times, 25);
-  testing::report_times(report, "cpu", cpu_times, std::nullopt);
   Times client_times(drive.seconds);
-  testing::report_times(report, "client", client_times, 25);
-  report_decoding(report, bodies);
+  if (besides) {
+    if (!settings.json) {
+      std::printf("meanwhile %d decisions on %s\n", answered, settings.beside.c_str());
+    }
+    testing::report_times(report, "client", client_times, 100);
+  } else {
+    testing::report_times(report, "server", server_times, 25);
+    testing::report_times(report, "cpu", cpu_times, std::nullopt);
+    testing::report_times(report, "client", client_times, 25);
+    report_decoding(report, bodies);
+  }
   if (drive.patched != settings.requests) {
     std::fprintf(stderr, "%d of %d admissions got no patch\n", settings.requests - drive.patched,
                  settings.requests);
