@@ -39,10 +39,18 @@ TEST_F(HalfOpenTest, TheOperatorComesBackByItself) {
   EXPECT_TRUE(is_true(wait_for_end("before"), "Succeeded")) << story("before");
 
   proxy.set({.stall = 1});  // whatever passes now ends its connection without a word
+  // Something passes on each watch.
+  const auto touch = [&](const kube::Resource& resource, const std::string& name_space,
+                         const std::string& name, int round) {
+    Json patch(::Json::objectValue);
+    patch["metadata"]["annotations"]["test.plimsoll.dev/round"] = std::to_string(round);
+    const Result<Json> touched = client_->patch(resource, name_space, name, kube::PatchType::kMerge, patch);
+    EXPECT_TRUE(touched.ok()) << to_string(touched.error());
+  };
   for (int i = 0; i < 20; ++i) {
-    must({"label", "tj", "before", "round=" + std::to_string(i), "--overwrite"});
-    must({"label", "nodes", "a100-0", "round=" + std::to_string(i), "--overwrite"});
-    must({"annotate", "jobs", "before-0", "round=" + std::to_string(i), "--overwrite"});
+    touch({"plimsoll.dev", "v1alpha1", "trainingjobs", true}, "default", "before", i);
+    touch({"batch", "v1", "jobs", true}, "default", "before-0", i);
+    touch({"", "v1", "nodes", false}, "", "a100-0", i);
     std::this_thread::sleep_for(100ms);
   }
   EXPECT_GT(proxy.counts().stalls, 2);

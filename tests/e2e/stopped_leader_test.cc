@@ -19,8 +19,8 @@ class StoppedLeaderTest : public TrainingTest {
   std::unique_ptr<PlimsollProcess> launch(const std::string& name) {
     Result<std::unique_ptr<PlimsollProcess>> started =
         PlimsollProcess::start("operator",
-                               {"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s",
-                                "--leader-elect-retry-period=500ms"},
+                               {"--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s",
+                                "--leader-elect-retry-period=1s"},
                                server_->kubeconfig(), server_->directory(), name);
     EXPECT_TRUE(started.ok()) << to_string(started.error());
     return started ? *std::move(started) : nullptr;
@@ -51,7 +51,7 @@ TEST_F(StoppedLeaderTest, WhoGoesOnAfterItsLeaseEndsAndDoublesNothing) {
   JobWatch jobs(server_->make_client());
   PodWatch pods(server_->make_client());
   std::vector<std::string> names;
-  for (int round = 1; round <= 5; ++round) {
+  for (int round = 1; round <= 3; ++round) {
     std::unique_ptr<PlimsollProcess> next = launch("operator-" + std::to_string(round));
     ASSERT_NE(next, nullptr);
     const std::string first_holder = holder();
@@ -64,7 +64,7 @@ TEST_F(StoppedLeaderTest, WhoGoesOnAfterItsLeaseEndsAndDoublesNothing) {
     // In the midst of whatever it does about the job.
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 1500));
     leader->send_signal(SIGSTOP);
-    EXPECT_TRUE(wait_until([&] { return holder() != first_holder; }, 30s)) << next->log();
+    EXPECT_TRUE(wait_until([&] { return holder() != first_holder; }, 60s)) << next->log();
     const Json job = wait_for_end(names.back(), 90s);
     EXPECT_TRUE(is_true(job, "Succeeded")) << story(names.back()) << next->log();
     leader->send_signal(SIGCONT);
