@@ -8,6 +8,7 @@
 #include "cli/config_estimate.h"
 #include "cli/graph_estimate.h"
 #include "cli/jobs.h"
+#include "cli/limits.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
 #include "cli/text_table.h"
@@ -90,7 +91,9 @@ Result<estimator::Estimate> estimate_with(const crds::TrainingJob& job, const Qu
     request.learned = crds::bounds_for(*question.profile, question.gpu.name);
     request.given = crds::given_bounds_for(*question.profile, question.gpu.name);
   }
-  return estimator::estimate_memory(request);
+  Budget budget(limits_of_answer());
+  request.budget = &budget;
+  return budget.run([&] { return estimator::estimate_memory(request); });
 }
 
 // The fullest trainer's embeddings within `budget`; where they do not fit, the least that it would have to

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/jobs.h"
+#include "cli/limits.h"
 #include "cli/text_table.h"
 #include "crds/training_job.h"
 #include "estimator/graph/import_trace.h"
@@ -213,8 +214,10 @@ estimator::EstimateRequest request_of(const GraphQuestion& question, const estim
 }
 
 Result<GraphAnswer> answer_for(const GraphQuestion& question, const estimator::TraceFile& graph) {
-  const estimator::EstimateRequest request = request_of(question, graph);
-  Result<estimator::Estimate> estimate = estimator::estimate_memory(request);
+  estimator::EstimateRequest request = request_of(question, graph);
+  Budget budget(limits_of_answer());
+  request.budget = &budget;
+  Result<estimator::Estimate> estimate = budget.run([&] { return estimator::estimate_memory(request); });
   if (!estimate) {
     return estimate.error();
   }
@@ -223,7 +226,8 @@ Result<GraphAnswer> answer_for(const GraphQuestion& question, const estimator::T
   if (question.gpu != nullptr) {
     answer.fits = answer.estimate.peak.upper_bound <= question.gpu->memory;
     if (graph.traces.front().batch_sizes.size() > 1) {
-      const Result<std::int64_t> largest = estimator::largest_batch(request, question.gpu->memory);
+      const Result<std::int64_t> largest =
+          budget.run([&] { return estimator::largest_batch(request, question.gpu->memory); });
       if (!largest) {
         return largest.error();
       }

@@ -7,6 +7,7 @@
 #include "base/json_view.h"
 #include "cli/cluster_state.h"
 #include "cli/jobs.h"
+#include "cli/limits.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
 #include "cli/text_table.h"
@@ -205,6 +206,8 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     request.gpus = &world->state.gpus;
     request.profile = world->state.profile_of(job.job->namespace_name, job.job->spec.model.family);
     request.method = *method;
+    Budget budget(limits_of_answer());
+    request.budget = &budget;
     const auto start = std::chrono::steady_clock::now();
     const estimator::Provision provision = estimator::provision(request);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
