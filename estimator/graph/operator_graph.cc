@@ -195,7 +195,11 @@ std::string OperatorGraph::name_of(TensorId id) const {
   if (made == copies_.end()) {
     return name;
   }
-  assert(name.starts_with(made->prefix));
+  if (!name.starts_with(made->prefix)) {
+    // Named after what came into the layer that was copied ("embeddings.cast"), and another comes into a
+    // copy.
+    name = made->prefix + "." + name.substr(name.rfind('.') + 1);
+  }
   const std::size_t number = made->prefix.find_last_not_of("0123456789") + 1;
   const std::int64_t of_the_copied = std::atoll(made->prefix.c_str() + number);
   const std::int64_t copy = (id - made->first) / made->tensors + 1;

@@ -189,6 +189,23 @@ TEST(TransformerProperties, TheLargestAtThePeakHaveNames) {
 
 // arXiv 1910.02054, figure 1: 7.5 billion parameters, 64 trainers, half precision with Adam: 120
 // GB, 31.4, 16.6 and 1.9 GB of parameters, gradients and state.
+// It was "layers.1gs.cast": the name of the embeddings' copy, cut where the layer's name ends.
+TEST(TransformerProperties, TheCastOfWhatComesIntoACopiedLayerIsNamedAfterTheLayer) {
+  crds::TransformerModel model = small();
+  model.layers = 2;
+  model.hidden = 64;
+  model.ffn = 128;
+  model.sequence_length = 512;
+  Job job = job_of(model);
+  job.training.precision = crds::Precision::kBF16;
+  std::vector<std::string> names;
+  for (const LiveTensor& tensor : job().largest_live) {
+    names.push_back(tensor.name);
+  }
+  EXPECT_THAT(names, ::testing::Contains("layers.1.cast"));
+  EXPECT_THAT(names, ::testing::Each(::testing::Not(HasSubstr("layers.1gs"))));
+}
+
 TEST(TransformerProperties, ZeROHoldsWhatItsPaperSays) {
   crds::TransformerModel model = small();
   model.layers = 66;
