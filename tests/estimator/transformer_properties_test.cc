@@ -187,8 +187,6 @@ TEST(TransformerProperties, TheLargestAtThePeakHaveNames) {
   EXPECT_NE(largest.front().name.find("loss"), std::string::npos) << largest.front().name;
 }
 
-// arXiv 1910.02054, figure 1: 7.5 billion parameters, 64 trainers, half precision with Adam: 120
-// GB, 31.4, 16.6 and 1.9 GB of parameters, gradients and state.
 // It was "layers.1gs.cast": the name of the embeddings' copy, cut where the layer's name ends.
 TEST(TransformerProperties, TheCastOfWhatComesIntoACopiedLayerIsNamedAfterTheLayer) {
   crds::TransformerModel model = small();
@@ -206,6 +204,8 @@ TEST(TransformerProperties, TheCastOfWhatComesIntoACopiedLayerIsNamedAfterTheLay
   EXPECT_THAT(names, ::testing::Each(::testing::Not(HasSubstr("layers.1gs"))));
 }
 
+// arXiv 1910.02054, figure 1: 7.5 billion parameters, 64 trainers, half precision with Adam: 120
+// GB, 31.4, 16.6 and 1.9 GB of parameters, gradients and state.
 TEST(TransformerProperties, ZeROHoldsWhatItsPaperSays) {
   crds::TransformerModel model = small();
   model.layers = 66;
