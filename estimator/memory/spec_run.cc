@@ -112,28 +112,45 @@ class Parts {
     for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
       charge(request_.budget, 1);
       const TransformerPart part = part_of(stage, chunk);
-      std::unique_ptr<const OperatorGraph>& graph = graphs_[key_of(part)];
-      if (graph == nullptr) {
-        Result<OperatorGraph> lowered = lower(part);
-        if (!lowered) {
-          return lowered.error();
+      Lowered& lowered = graphs_[key_of(part)];
+      if (lowered.graph == nullptr) {
+        Result<OperatorGraph> graph = lower(part);
+        if (!graph) {
+          return graph.error();
         }
-        graph = std::make_unique<const OperatorGraph>(*std::move(lowered));
+        lowered = {std::make_unique<const OperatorGraph>(*std::move(graph)), part.first_layer};
       }
-      graphs.push_back(graph.get());
+      graphs.push_back(lowered.graph.get());
     }
     return graphs;
   }
 
-  // With the names of its own layers.
-  Result<OperatorGraph> of_chunk(std::int64_t stage, std::int64_t chunk) const {
-    return lower(part_of(stage, chunk));
+  // Of a tensor of a chunk, with the number of its own layer. For one stage only.
+  Result<std::string> name_of(std::int64_t stage, std::int64_t chunk, TensorId tensor) {
+    const TransformerPart part = part_of(stage, chunk);
+    const Lowered& shared = graphs_.at(key_of(part));
+    if (shared.first_layer == part.first_layer) {
+      return shared.graph->name_of(tensor);
+    }
+    auto own = named_.find(chunk);
+    if (own == named_.end()) {
+      Result<OperatorGraph> graph = lower(part);
+      if (!graph) {
+        return graph.error();
+      }
+      own = named_.emplace(chunk, *std::move(graph)).first;
+    }
+    return own->second.name_of(tensor);
   }
 
  private:
   // How many layers, how many of them dense, the ends of the model; where modules go by name, the first
   // layer.
   using Key = std::tuple<std::int64_t, std::int64_t, bool, bool, std::int64_t>;
+  struct Lowered {
+    std::unique_ptr<const OperatorGraph> graph;
+    std::int64_t first_layer = 0;  // that its names are of
+  };
 
   TransformerPart part_of(std::int64_t stage, std::int64_t chunk) const {
     if (spec_ == nullptr) {
@@ -172,7 +189,8 @@ class Parts {
   const EstimateRequest& request_;
   const crds::TrainingSpec& training_;
   const TransformerSpec* spec_;
-  std::map<Key, std::unique_ptr<const OperatorGraph>> graphs_;
+  std::map<Key, Lowered> graphs_;
+  std::map<std::int64_t, OperatorGraph> named_;  // by chunk, where the shared graph has another's names
 };
 
 const char* kind_of(Part part) {
@@ -188,28 +206,22 @@ const char* kind_of(Part part) {
   return "";
 }
 
-Result<std::vector<LiveTensor>> largest_live(const Ledger& ledger, const Parts& parts,
+Result<std::vector<LiveTensor>> largest_live(const Ledger& ledger, Parts& parts,
                                              const std::vector<const OperatorGraph*>& chunks,
                                              std::int64_t stage) {
-  std::map<std::int64_t, OperatorGraph> named;  // by chunk: few of them have a tensor among the largest
   std::vector<LiveTensor> largest;
   for (const BlockId id : ledger.largest_at_peak(kLargest)) {
     const Ledger::Block& block = ledger.blocks()[static_cast<std::size_t>(id)];
     TensorId tensor = block.of;
-    std::int64_t chunk = 0;
-    for (; tensor >= static_cast<TensorId>(chunks[static_cast<std::size_t>(chunk)]->tensors().size());
-         ++chunk) {
-      tensor -= static_cast<TensorId>(chunks[static_cast<std::size_t>(chunk)]->tensors().size());
+    std::size_t chunk = 0;
+    for (; tensor >= static_cast<TensorId>(chunks[chunk]->tensors().size()); ++chunk) {
+      tensor -= static_cast<TensorId>(chunks[chunk]->tensors().size());
     }
-    auto graph = named.find(chunk);
-    if (graph == named.end()) {
-      Result<OperatorGraph> lowered = parts.of_chunk(stage, chunk);
-      if (!lowered) {
-        return lowered.error();
-      }
-      graph = named.emplace(chunk, *std::move(lowered)).first;
+    Result<std::string> name = parts.name_of(stage, static_cast<std::int64_t>(chunk), tensor);
+    if (!name) {
+      return name.error();
     }
-    largest.push_back({graph->second.name_of(tensor), kind_of(block.part), block.bytes});
+    largest.push_back({*std::move(name), kind_of(block.part), block.bytes});
   }
   return largest;
 }
