@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
   // Warnings about bad input would be most of the work.
   plimsoll::configure_log(plimsoll::LogLevel::kError, plimsoll::LogFormat::kText);
   // What a target sets up once, such as a cluster, is no part of any execution.
-  plimsoll::testing::fuzz_targets().front().run({});
+  plimsoll::testing::fuzz_targets().front().run("");
   return 0;
 }
 

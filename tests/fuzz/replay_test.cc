@@ -48,7 +48,7 @@ TEST_P(Replay, EndsWithinTheLimits) {
   configure_log(LogLevel::kError, LogFormat::kText);
   std::ifstream file(GetParam().file, std::ios::binary);
   const std::string input{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  GetParam().target.run({});  // what it sets up once is no part of an execution
+  GetParam().target.run("");  // what it sets up once is no part of an execution
   // Loose: sanitizers and other tests beside this one make it slower, and an endless one still shows.
   execute(GetParam().target, input, {.processor_time = std::chrono::seconds(20)});
 }
