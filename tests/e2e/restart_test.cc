@@ -50,6 +50,10 @@ TEST_F(RestartTest, AJobThatIsResizedWhileTheApiServerDiesIsNeitherLostNorDouble
     EXPECT_GT(attempts_of(job)[1]["trainers"].asInt(), attempts_of(job)[0]["trainers"].asInt()) << name;
     EXPECT_EQ(member(job, {"status", "restarts"}).asInt(), 1) << name;
   }
+  // The watch too has lost its server, and comes back when its back-off is over.
+  for (int i = 0; i < 600 && watch.made().size() < 2 * moments.size(); ++i) {
+    std::this_thread::sleep_for(100ms);
+  }
   EXPECT_THAT(watch.made_twice(), IsEmpty());
   EXPECT_EQ(watch.made().size(), 2 * moments.size());
 }
