@@ -43,7 +43,14 @@ bool is_finding(const Measured& measured) {
 }
 
 void SlowestSearch::add(const crds::TrainingJobSpec& spec) {
-  Found found{spec, measure_decision(job_of(spec), options_.limits)};
+  // The API server takes no larger request (k8s.io/apiserver, MaxRequestBodyBytes).
+  constexpr std::size_t kLargestRequest = 3 << 20;
+  const Json job = job_of(spec);
+  if (write_json(job).size() > kLargestRequest) {
+    ++refused_;
+    return;
+  }
+  Found found{spec, measure_decision(job, options_.limits)};
   if (found.measured.end == Measured::End::kRefused) {
     ++refused_;
     return;

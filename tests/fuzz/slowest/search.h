@@ -43,7 +43,7 @@ class SlowestSearch {
   // By time, then by heap, the worst first; each at most once.
   std::vector<Found> worst(std::size_t most) const;
   std::int64_t decisions() const { return decisions_; }  // of valid jobs
-  std::int64_t refused() const { return refused_; }
+  std::int64_t refused() const { return refused_; }      // invalid, or larger than the API server takes
   // Beyond deadline plus 100 ms, beyond 256 MiB, killed or crashed.
   std::int64_t findings() const { return findings_; }
 

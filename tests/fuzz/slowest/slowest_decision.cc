@@ -146,9 +146,8 @@ int run(int argc, char** argv) {
   for (auto next_line = Clock::now(); Clock::now() < end; search.step()) {
     if (Clock::now() >= next_line) {
       const std::vector<Found> worst = search.worst(2);
-      std::printf("%lld decisions, %lld refused as invalid, %lld findings",
-                  static_cast<long long>(search.decisions()), static_cast<long long>(search.refused()),
-                  static_cast<long long>(search.findings()));
+      std::printf("%lld decisions, %lld refused, %lld findings", static_cast<long long>(search.decisions()),
+                  static_cast<long long>(search.refused()), static_cast<long long>(search.findings()));
       if (!worst.empty()) {
         std::printf("; slowest %lld ms and %lld after the deadline, largest %.1f MiB",
                     static_cast<long long>(worst.front().measured.processor_time.count()),
@@ -160,10 +159,9 @@ int run(int argc, char** argv) {
       next_line = Clock::now() + std::chrono::seconds(15);
     }
   }
-  std::printf(
-      "%lld decisions, %lld refused as invalid, %lld findings; the worst with a deadline of %lld ms:\n",
-      static_cast<long long>(search.decisions()), static_cast<long long>(search.refused()),
-      static_cast<long long>(search.findings()), static_cast<long long>(deadline_ms));
+  std::printf("%lld decisions, %lld refused, %lld findings; the worst with a deadline of %lld ms:\n",
+              static_cast<long long>(search.decisions()), static_cast<long long>(search.refused()),
+              static_cast<long long>(search.findings()), static_cast<long long>(deadline_ms));
   int findings = 0;
   int number = 0;
   for (const Found& found : search.worst(12)) {
