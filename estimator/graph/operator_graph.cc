@@ -231,6 +231,7 @@ Bytes OperatorGraph::bytes(TensorId id, std::int64_t batch) const {
 Bytes OperatorGraph::parameter_bytes() const {
   Bytes total;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    charge(memory_.budget(), 1);
     if (tensors_[i].role == TensorRole::kParameter) {
       total += bytes(static_cast<TensorId>(i), 1);
     }

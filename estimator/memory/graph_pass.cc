@@ -37,6 +37,7 @@ GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& train
   bytes_.reserve(graph.tensors().size());
   std::int32_t parameters = 0;
   for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
+    charge(budget, 1);
     bytes_.push_back(graph.bytes_of_one(static_cast<TensorId>(i), batch));
     if (graph.tensors()[i].role == TensorRole::kParameter) {
       parameter_[i] = parameters++;

@@ -141,9 +141,10 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
   return ledger;
 }
 
-Bytes all_bytes(const OperatorGraph& graph, std::int64_t batch) {
+Bytes all_bytes(const OperatorGraph& graph, std::int64_t batch, Budget* budget) {
   Bytes total;
   for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
+    charge(budget, 1);
     total += graph.bytes(static_cast<TensorId>(i), batch);
   }
   return total;

@@ -36,6 +36,6 @@ struct IterationRequest {
 Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const IterationRequest& request);
 
 // Every tensor of the graph at once: no moment of an iteration can need more than a small multiple of it.
-Bytes all_bytes(const OperatorGraph& graph, std::int64_t batch);
+Bytes all_bytes(const OperatorGraph& graph, std::int64_t batch, Budget* budget = nullptr);
 
 }  // namespace plimsoll::estimator

@@ -327,7 +327,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       charge(request.budget, graph->tensors().size());
       parameters_of_last += graph->parameter_bytes();
       run.dense_parameters += graph->parameter_bytes();
-      if (all_bytes(*graph, training.batch_size_per_trainer) > kBeyondAnyMachine) {
+      if (all_bytes(*graph, training.batch_size_per_trainer, request.budget) > kBeyondAnyMachine) {
         run.beyond_any_machine = true;
         return run;
       }
