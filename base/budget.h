@@ -9,20 +9,27 @@
 //     charge(&budget, 1);
 //
 // Whoever starts a decision owns its budget and passes a pointer down; null means no limit. `charge` and
-// `BudgetBytes` throw BudgetExceeded when nothing is left, which only `run` catches, so that a computation of
-// any depth ends at once and its destructors free what it holds; it is the one exception of ours. The error
-// names the innermost cause that is in force.
+// what takes memory throw BudgetExceeded when nothing is left, which only `run` catches, so that a
+// computation of any depth ends at once and its destructors free what it holds; it is the one exception of
+// ours. The error names the innermost cause that is in force.
+//
+// Memory is taken by a BudgetVector, with each allocation that it makes, or by a BudgetBytes that stands for
+// something else.
 //
 // One thread computes with a budget; a stop may be requested from any.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <new>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -93,6 +100,8 @@ class Budget {
  private:
   friend class BudgetBytes;
   friend class BudgetCause;
+  template <class T>
+  friend class BudgetAllocator;
   static constexpr std::uint64_t kCheckInterval = 4096;
 
   void check(std::uint64_t units);
@@ -163,5 +172,58 @@ class BudgetBytes {
   Budget* budget_;
   Bytes bytes_;
 };
+
+// Takes what it allocates from a budget, which must outlive it, and charges the time to write it. Null: no
+// limit.
+template <class T>
+class BudgetAllocator {
+ public:
+  using value_type = T;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
+
+  BudgetAllocator(Budget* budget = nullptr) noexcept : budget_(budget) {}
+  template <class U>
+  BudgetAllocator(const BudgetAllocator<U>& other) noexcept : budget_(other.budget()) {}
+
+  T* allocate(std::size_t count) {
+    if (budget_ == nullptr) {
+      return std::allocator<T>().allocate(count);
+    }
+    const Bytes bytes = bytes_of(count);
+    budget_->charge(static_cast<std::uint64_t>(bytes.count / kBytesPerUnit));
+    budget_->take(bytes);
+    try {
+      return std::allocator<T>().allocate(count);
+    } catch (...) {
+      budget_->held_ -= bytes;
+      throw;
+    }
+  }
+  void deallocate(T* memory, std::size_t count) noexcept {
+    std::allocator<T>().deallocate(memory, count);
+    if (budget_ != nullptr) {
+      budget_->held_ -= bytes_of(count);
+    }
+  }
+
+  Budget* budget() const { return budget_; }
+  friend bool operator==(const BudgetAllocator& a, const BudgetAllocator& b) {
+    return a.budget_ == b.budget_;
+  }
+
+ private:
+  // A page of 4 KiB is mapped and filled within some 4 us.
+  static constexpr std::int64_t kBytesPerUnit = 1024;
+
+  static Bytes bytes_of(std::size_t count) {
+    return Bytes{static_cast<std::int64_t>(sizeof(T))} * static_cast<std::int64_t>(count);
+  }
+
+  Budget* budget_;
+};
+
+template <class T>
+using BudgetVector = std::vector<T, BudgetAllocator<T>>;
 
 }  // namespace plimsoll

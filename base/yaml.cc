@@ -122,6 +122,9 @@ Result<Json> resolve(const std::string& tag, const std::string& text) {
   constexpr std::string_view kCore = "tag:yaml.org,2002:";
   if (tag == std::string(kCore) + "binary") {
     const Result<std::string> bytes = base64_decode(text);
+    if (bytes && !is_utf8(*bytes)) {
+      return invalid("binary data that is not UTF-8 has no place in a Kubernetes object", text);
+    }
     return bytes ? Result<Json>(Json(*bytes)) : bytes.error();
   }
   const bool plain =

@@ -8,8 +8,8 @@
 namespace plimsoll::estimator {
 namespace {
 
-// Memory is taken from the budget in steps of this.
-constexpr std::int64_t kMemoryStepBytes = 64 << 10;
+// What mostly comes after a model's layers: a list that had to grow for it would double.
+constexpr std::size_t kRoomBehindCopies = 256;
 
 }  // namespace
 
@@ -30,21 +30,8 @@ ElementType widest(ElementType a, ElementType b) {
   return a == b ? a : ElementType::kFP32;
 }
 
-void OperatorGraph::account(std::size_t tensors, std::size_t ops, std::size_t ids) {
-  if (memory_.budget() == nullptr) {
-    return;
-  }
-  const auto bytes = [](std::size_t count, std::size_t size) {
-    return Bytes{static_cast<std::int64_t>(count)} * static_cast<std::int64_t>(size);
-  };
-  taken_ += bytes(tensors, sizeof(Tensor)) + bytes(ops, sizeof(StoredOp)) + bytes(ids, sizeof(TensorId));
-  memory_.resize(Bytes{taken_.count / kMemoryStepBytes + 1} * kMemoryStepBytes);
-}
-
 TensorId OperatorGraph::add(Tensor tensor, std::string name, Shape shape) {
-  charge(memory_.budget(), 1);
-  account(1, 0, 0);
-  taken_ += Bytes{static_cast<std::int64_t>(sizeof(Shape) + sizeof(std::string) + name.size())};
+  charge(budget_, 1);
   const auto id = static_cast<TensorId>(tensors_.size());
   if (tensor.storage < 0) {
     tensor.storage = id;
@@ -68,8 +55,7 @@ TensorId OperatorGraph::add_parameter(std::string name, Shape shape, ElementType
 }
 
 void OperatorGraph::append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs) {
-  charge(memory_.budget(), 1);
-  account(0, 1, inputs.size() + outputs.size());
+  charge(budget_, 1);
   ops_.push_back({.ids = static_cast<std::uint32_t>(ids_.size()),
                   .inputs = static_cast<std::uint32_t>(inputs.size()),
                   .outputs = static_cast<std::uint32_t>(outputs.size()),
@@ -148,14 +134,13 @@ TensorId OperatorGraph::repeat(const Mark& begin, TensorId input, TensorId outpu
   const std::size_t end_id = ids_.size();
   const std::size_t first_id = begin.op < end_op ? ops_[begin.op].ids : end_id;
   const auto copies = static_cast<std::size_t>(times);
-  account((end_tensor - begin.tensor) * copies, (end_op - begin.op) * copies, (end_id - first_id) * copies);
-  ops_.reserve(ops_.size() + (end_op - begin.op) * copies);
-  tensors_.reserve(tensors_.size() + (end_tensor - begin.tensor) * copies);
-  ids_.reserve(ids_.size() + (end_id - first_id) * copies);
+  ops_.reserve(ops_.size() + (end_op - begin.op) * copies + kRoomBehindCopies);
+  tensors_.reserve(tensors_.size() + (end_tensor - begin.tensor) * copies + kRoomBehindCopies);
+  ids_.reserve(ids_.size() + (end_id - first_id) * copies + kRoomBehindCopies);
   TensorId given = output;  // by the layer before
   TensorId storage_given = given_storage;
   for (std::int32_t copy = 1; copy <= times; ++copy) {
-    charge(memory_.budget(), end_tensor - begin.tensor + end_op - begin.op);
+    charge(budget_, end_tensor - begin.tensor + end_op - begin.op);
     const TensorId shift = stride * copy;
     for (std::size_t i = begin.tensor; i < end_tensor; ++i) {
       Tensor tensor = tensors_[i];
@@ -231,7 +216,7 @@ Bytes OperatorGraph::bytes(TensorId id, std::int64_t batch) const {
 Bytes OperatorGraph::parameter_bytes() const {
   Bytes total;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    charge(memory_.budget(), 1);
+    charge(budget_, 1);
     if (tensors_[i].role == TensorRole::kParameter) {
       total += bytes(static_cast<TensorId>(i), 1);
     }

@@ -124,7 +124,8 @@ struct Op {
 class OperatorGraph {
  public:
   // Each tensor and operator is a unit of `budget`'s work, and takes of its memory.
-  explicit OperatorGraph(Budget* budget = nullptr) : memory_(budget) {}
+  explicit OperatorGraph(Budget* budget = nullptr)
+      : budget_(budget), tensors_(budget), ops_(budget), ids_(budget), shapes_(budget), names_(budget) {}
 
   TensorId add_input(std::string name, Shape shape, ElementType type);
   TensorId add_parameter(std::string name, Shape shape, ElementType type, std::int64_t count = 1);
@@ -166,7 +167,7 @@ class OperatorGraph {
   TensorId repeat(const Mark& begin, TensorId input, TensorId output, std::int64_t times,
                   const std::string& name);
 
-  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const BudgetVector<Tensor>& tensors() const { return tensors_; }
   std::int32_t op_count() const { return static_cast<std::int32_t>(ops_.size()); }
   Op op(std::int32_t i) const;
   const Tensor& tensor(TensorId id) const;
@@ -195,7 +196,6 @@ class OperatorGraph {
   };
 
   TensorId add(Tensor tensor, std::string name, Shape shape);
-  void account(std::size_t tensors, std::size_t ops, std::size_t ids);
   bool any_requires_grad(const TensorIds& ids) const;
   void append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs);
 
@@ -205,13 +205,12 @@ class OperatorGraph {
     std::string prefix;
   };
 
-  Bytes taken_;         // by the lists below
-  BudgetBytes memory_;  // at least that
-  std::vector<Tensor> tensors_;
-  std::vector<StoredOp> ops_;
-  std::vector<TensorId> ids_;
-  std::vector<Shape> shapes_;
-  std::vector<std::string> names_;
+  Budget* budget_;
+  BudgetVector<Tensor> tensors_;
+  BudgetVector<StoredOp> ops_;
+  BudgetVector<TensorId> ids_;
+  BudgetVector<Shape> shapes_;
+  BudgetVector<std::string> names_;
   std::vector<Copies> copies_;
 
   std::int32_t unit_ = -1;

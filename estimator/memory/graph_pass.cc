@@ -13,27 +13,22 @@ TensorId saved_tensor(const Op& op, std::int16_t place) {
   return place == AutogradRule::kResult ? op.outputs[0] : op.inputs[static_cast<std::size_t>(place)];
 }
 
-// Of a plan's lists, for each operator and each tensor.
-constexpr std::int64_t kPlanBytesPerOperator = 24;
-constexpr std::int64_t kPlanBytesPerTensor = 24;
-// Vectors of a pass are filled at some 16 elements in the time of a unit of work.
-constexpr std::size_t kTensorsPerUnit = 16;
-
-Bytes times(std::int64_t bytes, std::size_t count) {
-  return Bytes{bytes} * static_cast<std::int64_t>(count);
-}
-
 }  // namespace
 
 GraphPlan::GraphPlan(const OperatorGraph& graph, const crds::TrainingSpec& training, Device device,
                      std::int64_t batch, Budget* budget)
     : graph_(graph),
       batch_(batch),
-      memory_(budget, times(kPlanBytesPerOperator, static_cast<std::size_t>(graph.op_count())) +
-                          times(kPlanBytesPerTensor, graph.tensors().size())),
-      last_use_(graph.tensors().size(), -1),
-      parameter_(graph.tensors().size(), -1),
-      gradient_parts_(graph.tensors().size(), 0) {
+      budget_(budget),
+      rules_(budget),
+      rule_(budget),
+      trained_(budget),
+      keeps_result_(budget),
+      ranges_(budget),
+      last_use_(graph.tensors().size(), -1, budget),
+      parameter_(graph.tensors().size(), -1, budget),
+      gradient_parts_(graph.tensors().size(), 0, budget),
+      bytes_(budget) {
   bytes_.reserve(graph.tensors().size());
   std::int32_t parameters = 0;
   for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
@@ -78,13 +73,13 @@ bool GraphPlan::saves_own_results(std::int32_t i) const {
 // that backward wants (its early stop): at the last operator that saves something, which is itself run only
 // if that is a result of its own.
 void GraphPlan::find_ranges(crds::ActivationCheckpointing checkpointing) {
-  std::vector<std::int32_t> made_in(graph_.tensors().size(), -1);
+  BudgetVector<std::int32_t> made_in(graph_.tensors().size(), -1, budget_);
   std::int32_t unit = kNoUnit;
   for (std::int32_t i = 0; i < graph_.op_count(); ++i) {
     const Op each = op(i);
     if (ranges_.empty() || ranges_.back().block != each.block || unit != each.unit) {
       const bool recomputed = each.block >= 0 && checkpointing != crds::ActivationCheckpointing::kNone;
-      ranges_.push_back({i, i, each.block, recomputed, {}, i});
+      ranges_.push_back({i, i, each.block, recomputed, BudgetVector<TensorId>(budget_), i});
       unit = each.unit;
     }
     Range& range = ranges_.back();
@@ -131,27 +126,20 @@ void GraphPlan::find_kept_results(crds::ActivationCheckpointing checkpointing) {
   }
 }
 
-Bytes GraphPass::memory_of(const GraphPlan& plan) {
-  const std::size_t tensors = plan.graph().tensors().size();
-  charge(plan.budget(), tensors / kTensorsPerUnit);
-  return times(sizeof(Storage) + sizeof(Pending) + sizeof(Gradient) + sizeof(std::int32_t), tensors) +
-         times(sizeof(BlockId), static_cast<std::size_t>(plan.graph().op_count()));
-}
-
 GraphPass::GraphPass(const GraphPlan& plan, Ledger& ledger, ParameterLifeCycle& parameters,
                      std::size_t first_parameter, std::int32_t first_tensor)
     : plan_(plan),
-      memory_(plan.budget(), memory_of(plan)),
       ledger_(ledger),
       parameters_(parameters),
       first_parameter_(first_parameter),
       first_tensor_(first_tensor),
-      saved_(static_cast<std::size_t>(plan.graph().op_count()), false),
-      kept_(static_cast<std::size_t>(plan.graph().op_count()), -1),
-      storages_(plan.graph().tensors().size()),
-      held_(plan.graph().tensors().size(), false),
-      pending_(plan.graph().tensors().size()),
-      missing_(plan.graph().tensors().size(), 0) {
+      saved_(static_cast<std::size_t>(plan.graph().op_count()), false, plan.budget()),
+      kept_(static_cast<std::size_t>(plan.graph().op_count()), -1, plan.budget()),
+      storages_(plan.graph().tensors().size(), plan.budget()),
+      held_(plan.graph().tensors().size(), false, plan.budget()),
+      pending_(plan.graph().tensors().size(), plan.budget()),
+      missing_(plan.graph().tensors().size(), 0, plan.budget()),
+      gradients_(plan.budget()) {
   gradients_.reserve(plan.graph().tensors().size());
   for (std::size_t i = 0; i < missing_.size(); ++i) {
     missing_[i] = plan.gradient_parts(static_cast<TensorId>(i));
@@ -183,7 +171,7 @@ void GraphPass::forward(bool keeps_result) {
 
 void GraphPass::backward() {
   std::int32_t unit = kNoUnit;
-  const std::vector<GraphPlan::Range>& ranges = plan_.ranges();
+  const BudgetVector<GraphPlan::Range>& ranges = plan_.ranges();
   const std::size_t half = ranges.size() / 2;
   for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
     if (static_cast<std::size_t>(range - ranges.rbegin()) == half) {

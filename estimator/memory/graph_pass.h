@@ -29,7 +29,7 @@ class GraphPlan {
     std::int32_t begin = 0, end = 0;
     std::int32_t block = -1;
     bool recomputed = false;
-    std::vector<TensorId> inputs;       // of a recomputed one: what comes in from outside
+    BudgetVector<TensorId> inputs;      // of a recomputed one: what comes in from outside
     std::int32_t recomputed_until = 0;  // the second forward stops here
   };
 
@@ -43,7 +43,7 @@ class GraphPlan {
   const AutogradRule& rule(std::int32_t i) const {
     return rules_[static_cast<std::size_t>(rule_[static_cast<std::size_t>(i)])];
   }
-  const std::vector<Range>& ranges() const { return ranges_; }
+  const BudgetVector<Range>& ranges() const { return ranges_; }
   std::int32_t last_use(TensorId id) const { return last_use_[static_cast<std::size_t>(id)]; }
   // Whether autograd records the operator.
   bool trained(std::int32_t i) const { return trained_[static_cast<std::size_t>(i)]; }
@@ -58,7 +58,7 @@ class GraphPlan {
   std::int32_t gradient_parts(TensorId id) const { return gradient_parts_[static_cast<std::size_t>(id)]; }
   // Bytes of a tensor that stands alone, at this plan's batch.
   Bytes bytes_of_one(TensorId id) const { return bytes_[static_cast<std::size_t>(id)]; }
-  Budget* budget() const { return memory_.budget(); }
+  Budget* budget() const { return budget_; }
 
  private:
   void find_ranges(crds::ActivationCheckpointing checkpointing);
@@ -67,16 +67,16 @@ class GraphPlan {
 
   const OperatorGraph& graph_;
   const std::int64_t batch_;
-  BudgetBytes memory_;
-  std::vector<AutogradRule> rules_;  // copies of an operator share one
-  std::vector<std::int32_t> rule_;   // by operator: its place in rules_
-  std::vector<bool> trained_;        // by operator
-  std::vector<bool> keeps_result_;   // by operator; empty where none does
-  std::vector<Range> ranges_;
-  std::vector<std::int32_t> last_use_;  // by tensor: the last operator that takes it
-  std::vector<std::int32_t> parameter_;
-  std::vector<std::int32_t> gradient_parts_;
-  std::vector<Bytes> bytes_;
+  Budget* const budget_;
+  BudgetVector<AutogradRule> rules_;  // copies of an operator share one
+  BudgetVector<std::int32_t> rule_;   // by operator: its place in rules_
+  BudgetVector<bool> trained_;        // by operator
+  BudgetVector<bool> keeps_result_;   // by operator; empty where none does
+  BudgetVector<Range> ranges_;
+  BudgetVector<std::int32_t> last_use_;  // by tensor: the last operator that takes it
+  BudgetVector<std::int32_t> parameter_;
+  BudgetVector<std::int32_t> gradient_parts_;
+  BudgetVector<Bytes> bytes_;
 };
 
 class GraphPass {
@@ -135,22 +135,19 @@ class GraphPass {
   void release_gradient(std::int32_t id);
   void accumulate(TensorId input, Pending added);
 
-  static Bytes memory_of(const GraphPlan& plan);
-
   const GraphPlan& plan_;
-  const BudgetBytes memory_;
   Ledger& ledger_;
   ParameterLifeCycle& parameters_;
   const std::size_t first_parameter_;
   const std::int32_t first_tensor_;
-  TensorId result_ = -1;               // kept for whoever it is sent to
-  std::vector<bool> saved_;            // by operator: its saved tensors are referred to
-  std::vector<BlockId> kept_;          // by operator: its rule's `kept`, -1 when it is not there
-  std::vector<Storage> storages_;      // by tensor that has memory of its own
-  std::vector<bool> held_;             // by tensor: a later operator of the pass still wants it
-  std::vector<Pending> pending_;       // by tensor: the gradient so far
-  std::vector<std::int32_t> missing_;  // by tensor: of a parameter, the parts of its gradient still to come
-  std::vector<Gradient> gradients_;
+  TensorId result_ = -1;                // kept for whoever it is sent to
+  BudgetVector<bool> saved_;            // by operator: its saved tensors are referred to
+  BudgetVector<BlockId> kept_;          // by operator: its rule's `kept`, -1 when it is not there
+  BudgetVector<Storage> storages_;      // by tensor that has memory of its own
+  BudgetVector<bool> held_;             // by tensor: a later operator of the pass still wants it
+  BudgetVector<Pending> pending_;       // by tensor: the gradient so far
+  BudgetVector<std::int32_t> missing_;  // by tensor: of a parameter, the parts of its gradient still to come
+  BudgetVector<Gradient> gradients_;
   // Of the operator whose backward runs: the gradients of its outputs, and those it makes for its inputs.
   std::vector<std::int32_t> given_;
   std::vector<std::pair<TensorId, Pending>> made_;

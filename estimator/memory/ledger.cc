@@ -4,12 +4,6 @@
 #include <cassert>
 
 namespace plimsoll::estimator {
-namespace {
-
-constexpr std::size_t kFewestEvents = 64;
-
-}  // namespace
-
 const char* name_of(Phase phase) {
   switch (phase) {
     case Phase::kForward: return "Forward";
@@ -21,22 +15,8 @@ const char* name_of(Phase phase) {
 }
 
 void Ledger::expect(std::size_t blocks, std::size_t events) {
-  reserve(blocks_.size() + blocks, events_.size() + events);
-}
-
-void Ledger::reserve(std::size_t blocks, std::size_t events) {
-  memory_.resize(Bytes{static_cast<std::int64_t>(sizeof(Block))} * static_cast<std::int64_t>(blocks) +
-                 Bytes{static_cast<std::int64_t>(sizeof(MemoryEvent))} * static_cast<std::int64_t>(events));
-  blocks_.reserve(blocks);
-  events_.reserve(events);
-}
-
-void Ledger::add_event(const MemoryEvent& event) {
-  charge(memory_.budget(), 1);
-  if (events_.size() == events_.capacity()) {
-    reserve(blocks_.capacity(), std::max(kFewestEvents, 2 * events_.capacity()));
-  }
-  events_.push_back(event);
+  blocks_.reserve(blocks_.size() + blocks);
+  events_.reserve(events_.size() + events);
 }
 
 void Ledger::enter(Phase phase) {
@@ -63,9 +43,6 @@ BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, Stre
   const std::int64_t granules = bytes_of_one.count / granule_ + (bytes_of_one.count % granule_ != 0 ? 1 : 0);
   const Bytes bytes = Bytes{granules} * granule_ * count;
   const auto id = static_cast<BlockId>(blocks_.size());
-  if (blocks_.size() == blocks_.capacity()) {
-    reserve(std::max(kFewestEvents, 2 * blocks_.capacity()), events_.capacity());
-  }
   blocks_.push_back(
       {.part = part, .stream = stream, .count = count, .bytes_of_one = bytes_of_one, .bytes = bytes});
   add_event({MemoryEvent::Kind::kAllocate, stream, id});

@@ -75,7 +75,8 @@ class Ledger {
 
   // Blocks are counted rounded up to whole granules, as torch.cuda.max_memory_allocated counts them.
   // Each event is a unit of `budget`'s work, and the lists are of its memory.
-  explicit Ledger(std::int64_t granule, Budget* budget = nullptr) : granule_(granule), memory_(budget) {}
+  explicit Ledger(std::int64_t granule, Budget* budget = nullptr)
+      : granule_(granule), budget_(budget), blocks_(budget), events_(budget) {}
 
   // Makes room for so many blocks and events: a large model has tens of thousands.
   void expect(std::size_t blocks, std::size_t events);
@@ -115,22 +116,24 @@ class Ledger {
   std::vector<BlockId> largest_at_peak(std::size_t most) const;
 
   // By BlockId.
-  const std::vector<Block>& blocks() const { return blocks_; }
-  const std::vector<MemoryEvent>& events() const { return events_; }
+  const BudgetVector<Block>& blocks() const { return blocks_; }
+  const BudgetVector<MemoryEvent>& events() const { return events_; }
   // The first event after `phase` was entered for the first time; the end when it never was.
   std::size_t begin_of(Phase phase) const;
   // Events before this one belong to no iteration; all of them when no phase was entered.
   std::size_t begin_of_iteration() const;
 
  private:
-  void add_event(const MemoryEvent& event);
-  void reserve(std::size_t blocks, std::size_t events);
+  void add_event(const MemoryEvent& event) {
+    charge(budget_, 1);
+    events_.push_back(event);
+  }
 
   std::int64_t granule_;
-  BudgetBytes memory_;  // of blocks_ and events_
+  Budget* budget_;
   Phase phase_ = Phase::kForward;
-  std::vector<Block> blocks_;
-  std::vector<MemoryEvent> events_;
+  BudgetVector<Block> blocks_;
+  BudgetVector<MemoryEvent> events_;
   std::array<std::int64_t, kPhases> begin_of_phase_ = {-1, -1, -1};  // positions in events_
   std::array<Bytes, kParts> parts_{};
   Bytes live_;

@@ -71,6 +71,29 @@ TEST(Budget, BytesComeBackWhenTheirHolderGoes) {
   EXPECT_EQ(budget.most_held(), 100_MiB);
 }
 
+TEST(Budget, AVectorThatGrowsTakesItsOldMemoryAndItsNewUntilItHasMoved) {
+  Budget budget({.memory = 100_KiB});
+  {
+    BudgetVector<char> grows(&budget);
+    grows.resize(40 << 10);
+    EXPECT_THROW(grows.reserve(61 << 10), BudgetExceeded);
+    EXPECT_EQ(grows.size(), 40U << 10);
+    grows.reserve(60 << 10);
+    const BudgetVector<char> moved = std::move(grows);
+    EXPECT_THROW(BudgetBytes(&budget, 41_KiB), BudgetExceeded);
+    const BudgetBytes beside(&budget, 40_KiB);
+  }
+  const BudgetVector<char> all(100 << 10, 'x', &budget);
+  EXPECT_EQ(budget.most_held(), 100_KiB);
+}
+
+TEST(Budget, AVectorIsChargedForTheTimeToFillIt) {
+  Budget budget({.work = 1'000});
+  EXPECT_THROW(BudgetVector<char>(4 << 20, 'x', &budget), BudgetExceeded);
+  const BudgetVector<char> unlimited(4 << 20, 'x', nullptr);
+  EXPECT_EQ(unlimited.get_allocator().budget(), nullptr);
+}
+
 TEST(Budget, TheInnermostCauseIsBlamed) {
   Budget budget({.memory = 1_MiB});
   const BudgetCause outer(&budget, {"spec.model"});

@@ -186,6 +186,10 @@ TEST(Yaml, RefusesWhatIsBroken) {
   }
 }
 
+TEST(Yaml, BinaryDataThatIsNoTextIsAnErrorAndNotAStringThatCannotBeWritten) {
+  EXPECT_THAT(error_of("a: !!binary 333333333333\n"), HasSubstr("binary data that is not UTF-8"));
+}
+
 TEST(Yaml, SurvivesBinary) {
   EXPECT_THAT(error_of(std::string_view("\x7f"
                                         "ELF\0\0",
