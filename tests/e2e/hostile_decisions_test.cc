@@ -1,12 +1,16 @@
 // Jobs that the schema allows and that no decision can finish: what they cost others, from kubectl's side.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <future>
+#include <thread>
 
 #include "base/base64.h"
 #include "base/gzip.h"
 #include "tests/e2e/main_job.h"
+#include "tests/fuzz/long_graph.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -75,6 +79,28 @@ class HostileDecisionsTest : public MainJobTest {
     return 0;
   }
 
+  static std::chrono::nanoseconds processor_time(const PlimsollProcess& process) {
+    clockid_t clock{};
+    timespec used{};
+    EXPECT_EQ(::clock_getcpuclockid(process.pid(), &clock), 0);
+    EXPECT_EQ(::clock_gettime(clock, &used), 0);
+    return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+  }
+
+  // Returns when the process has computed for a second beyond what it had: it decides slow jobs.
+  static void wait_until_it_computes(const PlimsollProcess& process, std::chrono::nanoseconds before) {
+    const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (processor_time(process) < before + std::chrono::seconds(1)) {
+      ASSERT_LT(std::chrono::steady_clock::now(), last) << process.log();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  void remove_webhooks() {
+    webhook_->kill();
+    must({"delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "--all"});
+  }
+
   void expect_others_are_served() {
     must({"apply", "-f", "-"}, small_job("ordinary"));
     EXPECT_EQ(replicas_of(job("ordinary")), 1);
@@ -113,14 +139,39 @@ TEST_F(HostileDecisionsTest, OthersAreServedWhileDecisionsRunToTheirDeadline) {
 }
 
 TEST_F(HostileDecisionsTest, TheOperatorsWorkersAreNotOccupiedByJobsThatCannotBeDecided) {
-  webhook_->kill();
-  must({"delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "--all"});
+  remove_webhooks();
+  const std::chrono::nanoseconds before = processor_time(*operator_);
   for (int i = 0; i < 4; ++i) {  // as many as there are workers
+    must({"apply", "-f", "-"}, slow_job("slow-" + std::to_string(i)));
     must({"apply", "-f", "-"}, endless_job("endless-" + std::to_string(i)));
   }
+  ASSERT_NO_FATAL_FAILURE(wait_until_it_computes(*operator_, before));
   must({"apply", "-f", "-"}, small_job("ordinary"));
   must({"wait", "--for=jsonpath={.status.attempts[0].trainers}=1", "--timeout=120s", "trainingjob/ordinary"});
   EXPECT_LT(peak_memory_kib(*operator_), kMemoryLimitKiB);
+}
+
+// A pass may take half a minute, and a stop of the test kills after ten seconds.
+TEST_F(HostileDecisionsTest, SigtermThatWasIgnoredEndsTheDecisionsOfTheOperator) {
+  remove_webhooks();
+  const std::chrono::nanoseconds before = processor_time(*operator_);
+  for (int i = 0; i < 4; ++i) {
+    must({"apply", "-f", "-"}, slow_job("slow-" + std::to_string(i)));
+  }
+  ASSERT_NO_FATAL_FAILURE(wait_until_it_computes(*operator_, before));
+  EXPECT_EQ(operator_->stop(), 0) << operator_->log();
+}
+
+TEST_F(HostileDecisionsTest, SigtermThatWasIgnoredEndsTheDecisionsOfTheWebhook) {
+  const std::chrono::nanoseconds before = processor_time(*webhook_);
+  std::future<CommandResult> applied = std::async(std::launch::async, [this] {
+    return kubectl({"apply", "-f", "-"}, slow_job("slow"));
+  });
+  ASSERT_NO_FATAL_FAILURE(wait_until_it_computes(*webhook_, before));
+  EXPECT_EQ(webhook_->stop(), 0) << webhook_->log();
+  EXPECT_THAT(webhook_->log(), HasSubstr("Cancelled"));
+  EXPECT_EQ(applied.get().exit_code, 0);  // as written
+  EXPECT_EQ(replicas_of(job("slow")), 512);
 }
 
 TEST_F(HostileDecisionsTest, AGzipBombOfAGraphIsRefusedOnceAndRemembered) {
@@ -133,6 +184,20 @@ TEST_F(HostileDecisionsTest, AGzipBombOfAGraphIsRefusedOnceAndRemembered) {
   }
   expect_others_are_served();
   EXPECT_LT(peak_memory_kib(*webhook_), kMemoryLimitKiB);
+}
+
+TEST_F(HostileDecisionsTest, AGraphOf10000ModulesIn512StagesEndsWithinItsDeadline) {
+  const std::string graph = gzip(long_graph(10'000));
+  ASSERT_LT(graph.size(), 1U << 20);  // what a ConfigMap may hold
+  must({"create", "-f", "-"}, binary_config_map("long", "graph", graph));
+  for (const char* name : {"long-0", "long-1"}) {
+    const CommandResult applied = must({"apply", "-f", "-"}, graph_job(name, "long", 512));
+    EXPECT_THAT(applied.errors, HasSubstr("Warning:"));
+    EXPECT_EQ(replicas_of(job(name)), 512);
+  }
+  expect_others_are_served();
+  EXPECT_LT(peak_memory_kib(*webhook_), kMemoryLimitKiB);
+  EXPECT_EQ(webhook_->stop(), 0) << webhook_->log();
 }
 
 TEST_F(HostileDecisionsTest, ALargeCsvOfTablesIsRefusedOnceAndRemembered) {
