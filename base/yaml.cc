@@ -340,8 +340,15 @@ std::size_t node_limit(std::size_t text_size) {
   return std::min(kYamlNodeLimit, 1000 + 10 * text_size);
 }
 
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+}
+
 // Whether a plain scalar would be read back as this very string.
 bool reads_back(const std::string& text) {
+  if (std::any_of(text.begin(), text.end(), is_control)) {
+    return false;  // a carriage return at its end would be part of a line break
+  }
   if (text.starts_with("---") || text.starts_with("...")) {
     return false;  // at the beginning of a line these are the ends of documents
   }
@@ -352,9 +359,8 @@ bool reads_back(const std::string& text) {
 // Whether a literal block (|) holds the text unchanged.
 bool fits_literal(const std::string& text) {
   const bool one_end = text.ends_with('\n') && !text.ends_with("\n\n");
-  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) >= 0x20 ? c != 0x7F : c == '\n';
-  });
+  const bool plain =
+      std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || !is_control(c); });
   return one_end && plain && text.front() != ' ' && text.front() != '\n' &&
          text.find(" \n") == std::string::npos;
 }
@@ -362,7 +368,7 @@ bool fits_literal(const std::string& text) {
 void emit_text(YAML::Emitter& out, const std::string& text) {
   if (fits_literal(text)) {
     out << YAML::Literal << text.substr(0, text.size() - 1);  // | itself ends with a line break
-  } else if (text.find('\n') != std::string::npos || !reads_back(text)) {
+  } else if (!reads_back(text)) {
     out << YAML::DoubleQuoted << text;
   } else {
     out << text;
@@ -396,7 +402,7 @@ void emit(YAML::Emitter& out, const Json& value) {
       out << YAML::BeginMap;
       for (const std::string& key : value.getMemberNames()) {
         out << YAML::Key;
-        if (reads_back(key) && key != "<<" && key.find('\n') == std::string::npos) {
+        if (reads_back(key) && key != "<<") {
           out << key;
         } else {
           out << YAML::DoubleQuoted << key;

@@ -259,6 +259,11 @@ TEST(Yaml, WhatIsWrittenReadsBack) {
   }
 }
 
+TEST(Yaml, ControlCharactersAtTheEndOfTextAreKept) {
+  const Json object = *parse_json("{\"a\\r\": \"2001-01-01\\r\", \"b\": \"x\\t\", \"c\": \"\\u007f\"}");
+  EXPECT_EQ(one(write_yaml(object)), object) << write_yaml(object);
+}
+
 TEST(Yaml, WritesBlockStyle) {
   EXPECT_EQ(write_yaml(*parse_json(R"({"b": [1, {"c": "x"}], "a": "two\nlines\n", "d": {}})")),
             "a: |\n  two\n  lines\nb:\n  - 1\n  - c: x\nd: {}\n");
