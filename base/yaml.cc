@@ -479,7 +479,13 @@ std::string write_yaml(const Json& value) {
   YAML::Emitter out;
   out.SetIndent(2);
   emit(out, value);
-  return std::string(out.c_str()) + "\n";
+  std::string text = out.c_str();
+  // yaml-cpp writes U+FFFD for the code points that Unicode calls noncharacters. JSON is YAML too, and keeps
+  // them.
+  if (text.find("\xEF\xBF\xBD") != std::string::npos) {
+    text = write_json(value);
+  }
+  return text + "\n";
 }
 
 }  // namespace plimsoll

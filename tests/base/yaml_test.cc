@@ -264,6 +264,13 @@ TEST(Yaml, ControlCharactersAtTheEndOfTextAreKept) {
   EXPECT_EQ(one(write_yaml(object)), object) << write_yaml(object);
 }
 
+TEST(Yaml, NoncharactersOfUnicodeAreKept) {
+  const Json object =
+      *parse_json("{\"a\": [\"\xEF\xBF\xBF\"], \"b\": \"\xEF\xBF\xBD\", \"\xEF\xB7\x90\": 1}");
+  EXPECT_EQ(one(write_yaml(object)), object) << write_yaml(object);
+  EXPECT_EQ(one("- 1\n- " + write_yaml(Json("\xF0\x9F\xBF\xBE")))[1], Json("\xF0\x9F\xBF\xBE"));
+}
+
 TEST(Yaml, WritesBlockStyle) {
   EXPECT_EQ(write_yaml(*parse_json(R"({"b": [1, {"c": "x"}], "a": "two\nlines\n", "d": {}})")),
             "a: |\n  two\n  lines\nb:\n  - 1\n  - c: x\nd: {}\n");

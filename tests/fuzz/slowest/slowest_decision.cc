@@ -24,6 +24,8 @@ namespace po = boost::program_options;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
+constexpr std::size_t kWorst = 12;  // that are written
+
 std::vector<fs::path> jobs_below(const fs::path& folder) {
   std::vector<fs::path> files;
   if (fs::exists(folder)) {
@@ -74,12 +76,24 @@ int check(const std::vector<fs::path>& files, const DecisionLimits& limits) {
   return findings;
 }
 
+std::string name_of_worst(int number) {
+  return "worst-" + std::to_string(number) + ".yaml";
+}
+
 void write(const fs::path& path, const Found& found, const Measured& measured, const DecisionLimits& limits) {
   std::ofstream(path) << "# " << name_of(measured.end) << " (" << measured.reason << ") in "
                       << measured.processor_time.count() << " ms of processor time with a deadline of "
                       << limits.deadline.count() << " ms, " << measured.overrun.count()
                       << " ms of it after that, peak heap " << to_string(measured.peak_heap) << "\n"
                       << write_yaml(job_of(found.spec));
+}
+
+// As they were decided in the search, for a search that does not come to its end.
+void write_all(const fs::path& folder, const std::vector<Found>& worst, const DecisionLimits& limits) {
+  int number = 0;
+  for (const Found& found : worst) {
+    write(folder / name_of_worst(++number), found, found.measured, limits);
+  }
 }
 
 // What earlier searches have found is where this one begins.
@@ -136,10 +150,12 @@ int run(int argc, char** argv) {
     return findings == 0 ? 0 : 1;
   }
 
+  if (!output.empty()) {
+    fs::create_directories(output);
+  }
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed_number));
-  SlowestSearch search(
-      {.seed = seed_number,
-       .limits = {.deadline = milliseconds(search_deadline_ms), .grace = milliseconds(500)}});
+  const DecisionLimits brief{.deadline = milliseconds(search_deadline_ms), .grace = milliseconds(500)};
+  SlowestSearch search({.seed = seed_number, .limits = brief});
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double, std::ratio<60>>(minutes));
   seed(search, known);
@@ -156,6 +172,9 @@ int run(int argc, char** argv) {
       }
       std::printf("\n");
       std::fflush(stdout);
+      if (!output.empty()) {
+        write_all(output, search.worst(kWorst), brief);
+      }
       next_line = Clock::now() + std::chrono::seconds(15);
     }
   }
@@ -164,13 +183,12 @@ int run(int argc, char** argv) {
               static_cast<long long>(search.findings()), static_cast<long long>(deadline_ms));
   int findings = 0;
   int number = 0;
-  for (const Found& found : search.worst(12)) {
+  for (const Found& found : search.worst(kWorst)) {
     const Measured measured = measure_decision(job_of(found.spec), real);
-    const std::string name = "worst-" + std::to_string(++number) + ".yaml";
+    const std::string name = name_of_worst(++number);
     print(name, measured);
     findings += is_finding(measured) ? 1 : 0;
     if (!output.empty()) {
-      fs::create_directories(output);
       write(fs::path(output) / name, found, measured, real);
     }
   }
