@@ -121,6 +121,37 @@ TEST(AdmissionHandler, AReviewWaitsForItsMemory) {
   EXPECT_EQ(handler.handle(post(kValidatePath, review)).status, 200);  // small ones do not wait
 }
 
+TEST(AdmissionHandler, AnImportWaitsForItsMemoryAndOtherDecisionsDoNot) {
+  configure_log(LogLevel::kError, LogFormat::kText);
+  estimator::ClusterViewStore cluster;
+  cluster.set(testing::sample_view());
+  MemoryPool imports(64_MiB);
+  const AdmissionHandler handler({.cluster = &cluster, .imports = &imports, .import_memory = 40_MiB});
+  Json imported = sample_job();
+  Json from;
+  from["configMapKeyRef"]["name"] = "tables";
+  from["configMapKeyRef"]["key"] = "tables.csv";
+  imported["spec"]["model"]["dlrm"].removeMember("tables");
+  imported["spec"]["model"]["dlrm"]["tablesFrom"] = from;
+  const auto answer_to = [&](const Json& job) {
+    return testing::response_of(handler.handle(due_in(20ms, kMutatePath, sample_review(job))).body,
+                                "1f0c7a52");
+  };
+  {
+    const auto others = imports.reserve(40_MiB, std::chrono::steady_clock::now());
+    ASSERT_TRUE(others.ok());
+    const Json response = answer_to(imported);
+    EXPECT_TRUE(testing::patch_of(response).empty());
+    EXPECT_EQ(response["warnings"].size(), 1U) << write_json(response);
+    EXPECT_EQ(imports.stats().rejected, 1U);
+    EXPECT_FALSE(testing::patch_of(answer_to(sample_job())).empty());
+  }
+  answer_to(imported);
+  EXPECT_EQ(imports.stats().rejected, 1U);
+  EXPECT_EQ(imports.stats().most_reserved, 40_MiB);
+  EXPECT_EQ(imports.stats().reserved, Bytes());
+}
+
 TEST(AdmissionHandler, WithoutATurnTheJobIsKeptAndAValidationIsPutOff) {
   configure_log(LogLevel::kError, LogFormat::kText);
   estimator::ClusterViewStore cluster;
