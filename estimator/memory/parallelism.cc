@@ -20,16 +20,19 @@ std::int64_t divided(std::int64_t whole, std::int64_t parts) {
 }  // namespace
 
 ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replication& replication,
-                                       std::vector<HeldParameter> parameters, const OptimizerRun& optimizer,
+                                       BudgetVector<HeldParameter> parameters, const OptimizerRun& optimizer,
                                        Budget* budget)
     : ledger_(ledger),
       budget_(budget),
       replication_(replication),
       parameters_(std::move(parameters)),
       optimizer_(optimizer),
-      kept_gradients_(parameters_.size(), -1) {
+      memory_of_units_(budget),
+      owner_(budget),
+      kept_gradients_(parameters_.size(), -1, budget) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    units_[parameters_[i].unit].members.push_back(i);
+    charge(budget_, 1);
+    unit(parameters_[i].unit).members.push_back(i);
   }
   for (auto& [id, unit] : units_) {
     std::int64_t shard = 0;
@@ -47,6 +50,15 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
     unit.whole = gathers() ? unit.shard * replication_.replicas : whole;
   }
   divide_by_owner();
+}
+
+ParameterLifeCycle::Unit& ParameterLifeCycle::unit(std::int32_t id) {
+  const auto [found, added] = units_.try_emplace(id, budget_);
+  if (added) {
+    constexpr std::int64_t kNode = 64;  // of the map, with what malloc adds
+    memory_of_units_.resize(memory_of_units_.bytes() + Bytes{sizeof(Unit) + kNode});
+  }
+  return found->second;
 }
 
 bool ParameterLifeCycle::fsdp1() const {
@@ -85,7 +97,7 @@ void ParameterLifeCycle::divide_by_owner() {
   if (replication_.strategy != crds::ParallelStrategy::kZeRO1 || replication_.replicas <= 1) {
     return;
   }
-  std::vector<std::size_t> order(parameters_.size());
+  BudgetVector<std::size_t> order(parameters_.size(), budget_);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return parameters_[a].elements * parameters_[a].count > parameters_[b].elements * parameters_[b].count;
@@ -94,12 +106,11 @@ void ParameterLifeCycle::divide_by_owner() {
   using Load = std::pair<std::int64_t, std::int64_t>;  // elements, rank
   const auto ranks = static_cast<std::size_t>(replication_.replicas);
   charge(budget_, ranks + order.size());
-  const BudgetBytes memory(budget_, Bytes{sizeof(Load)} * replication_.replicas);
-  std::vector<Load> loads(ranks);
+  BudgetVector<Load> loads(ranks, budget_);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     loads[rank].second = static_cast<std::int64_t>(rank);
   }
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> least(std::greater<>(), std::move(loads));
+  std::priority_queue<Load, BudgetVector<Load>, std::greater<>> least(std::greater<>(), std::move(loads));
   owner_.assign(parameters_.size(), 0);
   for (const std::size_t parameter : order) {
     Load load = least.top();
@@ -272,7 +283,7 @@ void ParameterLifeCycle::enter_backward(std::int32_t id, std::int32_t next) {
 
 void ParameterLifeCycle::take_gradient(std::size_t parameter, BlockId gradient) {
   if (gathers()) {
-    units_[parameters_[parameter].unit].gradients.emplace_back(parameter, gradient);
+    unit(parameters_[parameter].unit).gradients.emplace_back(parameter, gradient);
     return;
   }
   const HeldParameter& held = parameters_[parameter];

@@ -72,7 +72,7 @@ class ParameterLifeCycle {
  public:
   // Beside what the ledger charges, `budget` pays for lists of parameters and of replicas.
   ParameterLifeCycle(ParameterLedger& ledger, const Replication& replication,
-                     std::vector<HeldParameter> parameters, const OptimizerRun& optimizer,
+                     BudgetVector<HeldParameter> parameters, const OptimizerRun& optimizer,
                      Budget* budget = nullptr);
 
   // What lives from iteration to iteration.
@@ -98,13 +98,15 @@ class ParameterLifeCycle {
 
  private:
   struct Unit {
-    std::vector<std::size_t> members;
+    explicit Unit(Budget* budget) : members(budget), gathered(budget), gradients(budget) {}
+
+    BudgetVector<std::size_t> members;
     Bytes unpadded;  // of all members
     Bytes whole;     // ... padded to equal shards
     Bytes shard;
-    std::vector<BlockId> gathered;  // the members as the model computes with them
-    BlockId buffer = -1;            // FSDP2: what the all-gather wrote, before it is copied out
-    std::vector<std::pair<std::size_t, BlockId>> gradients;
+    BudgetVector<BlockId> gathered;  // the members as the model computes with them
+    BlockId buffer = -1;             // FSDP2: what the all-gather wrote, before it is copied out
+    BudgetVector<std::pair<std::size_t, BlockId>> gradients;
   };
 
   bool fsdp1() const;
@@ -118,7 +120,7 @@ class ParameterLifeCycle {
   bool owns(std::size_t parameter) const;  // ZeRO-1: this rank updates it
   void divide_by_owner();
   SteppedParameter stepped(std::size_t parameter) const;
-  Unit& unit(std::int32_t id) { return units_[id]; }
+  Unit& unit(std::int32_t id);  // made where it is new
   void gather(Unit& unit, bool frees_last);
   void copy_out(Unit& unit);
   void reshard(Unit& unit);
@@ -130,14 +132,15 @@ class ParameterLifeCycle {
   ParameterLedger& ledger_;
   Budget* const budget_;
   const Replication replication_;
-  const std::vector<HeldParameter> parameters_;
+  const BudgetVector<HeldParameter> parameters_;
   const OptimizerRun optimizer_;
+  BudgetBytes memory_of_units_;
   std::map<std::int32_t, Unit> units_;
-  std::vector<std::int64_t> owner_;      // by parameter: the rank that updates it
-  std::vector<BlockId> kept_gradients_;  // by parameter: what it has from earlier micro-batches; by unit's
-                                         // first member where gradients are sharded
-  BlockId last_buffer_ = -1;             // FSDP2: the gather before this one, still being copied out
-  BlockId scattering_ = -1;              // FSDP2: the input of the reduce-scatter under way
+  BudgetVector<std::int64_t> owner_;  // by parameter: the rank that updates it
+  // By parameter: what it has from earlier micro-batches; by unit's first member where gradients are sharded.
+  BudgetVector<BlockId> kept_gradients_;
+  BlockId last_buffer_ = -1;  // FSDP2: the gather before this one, still being copied out
+  BlockId scattering_ = -1;   // FSDP2: the input of the reduce-scatter under way
 };
 
 }  // namespace plimsoll::estimator

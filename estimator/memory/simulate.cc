@@ -22,7 +22,7 @@ constexpr std::size_t kEventsPerOperator = 8;
 
 class LedgerOfParameters : public ParameterLedger {
  public:
-  LedgerOfParameters(Ledger& ledger, std::vector<std::int32_t> tensors)
+  LedgerOfParameters(Ledger& ledger, BudgetVector<std::int32_t> tensors)
       : ledger_(ledger), tensors_(std::move(tensors)) {}
   BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter) override {
     const BlockId block = ledger_.allocate(part, bytes_of_one, count);
@@ -33,7 +33,7 @@ class LedgerOfParameters : public ParameterLedger {
 
  private:
   Ledger& ledger_;
-  const std::vector<std::int32_t> tensors_;  // by parameter
+  const BudgetVector<std::int32_t> tensors_;  // by parameter
 };
 
 HeldParameter held(const OperatorGraph& graph, TensorId id, bool keeps_fp32) {
@@ -80,8 +80,8 @@ Ledger simulate(const std::vector<const OperatorGraph*>& chunks, const Iteration
 
   std::map<const OperatorGraph*, GraphPlan> plans;  // chunks may share a graph
   std::vector<std::size_t> first_parameter;
-  std::vector<HeldParameter> parameters;
-  std::vector<std::int32_t> parameter_tensors;
+  BudgetVector<HeldParameter> parameters(request.budget);
+  BudgetVector<std::int32_t> parameter_tensors(request.budget);
   std::vector<std::int32_t> first_tensor = {0};
   for (const OperatorGraph* graph : chunks) {
     plans.try_emplace(graph, *graph, training, request.device, batch, request.budget);

@@ -236,7 +236,7 @@ class TraceIteration {
           "sparse gradients are exchanged row by row; counted as if trainers looked up different rows");
     }
     units_ = units_of(trace_);
-    std::vector<HeldParameter> held;
+    BudgetVector<HeldParameter> held(request_.budget);
     replicated_.assign(trace_.storages.size(), -1);
     for (std::size_t i = 0; i < shared_.size(); ++i) {
       const SteppedParameter& stepped = shared_[i];

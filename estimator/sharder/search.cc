@@ -139,11 +139,11 @@ Search::Work Search::empty_work(const Amount& unit) const {
   return work;
 }
 
-Candidate Search::place(Selection selection) {
+PlacedSelection Search::place(Selection selection) {
   const BudgetBytes memory = take_pieces(selection);
   Work work = empty_work(unit_of(selection));
   gather(selection, &work);
-  Candidate candidate{.selection = std::move(selection), .places = {}};
+  PlacedSelection candidate{.selection = std::move(selection), .places = {}};
   candidate.places = Places(candidate.selection);
   place_on_nodes(&candidate, &work);
   place_on_ranks(&candidate, &work);
@@ -163,9 +163,10 @@ BudgetBytes Search::take_pieces(const Selection& selection) const {
 }
 
 // A placement that is given, not searched for.
-Candidate Search::fixed(Selection selection, const std::vector<std::vector<std::int64_t>>& places) const {
+PlacedSelection Search::fixed(Selection selection,
+                              const std::vector<std::vector<std::int64_t>>& places) const {
   Work work = empty_work(unit_of(selection));
-  Candidate candidate{.selection = std::move(selection), .places = {}};
+  PlacedSelection candidate{.selection = std::move(selection), .places = {}};
   candidate.places = Places(candidate.selection);
   for (std::size_t table = 0; table < places.size(); ++table) {
     const Option& option = *candidate.selection.options[table];
@@ -186,7 +187,7 @@ double Search::slowest(const Placement& ranks) const {
   return ranks.highest(Measure::kTime) + (lockstep_ ? ranks.highest(Measure::kCompute) : 0);
 }
 
-void Search::measure(const Placement& ranks, Candidate* candidate) const {
+void Search::measure(const Placement& ranks, PlacedSelection* candidate) const {
   for (std::int64_t rank = 0; rank < model_.trainers; ++rank) {
     const auto total = [&](std::int64_t of) {
       return ranks.load(of, Measure::kTime) + (lockstep_ ? ranks.load(of, Measure::kCompute) : 0);
@@ -242,7 +243,7 @@ void Search::gather(const Selection& selection, Work* work) const {
   }
 }
 
-void Search::place_on_nodes(Candidate* candidate, Work* work) {
+void Search::place_on_nodes(PlacedSelection* candidate, Work* work) {
   work->nodes.place(std::move(work->node_pieces), work->unit);
   level(&work->nodes, work->unit);
   for (std::size_t node = 0; node < work->nodes.pieces().size(); ++node) {
@@ -264,7 +265,7 @@ void Search::place_on_nodes(Candidate* candidate, Work* work) {
   }
 }
 
-void Search::place_on_ranks(Candidate* candidate, Work* work) {
+void Search::place_on_ranks(PlacedSelection* candidate, Work* work) {
   work->ranks.place(std::move(work->rank_pieces), work->unit);
   level(&work->ranks, work->unit);
   for (std::size_t rank = 0; rank < work->ranks.pieces().size(); ++rank) {
@@ -342,7 +343,7 @@ void Search::level(Placement* ranks, const Amount& unit) const {
 
 // Time over the bound counts in full once it is above what is called optimal; memory over the mean counts
 // kMemoryWeight of that. What does not fit loses to whatever does.
-double Search::score_of(const Candidate& candidate) const {
+double Search::score_of(const PlacedSelection& candidate) const {
   if (!fits(candidate)) {
     return kUnfit * (std::max(candidate.highest_bytes - room_.largest, 0.0) / std::max(room_.largest, 1.0) +
                      std::max(candidate.highest_host - room_.host, 0.0) / std::max(room_.host, 1.0) + 1);
@@ -361,7 +362,7 @@ bool Search::offer(Selection selection) {
   if (selection.total_bytes > room_.total && !best_.selection.options.empty()) {
     return false;  // wherever its shards are put
   }
-  Candidate candidate = place(std::move(selection));
+  PlacedSelection candidate = place(std::move(selection));
   candidate.score = score_of(candidate);
   if (candidate.score >= best_.score) {
     return false;
@@ -611,7 +612,7 @@ void Search::try_all() {
   best_ = fixed(std::move(selection), found->places);
 }
 
-Candidate Search::run() {
+PlacedSelection Search::run() {
   sweep();
   refine();
   try_all();

@@ -1,7 +1,7 @@
 // The search behind shard(): which option each table takes, and where its shards go.
 //
 //   Search search(request, options);
-//   const Candidate found = search.run();  // may exceed the budget: the caller looks
+//   const PlacedSelection found = search.run();  // may exceed the budget: the caller looks
 //
 // docs/sharding.md tells the method in prose. Deterministic: effort is counted in comparisons, not in time.
 // Refers to the request and the options, which must outlive it. Not thread-safe.
@@ -41,7 +41,7 @@ class Places {
 };
 
 // A selection with a place for every shard.
-struct Candidate {
+struct PlacedSelection {
   Selection selection;
   Places places;
   double highest_ms = 0;
@@ -58,11 +58,11 @@ class Search {
   Search(const ShardRequest& request, const Options& options);
 
   // The best placement found.
-  Candidate run();
+  PlacedSelection run();
 
   double bound() const { return bound_.milliseconds; }
   const Room& room() const { return room_; }
-  bool fits(const Candidate& candidate) const {
+  bool fits(const PlacedSelection& candidate) const {
     return candidate.highest_bytes <= room_.largest && candidate.highest_host <= room_.host;
   }
 
@@ -78,15 +78,15 @@ class Search {
   void refine();
   void try_all();
   bool offer(Selection selection);
-  Candidate place(Selection selection);
+  PlacedSelection place(Selection selection);
   BudgetBytes take_pieces(const Selection& selection) const;
-  Candidate fixed(Selection selection, const std::vector<std::vector<std::int64_t>>& places) const;
+  PlacedSelection fixed(Selection selection, const std::vector<std::vector<std::int64_t>>& places) const;
   Work empty_work(const Amount& unit) const;
-  void measure(const Placement& ranks, Candidate* candidate) const;
+  void measure(const Placement& ranks, PlacedSelection* candidate) const;
   double slowest(const Placement& ranks) const;
   void gather(const Selection& selection, Work* work) const;
-  void place_on_nodes(Candidate* candidate, Work* work);
-  void place_on_ranks(Candidate* candidate, Work* work);
+  void place_on_nodes(PlacedSelection* candidate, Work* work);
+  void place_on_ranks(PlacedSelection* candidate, Work* work);
   Amount amount_of(const Option& option) const;
   Amount unit_of(const Selection& selection) const;
   std::vector<std::int64_t> allowed_ranks(std::size_t table, std::int64_t first, std::int64_t count) const;
@@ -94,7 +94,7 @@ class Search {
   void add_rows(Placement* ranks, std::size_t table, const Option& option, std::int64_t first,
                 std::int64_t count) const;
   void level(Placement* ranks, const Amount& unit) const;
-  double score_of(const Candidate& candidate) const;
+  double score_of(const PlacedSelection& candidate) const;
   bool good_enough() const;
   std::vector<std::size_t> heaviest(std::int64_t rank, bool by_time) const;
   bool improve(std::size_t table, std::int64_t most_effort);
@@ -114,7 +114,7 @@ class Search {
   bool scarce_ = false;    // memory of the cards
   std::int64_t effort_ = 0;
   std::vector<std::vector<const Option*>> tried_;
-  Candidate best_;
+  PlacedSelection best_;
 };
 
 }  // namespace plimsoll::estimator

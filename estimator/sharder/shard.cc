@@ -30,7 +30,7 @@ void add(const Held& held, RankLoad* load) {
   load->optimizer += held.optimizer;
 }
 
-Plan make_plan(const ShardRequest& request, const Candidate& candidate, double bound) {
+Plan make_plan(const ShardRequest& request, const PlacedSelection& candidate, double bound) {
   const Topology& topology = request.topology;
   const CostModel model(request);
   Plan plan;
@@ -136,7 +136,7 @@ Plan make_plan(const ShardRequest& request, const Candidate& candidate, double b
 }
 
 // No bound forbids it, but the best plan found overfills a trainer.
-Infeasibility unplaced(const ShardRequest& request, const Search& search, const Candidate& candidate) {
+Infeasibility unplaced(const ShardRequest& request, const Search& search, const PlacedSelection& candidate) {
   const Room& room = search.room();
   const bool on_card = candidate.highest_bytes > room.largest;
   const Bytes missing =
@@ -170,7 +170,7 @@ Result<Plan> shard(const ShardRequest& request, Infeasibility* why) {
     return unfittable(found, why);
   }
   Search search(request, options);
-  const Candidate candidate = search.run();
+  const PlacedSelection candidate = search.run();
   if (!search.fits(candidate)) {
     return unfittable(unplaced(request, search, candidate), why);
   }
