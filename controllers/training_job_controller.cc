@@ -49,14 +49,6 @@ JsonSelection slim_training_job() {
       .without({"metadata", "annotations"}, {"kubectl.kubernetes.io/last-applied-configuration"});
 }
 
-kube::ObjectReference reference_to(const JsonView& job) {
-  return {.api_version = crds::kApiVersion,
-          .kind = "TrainingJob",
-          .namespace_name = text_member(job, {"metadata", "namespace"}),
-          .name = text_member(job, {"metadata", "name"}),
-          .uid = text_member(job, {"metadata", "uid"})};
-}
-
 // Whether the pod's end tells something of why: what a pod that was deleted in good health does not.
 bool has_a_story(const JsonView& pod) {
   for (const JsonView condition : member(pod, {"status", "conditions"}).elements()) {

@@ -100,12 +100,7 @@ Result<void> Pass::write() {
   }
   for (const Told& told : told_) {
     if (with_.events != nullptr) {
-      with_.events->record({.api_version = crds::kApiVersion,
-                            .kind = "TrainingJob",
-                            .namespace_name = job_.namespace_name,
-                            .name = job_.name,
-                            .uid = uid()},
-                           told.type, told.reason, told.message);
+      with_.events->record(reference_to(object_), told.type, told.reason, told.message);
     }
   }
   told_.clear();
@@ -504,12 +499,25 @@ void Pass::remove_children(std::int64_t number) {
   }
 }
 
+kube::ObjectReference reference_to(const JsonView& job) {
+  return {.api_version = crds::kApiVersion,
+          .kind = "TrainingJob",
+          .namespace_name = text_member(job, {"metadata", "namespace"}),
+          .name = text_member(job, {"metadata", "name"}),
+          .uid = text_member(job, {"metadata", "uid"})};
+}
+
 Result<Next> look_after(const Surroundings& surroundings, const Json& object) {
   Result<crds::TrainingJob> job = crds::decode_training_job(JsonView(object));
   if (!job) {
     // The API server's schema refuses such objects; one that is older than the schema waits to be edited.
-    log_warning("Left a job alone that cannot be read",
-                {{"job", kube::key_of(object)}, {"problem", job.error().message}});
+    log_warning("Failed to read a job", {{"job", kube::key_of(object)}, {"problem", to_string(job.error())}});
+    if (surroundings.events != nullptr) {
+      surroundings.events->record(
+          reference_to(object), EventType::kWarning, "InvalidJob",
+          "Plimsoll cannot read this job, and does nothing for it until it is edited: " +
+              to_string(job.error()));
+    }
     return Next();
   }
   if (crds::is_managed_elsewhere(*job)) {

@@ -61,7 +61,10 @@ struct Surroundings {
 // When to look again even if nothing changes; empty: only then.
 using Next = std::optional<std::chrono::milliseconds>;
 
-// Errors: what the API server said; look again later.
+// For events about the job.
+kube::ObjectReference reference_to(const JsonView& job);
+
+// A job that cannot be read is left alone, with an event. Errors: what the API server said; look again later.
 Result<Next> look_after(const Surroundings& surroundings, const Json& object);
 
 }  // namespace plimsoll::controllers

@@ -36,6 +36,27 @@ bool eventually(const std::function<bool()>& holds) {
   return holds();
 }
 
+TEST(UnreadableJobs, AreLeftAloneWithAnEventThatNamesTheField) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  kube::EventRecorder events(cluster, {.component = "test", .instance = "test"});
+  events.start();
+  Json object = job("ads", "older-than-the-schema");
+  object["spec"]["trainers"]["replicas"] = "many";
+  Surroundings surroundings;
+  surroundings.client = &cluster;
+  surroundings.cluster = &view;
+  surroundings.events = &events;
+  const Result<Next> next = look_after(surroundings, object);
+  EXPECT_TRUE(next.ok() && !*next);
+  EXPECT_TRUE(eventually([&] { return !cluster.names("events").empty(); }));
+  events.stop(milliseconds(1000));
+  const Json event = cluster.find("events", cluster.names("events").front()).value_or(Json());
+  EXPECT_EQ(event["reason"], "InvalidJob");
+  EXPECT_EQ(event["involvedObject"]["uid"], "uid-of-older-than-the-schema");
+  EXPECT_THAT(event["message"].asString(), HasSubstr("spec.trainers.replicas"));
+}
+
 TEST(ThrowingPasses, EndInAnEventAMetricAndAnotherTryWhileOtherJobsGoOn) {
   MemoryCluster cluster;
   estimator::ClusterViewStore view;
