@@ -98,7 +98,9 @@ void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& err
   if (stacked != model.dhen.has_value()) {
     errors.add(FieldPath(path, "interaction"), "dhen must be given for interaction DHEN, and for no other");
   }
-  if (model.dhen && (model.bottom_mlp.empty() || model.bottom_mlp.back() % model.dhen->heads != 0)) {
+  // Ranges are checked elsewhere, and later for some: what divides may be 0 here.
+  if (model.dhen && model.dhen->heads > 0 &&
+      (model.bottom_mlp.empty() || model.bottom_mlp.back() % model.dhen->heads != 0)) {
     errors.add(FieldPath(path, "bottomMLP"),
                "DHEN needs a bottomMLP whose last width is a multiple of dhen.heads");
   }

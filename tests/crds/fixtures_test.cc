@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
+#include <limits>
 
 #include "tests/crds/test_jobs.h"
 
@@ -47,6 +49,45 @@ TEST(Fixtures, EachValidJobIsAccepted) {
     SCOPED_TRACE(file.filename());
     EXPECT_EQ(problem_text(yaml(read_file(file))), "");
   }
+}
+
+// Calls `visit` with each number of the tree, which it may change.
+void each_number(Json& value, const std::function<void(Json&)>& visit) {
+  if (value.isNumeric()) {
+    visit(value);
+    return;
+  }
+  for (Json& child : value) {
+    each_number(child, visit);
+  }
+}
+
+// dhen.heads of 0 ended the webhook with SIGFPE: the mutating webhook comes before the API server's schema.
+TEST(Fixtures, NumbersBeyondTheirRangesAreErrorsAndEndNoProcess) {
+  std::vector<Json> jobs;
+  for (const std::filesystem::path& file : files_in("valid")) {
+    jobs.push_back(yaml(read_file(file)));
+  }
+  jobs.push_back(
+      yaml(read_file(PLIMSOLL_SOURCE_DIR "/tests/crds/invalid/dhen-heads-that-do-not-divide.yaml")));
+  const Json edges[] = {0, -1, 1, Json(std::numeric_limits<::Json::Int64>::min()),
+                        Json(std::numeric_limits<::Json::Int64>::max())};
+  int numbers = 0;
+  for (Json& job : jobs) {
+    job["spec"]["template"] = *parse_json(R"({"spec": {"containers": [{"name": "trainer"}]}})");
+    each_number(job, [&](Json& number) {
+      ++numbers;
+      const Json was = number;
+      for (const Json& edge : edges) {
+        number = edge;
+        (void)problems_of(job);
+      }
+      number = Json(std::numeric_limits<::Json::Int64>::min());
+      EXPECT_FALSE(problems_of(job).empty()) << write_json(job);
+      number = was;
+    });
+  }
+  EXPECT_GE(numbers, 100);
 }
 
 }  // namespace
