@@ -133,20 +133,19 @@ TEST(AdmissionHandler, AnImportWaitsForItsMemoryAndOtherDecisionsDoNot) {
   from["configMapKeyRef"]["key"] = "tables.csv";
   imported["spec"]["model"]["dlrm"].removeMember("tables");
   imported["spec"]["model"]["dlrm"]["tablesFrom"] = from;
-  const auto answer_to = [&](const Json& job) {
-    return testing::response_of(handler.handle(due_in(20ms, kMutatePath, sample_review(job))).body,
-                                "1f0c7a52");
+  const auto answer_to = [&](const HttpRequest& request) {
+    return testing::response_of(handler.handle(request).body, "1f0c7a52");
   };
   {
     const auto others = imports.reserve(40_MiB, std::chrono::steady_clock::now());
     ASSERT_TRUE(others.ok());
-    const Json response = answer_to(imported);
+    const Json response = answer_to(due_in(20ms, kMutatePath, sample_review(imported)));
     EXPECT_TRUE(testing::patch_of(response).empty());
     EXPECT_EQ(response["warnings"].size(), 1U) << write_json(response);
     EXPECT_EQ(imports.stats().rejected, 1U);
-    EXPECT_FALSE(testing::patch_of(answer_to(sample_job())).empty());
+    EXPECT_FALSE(testing::patch_of(answer_to(post(kMutatePath, sample_review(sample_job())))).empty());
   }
-  answer_to(imported);
+  answer_to(post(kMutatePath, sample_review(imported)));
   EXPECT_EQ(imports.stats().rejected, 1U);
   EXPECT_EQ(imports.stats().most_reserved, 40_MiB);
   EXPECT_EQ(imports.stats().reserved, Bytes());
