@@ -406,6 +406,15 @@ TEST(Builtins, BoundWhatAnObjectMayHold) {
             R"(ConfigMap "c" is invalid: metadata.annotations: Too long: may not be more than 262144 bytes)");
   EXPECT_EQ(make("", std::string(1048577, 'x')).code, 422);
   EXPECT_EQ(make(std::string(262143, 'x'), std::string(1048576, 'x')).code, 201);
+  const auto make_binary = [&](const std::string& base64) {
+    return server
+        .call("POST", "/api/v1/namespaces/default/configmaps",
+              R"({"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"},"binaryData":{"d":")" +
+                  base64 + R"("}})")
+        .code;
+  };
+  EXPECT_EQ(make_binary(std::string(1398104, 'A')), 422);  // 1 MiB and 2 bytes
+  EXPECT_EQ(make_binary(std::string(1398102, 'A') + "=="), 201);
 }
 
 TEST(Builtins, ShowEventsUnderBothTheirNames) {

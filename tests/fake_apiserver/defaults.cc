@@ -291,13 +291,22 @@ void check_pod(const Json& pod, const Json& before, std::vector<Cause>& causes) 
   }
 }
 
-// A ConfigMap or Secret holds at most 1 MiB.
+// Of what base64 stands for.
+std::size_t decoded_size(std::string_view text) {
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  return text.size() / 4 * 3 - std::min(padding, text.size() / 4 * 3);
+}
+
+// A ConfigMap or Secret holds at most 1 MiB, in base64 or not.
 void check_data_size(const Json& object, std::vector<Cause>& causes) {
   constexpr std::size_t kLimit = std::size_t{1} << 20;
   std::size_t total = 0;
+  const bool secret = text_member(object, {"kind"}) == "Secret";
   for (const char* field : {"data", "binaryData"}) {
+    const bool encoded = secret || std::string_view(field) == "binaryData";
     for (const Json& value : member(object, {field})) {
-      total += value.isString() ? value.asString().size() : 0;
+      const std::string text = value.isString() ? value.asString() : "";
+      total += encoded ? decoded_size(text) : text.size();
     }
   }
   if (total > kLimit) {
