@@ -19,6 +19,17 @@
 namespace plimsoll {
 namespace {
 
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+std::size_t count(std::string_view text, std::string_view part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + part.size())) {
+    ++found;
+  }
+  return found;
+}
+
 bool one_of(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), text) != words.end();
 }
@@ -482,8 +493,11 @@ std::string write_yaml(const Json& value) {
   std::string text = out.c_str();
   // yaml-cpp writes U+FFFD for the code points that Unicode calls noncharacters. JSON is YAML too, and keeps
   // them.
-  if (text.find("\xEF\xBF\xBD") != std::string::npos) {
-    text = write_json(value);
+  if (text.find(kReplacementCharacter) != std::string::npos) {
+    std::string json = write_json(value);
+    if (count(json, kReplacementCharacter) < count(text, kReplacementCharacter)) {
+      text = std::move(json);
+    }
   }
   return text + "\n";
 }

@@ -98,7 +98,7 @@ void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& err
   if (stacked != model.dhen.has_value()) {
     errors.add(FieldPath(path, "interaction"), "dhen must be given for interaction DHEN, and for no other");
   }
-  // Ranges are checked elsewhere, and later for some: what divides may be 0 here.
+  // Ranges are checked elsewhere, some of them later, so heads may be 0 or negative here.
   if (model.dhen && model.dhen->heads > 0 &&
       (model.bottom_mlp.empty() || model.bottom_mlp.back() % model.dhen->heads != 0)) {
     errors.add(FieldPath(path, "bottomMLP"),

@@ -8,7 +8,8 @@
 namespace plimsoll::estimator {
 namespace {
 
-// What mostly comes after a model's layers: a list that had to grow for it would double.
+// Room for the operators that follow a model's layers (norm, head, loss): without it, the first of them would
+// double the list.
 constexpr std::size_t kRoomBehindCopies = 256;
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cassert>
 
 namespace plimsoll::estimator {
+
 const char* name_of(Phase phase) {
   switch (phase) {
     case Phase::kForward: return "Forward";

@@ -271,6 +271,10 @@ TEST(Yaml, NoncharactersOfUnicodeAreKept) {
   EXPECT_EQ(one("- 1\n- " + write_yaml(Json("\xF0\x9F\xBF\xBE")))[1], Json("\xF0\x9F\xBF\xBE"));
 }
 
+TEST(Yaml, AGenuineReplacementCharacterStaysInBlockStyle) {
+  EXPECT_EQ(write_yaml(*parse_json("{\"a\": {\"b\": \"\xEF\xBF\xBD\"}}")), "a:\n  b: \xEF\xBF\xBD\n");
+}
+
 TEST(Yaml, WritesBlockStyle) {
   EXPECT_EQ(write_yaml(*parse_json(R"({"b": [1, {"c": "x"}], "a": "two\nlines\n", "d": {}})")),
             "a: |\n  two\n  lines\nb:\n  - 1\n  - c: x\nd: {}\n");
