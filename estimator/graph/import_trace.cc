@@ -272,7 +272,7 @@ class TraceReader {
     if (device != "cpu" && device != "cuda") {
       return fail(Place(place_, "device"), "must be \"cpu\" or \"cuda\", is " + shown(device));
     }
-    trace_.device = device == "cpu" ? TraceDevice::kCpu : TraceDevice::kCuda;
+    trace_.device = device == "cpu" ? Device::kCpu : Device::kCuda;
     if (std::find(std::begin(kPrecisions), std::end(kPrecisions), trace_.precision) ==
         std::end(kPrecisions)) {
       return fail(Place(place_, "precision"), "is not known: " + shown(trace_.precision));
@@ -687,7 +687,7 @@ Result<TraceProducer> read_producer(JsonView root) {
 }
 
 std::string described(const Trace& trace) {
-  return std::string(trace.device == TraceDevice::kCpu ? "cpu" : "cuda") + " " + trace.precision;
+  return std::string(trace.device == Device::kCpu ? "cpu" : "cuda") + " " + trace.precision;
 }
 
 Result<TraceFile> read_file(JsonView root, Reading& reading) {
@@ -756,7 +756,7 @@ Result<TraceFile> import_traces(std::string_view content, const ImportLimits& li
   return read_file(text->root(), reading);
 }
 
-Result<const Trace*> choose_trace(const TraceFile& graph, TraceDevice device, std::string_view precision) {
+Result<const Trace*> choose_trace(const TraceFile& graph, Device device, std::string_view precision) {
   std::string present;
   for (const Trace& trace : graph.traces) {
     if (trace.device == device && trace.precision == precision) {
@@ -764,7 +764,7 @@ Result<const Trace*> choose_trace(const TraceFile& graph, TraceDevice device, st
     }
     present += (present.empty() ? "" : ", ") + described(trace);
   }
-  const std::string name = device == TraceDevice::kCpu ? "cpu" : "cuda";
+  const std::string name = device == Device::kCpu ? "cpu" : "cuda";
   return Error(ErrorCode::kUnsupported,
                "the graph has no trace of " + name + " " + std::string(precision) + ", only of " + present +
                    "; export it with: python3 -m plimsoll.export MODULE:FUNCTION --device " + name +

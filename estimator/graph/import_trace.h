@@ -2,7 +2,7 @@
 //
 //   Result<TraceFile> graph = import_traces(content);          // JSON, gzipped or not
 //   if (!graph) return graph.error();                          // "traces[0].operators[17]: ..."
-//   Result<const Trace*> trace = choose_trace(*graph, TraceDevice::kCpu, "FP32");
+//   Result<const Trace*> trace = choose_trace(*graph, Device::kCpu, "FP32");
 //
 // The file may come from anybody: every index, time and size is checked before it is used, and sizes of the
 // file are bounded. Pure; any thread.
@@ -26,6 +26,6 @@ struct ImportLimits {
 Result<TraceFile> import_traces(std::string_view content, const ImportLimits& limits = {});
 
 // The trace of that device and precision. Errors: kUnsupported, telling how to export one.
-Result<const Trace*> choose_trace(const TraceFile& graph, TraceDevice device, std::string_view precision);
+Result<const Trace*> choose_trace(const TraceFile& graph, Device device, std::string_view precision);
 
 }  // namespace plimsoll::estimator

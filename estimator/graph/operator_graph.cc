@@ -26,6 +26,69 @@ std::int64_t width_bytes(ElementType type) {
   return 8;
 }
 
+const char* dtype_of(ElementType type) {
+  switch (type) {
+    case ElementType::kFP32: return "float32";
+    case ElementType::kFP16: return "float16";
+    case ElementType::kBF16: return "bfloat16";
+    case ElementType::kInt64: return "int64";
+    case ElementType::kBool: return "bool";
+  }
+  assert(false);
+  return "";
+}
+
+const char* name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding: return "aten::embedding";
+    case OpKind::kEmbeddingLookup: return "fbgemm::split_embedding_codegen_lookup";
+    case OpKind::kLinear: return "aten::addmm";
+    case OpKind::kRelu: return "aten::relu";
+    case OpKind::kTanh: return "aten::tanh";
+    case OpKind::kSigmoid: return "aten::sigmoid";
+    case OpKind::kGelu: return "aten::gelu";
+    case OpKind::kSilu: return "aten::silu";
+    case OpKind::kScale: return "aten::mul";
+    case OpKind::kPower: return "aten::pow";
+    case OpKind::kMean: return "aten::mean";
+    case OpKind::kRsqrt: return "aten::rsqrt";
+    case OpKind::kSoftmax: return "aten::_softmax";
+    case OpKind::kLogSoftmax: return "aten::_log_softmax";
+    case OpKind::kLayerNorm: return "aten::native_layer_norm";
+    case OpKind::kDropout: return "aten::native_dropout";
+    case OpKind::kAttention: return "aten::_scaled_dot_product_flash_attention";
+    case OpKind::kAdd: return "aten::add";
+    case OpKind::kMul: return "aten::mul";
+    case OpKind::kMatMul: return "aten::bmm";
+    case OpKind::kConcat: return "aten::cat";
+    case OpKind::kSplit: return "aten::split";
+    case OpKind::kView: return "aten::view";
+    case OpKind::kSlice: return "aten::slice";
+    case OpKind::kReshape: return "aten::reshape";
+    case OpKind::kCopy: return "aten::clone";
+    case OpKind::kRepeat: return "aten::repeat_interleave";
+    case OpKind::kToPadded: return "aten::to_padded_tensor";
+    case OpKind::kExpand: return "aten::expand";
+    case OpKind::kSum: return "aten::sum";
+    case OpKind::kSort: return "aten::sort";
+    case OpKind::kGather: return "aten::index";
+    case OpKind::kSelectRows: return "aten::index_select";
+    case OpKind::kTopK: return "aten::topk";
+    case OpKind::kCast: return "aten::_to_copy";
+    case OpKind::kReceive: return "c10d::recv_";
+    case OpKind::kAllReduce: return "c10d::allreduce_";
+    case OpKind::kCopyToRegion: return "c10d::allreduce_";
+    case OpKind::kAllGather: return "c10d::allgather_";
+    case OpKind::kReduceScatter: return "c10d::reduce_scatter_";
+    case OpKind::kAllToAll: return "c10d::alltoall_";
+    case OpKind::kBceWithLogits: return "aten::binary_cross_entropy_with_logits";
+    case OpKind::kNllLoss: return "aten::nll_loss_forward";
+    case OpKind::kScopeEnd: return "prim::scope_end";
+  }
+  assert(false);
+  return "";
+}
+
 ElementType widest(ElementType a, ElementType b) {
   // fp16 with bf16 gives fp32 in PyTorch; no graph of ours mixes the two.
   return a == b ? a : ElementType::kFP32;

@@ -25,7 +25,9 @@
 namespace plimsoll::estimator {
 
 enum class ElementType : std::uint8_t { kFP32, kFP16, kBF16, kInt64, kBool };
+inline constexpr std::size_t kElementTypes = static_cast<std::size_t>(ElementType::kBool) + 1;
 std::int64_t width_bytes(ElementType type);
+const char* dtype_of(ElementType type);  // as PyTorch calls it: "float32", ...
 // The type that arithmetic on both gives (torch.result_type of two floating tensors).
 ElementType widest(ElementType a, ElementType b);
 
@@ -111,6 +113,10 @@ enum class OpKind : std::uint8_t {
   kScopeEnd,         // (values...): names of the model's code that held them until here
 };
 
+inline constexpr std::size_t kOpKinds = static_cast<std::size_t>(OpKind::kScopeEnd) + 1;
+// As PyTorch calls it: "aten::mm", ...
+const char* name_of(OpKind kind);
+
 // As the graph shows it: good until the graph changes.
 struct Op {
   OpKind kind = OpKind::kView;
@@ -168,6 +174,7 @@ class OperatorGraph {
                   const std::string& name);
 
   const BudgetVector<Tensor>& tensors() const { return tensors_; }
+  const BudgetVector<Shape>& shapes() const { return shapes_; }  // by Tensor::shape
   std::int32_t op_count() const { return static_cast<std::int32_t>(ops_.size()); }
   Op op(std::int32_t i) const;
   const Tensor& tensor(TensorId id) const;

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/bytes.h"
 
 namespace plimsoll::estimator {
@@ -43,7 +44,8 @@ struct TraceStorage {
   Count bytes;
   StorageRole role = StorageRole::kActivation;
   std::int32_t allocated_at = -1;  // the operator; -1: before the iteration
-  std::int32_t released_at = -1;   // the time when all but autograd has let it go; -1: never
+  std::int32_t released_at = -1;   // the time when all but autograd has freed it; -1: never
+  std::int64_t count = 1;          // stands for so many equal storages that live and die together
 };
 
 // A range of a pool.
@@ -101,6 +103,7 @@ struct TraceParameter {
   bool trainable = true;
   std::vector<std::int32_t> gradient;  // storages: dense one, sparse indices and values
   bool sparse_gradient = false;
+  std::int32_t unit = -1;  // where module_groups says units: the one that it belongs to
 };
 
 struct TraceBuffer {
@@ -108,34 +111,51 @@ struct TraceBuffer {
   std::int32_t storage = -1;
 };
 
-enum class TraceDevice { kCuda, kCpu };
+enum class Device { kCuda, kCpu };
+
+// Which modules FSDP wraps together and activation checkpointing computes again as one; -1: none.
+struct ModuleGroup {
+  std::int32_t unit = -1;
+  std::int32_t block = -1;
+};
 
 struct Trace {
-  TraceDevice device = TraceDevice::kCpu;
+  // Its long tables take their memory from `budget`, which must outlive it.
+  explicit Trace(Budget* budget = nullptr)
+      : storages(budget),
+        tensors(budget),
+        operands(budget),
+        operators(budget),
+        saved(budget),
+        temporaries(budget),
+        parameters(budget) {}
+
+  Device device = Device::kCpu;
   std::string precision;  // "FP32", "BF16Mixed", ...
   std::string method;
   std::vector<std::string> notes;         // what a person should know of the recording
   std::vector<std::int64_t> batch_sizes;  // recorded; one alone: it holds for no other
   std::vector<std::string> dtypes;
   std::vector<std::string> modules;
+  std::vector<ModuleGroup> module_groups;  // by module; empty: found by the modules' names
   std::vector<std::string> operator_names;
   std::vector<Attributes> attributes;
   std::vector<Count> counts;
   std::vector<TraceLayout> layouts;
-  std::vector<TraceStorage> storages;
-  std::vector<TraceTensor> tensors;
-  std::vector<std::int32_t> operands;
-  std::vector<TraceOperator> operators;
-  std::vector<TraceSaved> saved;
+  BudgetVector<TraceStorage> storages;
+  BudgetVector<TraceTensor> tensors;
+  BudgetVector<std::int32_t> operands;
+  BudgetVector<TraceOperator> operators;
+  BudgetVector<TraceSaved> saved;
   // Where kernels were measured: operators in neither list take nothing inside.
   bool measured = false;
-  std::vector<TraceTemporary> temporaries;
+  BudgetVector<TraceTemporary> temporaries;
   std::vector<std::int32_t> unmeasured;
   std::int32_t forward_end = 0;  // operators before it are the model's forward,
   std::int32_t loss_end = 0;     // those before this the loss, the rest backward
   // Of a trace that was put together from several passes: each forward (pipeline_trace.h). Empty: the one.
   std::vector<Span> passes;
-  std::vector<TraceParameter> parameters;
+  BudgetVector<TraceParameter> parameters;
   std::vector<TraceBuffer> buffers;
 };
 

@@ -6,20 +6,26 @@
 #include <functional>
 
 #include "base/bytes.h"
-#include "estimator/graph/operator_graph.h"
+#include "base/result.h"
+#include "estimator/graph/trace.h"
+#include "estimator/memory/estimate.h"
+#include "estimator/memory/trace_shapes.h"
 
 namespace plimsoll::estimator {
 
-// For one batch size: the larger of
-//   forward:  the sum of all node outputs that require a gradient;
-//   backward: over the reversed nodes, the largest sum of outputs that are still used downstream.
-// Each output counts in full, whether or not it shares its memory with another, and the loss is no node of
-// the graph, as in the paper's torch.fx trace of the model.
-Bytes amp_training_bytes(const OperatorGraph& graph, std::int64_t batch);
+// At one batch size, the sum of all node outputs of forward that require a gradient. (The paper takes the
+// larger of this and of what backward still uses, which is never larger.) Each output counts in full, whether
+// or not it shares its memory with another, and the loss is no node, as in the paper's torch.fx trace of the
+// model.
+Bytes amp_training_bytes(const Trace& trace, std::int64_t batch);
 
 // The same at the true batch size, predicted by a straight line through ten micro batch sizes (Finding 12).
-Bytes amp_predicted_training_bytes(const OperatorGraph& graph, std::int64_t batch);
-// That line, for any way to tell the training bytes of a batch size.
 Bytes amp_predicted_bytes(const std::function<Bytes(std::int64_t batch)>& training_bytes, std::int64_t batch);
+
+// The whole estimate; of `shapes` only parameters count. `training_bytes`: amp_training_bytes at any batch
+// size. Errors: kUnsupported for an optimizer implementation that PyTorch of that version lacks.
+Result<Estimate> estimate_by_amp(const EstimateRequest& request, const Trace& trace,
+                                 const TraceShapes& shapes, TorchVersion version,
+                                 const std::function<Bytes(std::int64_t batch)>& training_bytes);
 
 }  // namespace plimsoll::estimator

@@ -5,8 +5,6 @@
 #include "estimator/memory/amp.h"
 #include "estimator/memory/equal_layers.h"
 #include "estimator/memory/fixed_costs.h"
-#include "estimator/memory/optimizer_memory.h"
-#include "estimator/memory/simulate.h"
 #include "estimator/memory/spec_run.h"
 #include "estimator/memory/trace_estimate.h"
 
@@ -15,8 +13,6 @@ namespace {
 
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 32;
 constexpr std::int64_t kMaxTrainers = std::int64_t{1} << 24;
-// Far above any machine, and far enough from 2^63 that sums of it do not saturate.
-constexpr Bytes kBeyondAnyMachine{std::int64_t{1} << 55};
 
 Result<void> check(const EstimateRequest& request) {
   if (request.model == nullptr || request.training == nullptr) {
@@ -72,17 +68,24 @@ Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_paramete
   return account_of(parts, request, name_of(Phase::kForward), dense_parameters);
 }
 
-// AMP, section 9.2.1: constants for communication and CUDA, terms linear in the dense parameters for the
-// optimizer and for DDP, and the symbolic execution's larger sum. The paper prints no coefficients: DDP's are
-// taken as the replica and its gradient buffers, the optimizer's as the state it keeps.
-Estimate by_amp(const OperatorGraph& graph, const EstimateRequest& request) {
-  Breakdown parts;
-  parts.parameters = graph.parameter_bytes();
-  parts.ddp_buckets = parts.parameters;
-  const OptimizerMemory optimizer = memory_of(request.training->optimizer, request.device);
-  parts.optimizer_state = Bytes::ceil(static_cast<double>(parts.parameters.count) * optimizer.kept);
-  parts.activations = amp_predicted_training_bytes(graph, request.training->batch_size_per_trainer);
-  return account_of(parts, request, name_of(Phase::kForward), parts.parameters);
+Result<Estimate> by_amp(const EstimateRequest& request) {
+  const Result<Recording> recording = record_whole(request, request.training->batch_size_per_trainer);
+  if (!recording && recording.error().code == ErrorCode::kTooLarge) {
+    return beyond_any_machine(request, Bytes{});
+  }
+  if (!recording) {
+    return recording.error();
+  }
+  const Result<TraceShapes> shapes =
+      TraceShapes::at(recording->trace, request.training->batch_size_per_trainer,
+                      {.halve_floats = false, .budget = request.budget});
+  if (!shapes) {
+    return shapes.error();
+  }
+  return estimate_by_amp(request, recording->trace, *shapes, kSpecTorchVersion, [&](std::int64_t batch) {
+    const Result<Recording> micro = record_whole(request, batch);
+    return micro ? amp_training_bytes(micro->trace, batch) : Bytes::max();
+  });
 }
 
 }  // namespace
@@ -165,14 +168,7 @@ Result<Estimate> Estimator::estimate(const EstimateRequest& request) {
   if (request.method == Method::kPlimsoll) {
     return by_simulation(request);
   }
-  const Result<OperatorGraph> graph = lower_whole(request);
-  if (!graph) {
-    return graph.error();
-  }
-  if (all_bytes(*graph, request.training->batch_size_per_trainer) > kBeyondAnyMachine) {
-    return beyond_any_machine(request, graph->parameter_bytes());
-  }
-  return by_amp(*graph, request);
+  return by_amp(request);
 }
 
 Json to_json(const Peak& peak) {

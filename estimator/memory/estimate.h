@@ -37,8 +37,6 @@ enum class Method {
   kAmp,       // the published formula: 10 micro-batches, regression, max of forward and backward sums
 };
 
-enum class Device { kCuda, kCpu };
-
 struct EstimateRequest {
   const crds::ModelSpec* model = nullptr;        // required; tables_from already resolved into dlrm->tables
   const crds::TrainingSpec* training = nullptr;  // required

@@ -10,9 +10,10 @@
 #include "estimator/graph/lower_transformer.h"
 #include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/fixed_costs.h"
+#include "estimator/memory/record.h"
 #include "estimator/memory/schedule.h"
-#include "estimator/memory/simulate.h"
 #include "estimator/memory/trace_optimizer.h"
+#include "estimator/memory/trace_run.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -26,6 +27,20 @@ constexpr std::size_t kLargest = 10;
 constexpr std::int64_t kMostOwners = 16;
 // After so many micro-batches an iteration only repeats itself: gradients are there, each stage is full.
 constexpr std::int64_t kSteadyRounds = 3;
+
+// Every tensor of the graph at once: no moment of an iteration can need more than a small multiple of it.
+Bytes all_bytes(const OperatorGraph& graph, std::int64_t batch, Budget* budget) {
+  Bytes total;
+  for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
+    charge(budget, 1);
+    total += graph.bytes(static_cast<TensorId>(i), batch);
+  }
+  return total;
+}
+
+Error beyond_any_machine() {
+  return Error(ErrorCode::kTooLarge, "the tensors of an iteration are beyond any machine");
+}
 
 Error bad_field(const std::string& field, const std::string& what) {
   return invalid("training.parallelism." + field + " " + what);
@@ -104,11 +119,13 @@ Result<void> check_parts(const TransformerSpec& spec, const crds::Parallelism& p
 class Parts {
  public:
   // `spec`: of a transformer; null for a DLRM, which is one part.
-  Parts(const EstimateRequest& request, const crds::TrainingSpec& training, const TransformerSpec* spec)
-      : request_(request), training_(training), spec_(spec) {}
+  Parts(const EstimateRequest& request, const crds::TrainingSpec& training, const TransformerSpec* spec,
+        const RecordOptions& options)
+      : request_(request), training_(training), spec_(spec), options_(options) {}
 
-  Result<std::vector<const OperatorGraph*>> of_stage(std::int64_t stage) {
-    std::vector<const OperatorGraph*> graphs;
+  // The parts that a stage holds. Stages with equal parts get the same pointers.
+  Result<std::vector<const Recording*>> of_stage(std::int64_t stage) {
+    std::vector<const Recording*> recordings;
     for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
       charge(request_.budget, 1);
       const TransformerPart part = part_of(stage, chunk);
@@ -118,11 +135,29 @@ class Parts {
         if (!graph) {
           return graph.error();
         }
-        lowered = {std::make_unique<const OperatorGraph>(*std::move(graph)), part.first_layer};
+        lowered.graph = std::make_unique<const OperatorGraph>(*std::move(graph));
+        lowered.first_layer = part.first_layer;
+        if (all_bytes(*lowered.graph, training_.batch_size_per_trainer, request_.budget) >
+            kBeyondAnyMachine) {
+          return beyond_any_machine();
+        }
+        options_.keeps_result = !part.predicts;
+        lowered.recording = std::make_unique<const Recording>(record(*lowered.graph, options_));
       }
-      graphs.push_back(lowered.graph.get());
+      recordings.push_back(lowered.recording.get());
     }
-    return graphs;
+    return recordings;
+  }
+
+  // Of all parts that the stage holds.
+  Bytes parameter_bytes(std::int64_t stage) {
+    Bytes sum;
+    for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
+      const OperatorGraph& graph = *graphs_.at(key_of(part_of(stage, chunk))).graph;
+      charge(request_.budget, graph.tensors().size());
+      sum += graph.parameter_bytes();
+    }
+    return sum;
   }
 
   // Of a tensor of a chunk, with the number of its own layer. For one stage only.
@@ -150,6 +185,7 @@ class Parts {
   struct Lowered {
     std::unique_ptr<const OperatorGraph> graph;
     std::int64_t first_layer = 0;  // that its names are of
+    std::unique_ptr<const Recording> recording;
   };
 
   TransformerPart part_of(std::int64_t stage, std::int64_t chunk) const {
@@ -189,6 +225,7 @@ class Parts {
   const EstimateRequest& request_;
   const crds::TrainingSpec& training_;
   const TransformerSpec* spec_;
+  RecordOptions options_;
   std::map<Key, Lowered> graphs_;
   std::map<std::int64_t, OperatorGraph> named_;  // by chunk, where the shared graph has another's names
 };
@@ -206,18 +243,30 @@ const char* kind_of(Part part) {
   return "";
 }
 
-Result<std::vector<LiveTensor>> largest_live(const Ledger& ledger, Parts& parts,
-                                             const std::vector<const OperatorGraph*>& chunks,
+// The tensor of the graph that a block is, or belongs to.
+TensorId tensor_of(const Recording& recording, const TraceRun::Origin& origin) {
+  const Trace& trace = recording.trace;
+  const auto id = static_cast<std::size_t>(origin.id);
+  using enum TraceRun::Source;
+  if (origin.source == kKernel) {
+    const TraceOperator& op = trace.operators[id];
+    const Span results = origin.id < trace.loss_end ? op.outputs : op.inputs;
+    return trace.operands[static_cast<std::size_t>(results.begin)];
+  }
+  const std::int32_t storage =
+      origin.source == kStorage || origin.source == kRecomputed ? origin.id : trace.parameters[id].storage;
+  return recording.tensor_of_storage[static_cast<std::size_t>(storage)];
+}
+
+Result<std::vector<LiveTensor>> largest_live(const TraceRun& run, Parts& parts,
+                                             const std::vector<const Recording*>& chunks,
                                              std::int64_t stage) {
   std::vector<LiveTensor> largest;
-  for (const BlockId id : ledger.largest_at_peak(kLargest)) {
-    const Ledger::Block& block = ledger.blocks()[static_cast<std::size_t>(id)];
-    TensorId tensor = block.of;
-    std::size_t chunk = 0;
-    for (; tensor >= static_cast<TensorId>(chunks[chunk]->tensors().size()); ++chunk) {
-      tensor -= static_cast<TensorId>(chunks[chunk]->tensors().size());
-    }
-    Result<std::string> name = parts.name_of(stage, static_cast<std::int64_t>(chunk), tensor);
+  for (const BlockId id : run.ledger.largest_at_peak(kLargest)) {
+    const Ledger::Block& block = run.ledger.blocks()[static_cast<std::size_t>(id)];
+    const TraceRun::Origin& origin = run.origin_of(id);
+    Result<std::string> name = parts.name_of(
+        stage, origin.chunk, tensor_of(*chunks[static_cast<std::size_t>(origin.chunk)], origin));
     if (!name) {
       return name.error();
     }
@@ -235,12 +284,23 @@ std::int64_t owners(const EstimateRequest& request, std::int64_t replicas, bool 
 
 }  // namespace
 
-Result<OperatorGraph> lower_whole(const EstimateRequest& request) {
+Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch) {
+  Result<OperatorGraph> graph = OperatorGraph();
   if (request.model->dlrm) {
-    return lower_dlrm(*request.model->dlrm, *request.training, request.budget);
+    graph = lower_dlrm(*request.model->dlrm, *request.training, request.budget);
+  } else {
+    const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+    graph = spec ? lower_transformer(*spec, *request.training, {}, request.budget)
+                 : Result<OperatorGraph>(spec.error());
   }
-  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
-  return spec ? lower_transformer(*spec, *request.training, {}, request.budget) : spec.error();
+  if (!graph) {
+    return graph.error();
+  }
+  if (all_bytes(*graph, batch, request.budget) > kBeyondAnyMachine) {
+    return beyond_any_machine();
+  }
+  return record(*graph,
+                {.device = request.device, .batch = batch, .input_batch = batch, .budget = request.budget});
 }
 
 // Replicas of the whole model share nothing; they differ from a single one by their buckets.
@@ -269,9 +329,9 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
   if (!checked) {
     return checked.error();
   }
-  const TraceDevice device = request.device == Device::kCuda ? TraceDevice::kCuda : TraceDevice::kCpu;
-  const Result<OptimizerRun> optimizer = optimizer_run(
-      request.training->optimizer, request.training->optimizer_implementation, device, kSpecTorchVersion);
+  const Result<OptimizerRun> optimizer =
+      optimizer_run(request.training->optimizer, request.training->optimizer_implementation, request.device,
+                    kSpecTorchVersion);
   if (!optimizer) {
     return optimizer.error();
   }
@@ -293,25 +353,47 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
     training.gradient_accumulation = most_rounds;
   }
 
-  SpecRun run{.heaviest = Ledger(1), .allocated = {}, .dense_parameters = {}};
+  const std::int64_t micro_batches = training.gradient_accumulation;
   const bool pipelined =
       request.device == Device::kCuda && request.model->dlrm && !request.model->dlrm->tables.empty();
-  Parts parts(request, training, spec);
-  std::vector<const OperatorGraph*> heaviest;  // of the heaviest stage
-  std::int64_t heaviest_stage = 0;
-  std::vector<const OperatorGraph*> last;  // of the stage before
-  std::size_t first_of_last = 0;           // its first rank, in run.allocated
+  const RecordOptions options{
+      .device = request.device,
+      .batch = std::max<std::int64_t>(1, training.batch_size_per_trainer / micro_batches),
+      .input_batch = training.batch_size_per_trainer,
+      .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
+      .budget = request.budget};
+  const TraceProducer producer{.torch = {}, .version = kSpecTorchVersion, .threads = 0, .cpu_capability = {}};
+  TraceRunRequest iteration{.batch = options.batch,
+                            .optimizer = training.optimizer,
+                            .implementation = training.optimizer_implementation,
+                            .checkpointing = training.activation_checkpointing,
+                            .replication = {.strategy = training.parallelism.strategy,
+                                            .replicas = replicas,
+                                            .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
+                                            .reshard_after_forward = parallelism.reshard_after_forward,
+                                            .collectives_copy = request.device == Device::kCpu},
+                            .keeps_fp32 = keeps_fp32,
+                            .budget = request.budget};
+
+  SpecRun run{.heaviest = Ledger(1), .allocated = {}, .dense_parameters = {}};
+  Parts parts(request, training, spec, options);
+  std::vector<const Recording*> last;  // of the stage before
+  std::size_t first_of_last = 0;       // its first rank, in run.allocated
   Bytes parameters_of_last;
   for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
-    const Result<std::vector<const OperatorGraph*>> graphs = parts.of_stage(stage);
-    if (!graphs) {
-      return graphs.error();
+    const Result<std::vector<const Recording*>> chunks = parts.of_stage(stage);
+    if (!chunks && chunks.error().code == ErrorCode::kTooLarge) {
+      run.beyond_any_machine = true;
+      return run;
+    }
+    if (!chunks) {
+      return chunks.error();
     }
     // Stages that hold the same and run it in the same order take the same.
     const auto ahead = [&](std::int64_t of) {
-      return warm_up(of, parallelism.pipeline, parallelism.pipeline_chunks, training.gradient_accumulation);
+      return warm_up(of, parallelism.pipeline, parallelism.pipeline_chunks, micro_batches);
     };
-    if (stage > 0 && *graphs == last && ahead(stage) == ahead(stage - 1)) {
+    if (stage > 0 && *chunks == last && ahead(stage) == ahead(stage - 1)) {
       const std::size_t ranks = run.allocated.size() - first_of_last;
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         run.allocated.push_back(run.allocated[first_of_last + rank]);
@@ -320,46 +402,40 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       first_of_last += ranks;
       continue;
     }
-    last = *graphs;
+    last = *chunks;
     first_of_last = run.allocated.size();
-    parameters_of_last = Bytes{};
-    for (const OperatorGraph* graph : *graphs) {
-      charge(request.budget, graph->tensors().size());
-      parameters_of_last += graph->parameter_bytes();
-      run.dense_parameters += graph->parameter_bytes();
-      if (all_bytes(*graph, training.batch_size_per_trainer, request.budget) > kBeyondAnyMachine) {
-        run.beyond_any_machine = true;
-        return run;
-      }
+    parameters_of_last = parts.parameter_bytes(stage);
+    run.dense_parameters += parameters_of_last;
+    std::vector<const Trace*> traces;
+    for (const Recording* recording : *chunks) {
+      traces.push_back(&recording->trace);
     }
+    const std::int64_t steps = 2 * parallelism.pipeline_chunks * micro_batches;
+    charge(request.budget, static_cast<std::uint64_t>(steps));
+    const BudgetBytes schedule(request.budget, Bytes{sizeof(ScheduleStep)} * steps);
+    iteration.schedule =
+        pipeline_schedule(stage, parallelism.pipeline, parallelism.pipeline_chunks, micro_batches);
     for (std::int64_t rank = 0; rank < owners(request, replicas, keeps_fp32); ++rank) {
-      Ledger ledger = simulate(*graphs, {.training = &training,
-                                         .replicas = replicas,
-                                         .rank = rank,
-                                         .stage = stage,
-                                         .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
-                                         .device = request.device,
-                                         .keeps_fp32 = keeps_fp32,
-                                         .budget = request.budget});
-      run.allocated.push_back(ledger.peak());
-      if (ledger.peak() > run.heaviest.peak()) {
-        heaviest = *graphs;
-        heaviest_stage = stage;
-        run.heaviest = std::move(ledger);
+      iteration.replication.rank = rank;
+      Result<TraceRun> trainer = run_trace(traces, producer, iteration);
+      if (!trainer) {
+        return trainer.error();
+      }
+      run.allocated.push_back(trainer->ledger.peak());
+      if (trainer->ledger.peak() > run.heaviest.peak()) {
+        Result<std::vector<LiveTensor>> largest = largest_live(*trainer, parts, *chunks, stage);
+        if (!largest) {
+          return largest.error();
+        }
+        run.largest_live = *std::move(largest);
+        run.heaviest = std::move(trainer->ledger);
       }
     }
-  }
-  if (!heaviest.empty()) {
-    Result<std::vector<LiveTensor>> largest = largest_live(run.heaviest, parts, heaviest, heaviest_stage);
-    if (!largest) {
-      return largest.error();
-    }
-    run.largest_live = *std::move(largest);
   }
   if (parallelism.tensor * parallelism.pipeline > 1 || keeps_fp32) {
-    const Result<OperatorGraph> whole = spec == nullptr
-                                            ? lower_whole(request)
-                                            : lower_transformer(*spec, *request.training, {}, request.budget);
+    const Result<OperatorGraph> whole =
+        spec == nullptr ? lower_dlrm(*request.model->dlrm, *request.training, request.budget)
+                        : lower_transformer(*spec, *request.training, {}, request.budget);
     run.dense_parameters = whole ? whole->parameter_bytes() : run.dense_parameters;
   }
   return run;

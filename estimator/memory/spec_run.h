@@ -13,10 +13,10 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "estimator/graph/operator_graph.h"
 #include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/estimate.h"
 #include "estimator/memory/ledger.h"
+#include "estimator/memory/record.h"
 
 namespace plimsoll::estimator {
 
@@ -28,8 +28,11 @@ struct SpecRun {
   bool beyond_any_machine = false;
 };
 
-// The whole model as one graph, on one trainer.
-Result<OperatorGraph> lower_whole(const EstimateRequest& request);
+// A spec does not say which PyTorch runs it: the newest that the rules were checked with.
+inline constexpr TorchVersion kSpecTorchVersion = 215;
+
+// The whole model on one trainer. Errors: those of run_spec(); kTooLarge beyond any machine.
+Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch);
 
 // Errors: kInvalid naming the field: sizes that cannot be, trainers that the parts do not divide;
 // kUnsupported for an optimizer implementation that PyTorch lacks.

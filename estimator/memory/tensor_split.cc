@@ -539,7 +539,7 @@ class Splitter {
     }
     const auto name = static_cast<std::int32_t>(out_.operator_names.size());
     out_.operator_names.emplace_back(kAllReduce);
-    std::vector<TraceOperator> operators;
+    BudgetVector<TraceOperator> operators;
     operators.reserve(trace_.operators.size() + sums_.size());
     std::size_t next = 0;
     for (std::int32_t op = 0; op <= static_cast<std::int32_t>(trace_.operators.size()); ++op) {

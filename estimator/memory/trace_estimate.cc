@@ -25,7 +25,7 @@ struct Chosen {
 // The trace of that precision. TF32 is FP32 in memory; where a model's values are all fp32, pure BF16 is the
 // same in half the width.
 Result<Chosen> choose(const EstimateRequest& request) {
-  const TraceDevice device = request.device == Device::kCpu ? TraceDevice::kCpu : TraceDevice::kCuda;
+  const Device device = request.device == Device::kCpu ? Device::kCpu : Device::kCuda;
   const crds::Precision precision = request.training->precision;
   const Result<const Trace*> exact = choose_trace(*request.graph, device, crds::name_of(precision));
   if (exact) {
@@ -44,18 +44,6 @@ std::size_t index(std::int32_t id) {
   return static_cast<std::size_t>(id);
 }
 
-Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes) {
-  std::vector<bool> seen(trace.storages.size(), false);
-  Bytes sum;
-  for (const TraceParameter& parameter : trace.parameters) {
-    if (!seen[index(parameter.storage)]) {
-      seen[index(parameter.storage)] = true;
-      sum += shapes.storage(parameter.storage);
-    }
-  }
-  return sum;
-}
-
 std::vector<LiveTensor> largest_live(const TraceRun& run) {
   std::vector<LiveTensor> largest;
   for (const BlockId block : run.ledger.largest_at_peak(kLargest)) {
@@ -70,63 +58,7 @@ void warn_of(const Trace& trace, Estimate& estimate) {
   }
 }
 
-Result<Estimate> by_amp(const EstimateRequest& request, const Trace& trace, const TraceShapes& shapes) {
-  Breakdown parts;
-  parts.parameters = parameter_bytes(trace, shapes);
-  parts.ddp_buckets = parts.parameters;
-  const Result<OptimizerRun> optimizer =
-      optimizer_run(request.training->optimizer, request.training->optimizer_implementation, trace.device,
-                    request.graph->producer.version);
-  if (!optimizer) {
-    return optimizer.error();
-  }
-  for (const SteppedParameter& parameter : stepped_parameters(trace, shapes)) {
-    for (const Bytes state : optimizer_state(*optimizer, parameter)) {
-      parts.optimizer_state += state;
-    }
-  }
-  parts.activations =
-      amp_predicted_bytes([&](std::int64_t batch) { return amp_training_bytes(trace, batch); },
-                          request.training->batch_size_per_trainer);
-  return account_of(parts, request, name_of(Phase::kForward), parts.parameters);
-}
-
 }  // namespace
-
-Bytes amp_training_bytes(const Trace& trace, std::int64_t batch) {
-  const Result<TraceShapes> shapes = TraceShapes::at(trace, batch);
-  if (!shapes) {
-    return Bytes::max();
-  }
-  std::vector<bool> trained(trace.storages.size(), false);
-  for (const TraceParameter& parameter : trace.parameters) {
-    trained[index(parameter.storage)] = parameter.trainable;
-  }
-  const auto for_each = [&](Span span, auto action) {
-    for (std::int32_t at = span.begin; at < span.begin + span.size; ++at) {
-      const std::int32_t tensor = trace.operands[index(at)];
-      if (tensor >= 0 && trace.tensors[index(tensor)].storage >= 0) {
-        action(tensor, index(trace.tensors[index(tensor)].storage));
-      }
-    }
-  };
-  Bytes sum;
-  for (std::int32_t i = 0; i < trace.forward_end; ++i) {
-    const TraceOperator& op = trace.operators[index(i)];
-    bool requires_grad = false;
-    for_each(op.inputs, [&](std::int32_t, std::size_t storage) { requires_grad |= trained[storage]; });
-    if (!requires_grad) {
-      continue;
-    }
-    for_each(op.outputs, [&](std::int32_t tensor, std::size_t storage) {
-      if (is_floating_dtype(trace.dtypes[static_cast<std::size_t>(trace.tensors[index(tensor)].dtype)])) {
-        trained[storage] = true;
-        sum += shapes->tensor(tensor).bytes();
-      }
-    });
-  }
-  return sum;
-}
 
 Result<Estimate> estimate_trace(const EstimateRequest& request) {
   const Result<Chosen> chosen = choose(request);
@@ -169,7 +101,9 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
     return shapes.error();
   }
   if (request.method == Method::kAmp) {
-    Result<Estimate> estimate = by_amp(request, trace, *shapes);
+    Result<Estimate> estimate =
+        estimate_by_amp(request, trace, *shapes, request.graph->producer.version,
+                        [&](std::int64_t batch) { return amp_training_bytes(trace, batch); });
     if (estimate) {
       warn_of(trace, *estimate);
     }

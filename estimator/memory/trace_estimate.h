@@ -13,9 +13,4 @@ namespace plimsoll::estimator {
 // an operator without a rule; kInvalid for a batch at which the graph does not hold.
 Result<Estimate> estimate_trace(const EstimateRequest& request);
 
-// AMP's published term on a trace, for one batch size: the sum of all results of the forward pass that
-// require a gradient, in-place results again, the loss left out (see amp.h). Its backward term never exceeds
-// it.
-Bytes amp_training_bytes(const Trace& trace, std::int64_t batch);
-
 }  // namespace plimsoll::estimator

@@ -166,12 +166,12 @@ std::vector<SteppedParameter> stepped_parameters(const Trace& trace, const Trace
   return parameters;
 }
 
-Result<OptimizerRun> optimizer_run(Optimizer kind, OptimizerImplementation implementation, TraceDevice device,
+Result<OptimizerRun> optimizer_run(Optimizer kind, OptimizerImplementation implementation, Device device,
                                    TorchVersion version) {
   OptimizerRun run{.kind = kind, .implementation = implementation, .device = device, .version = version};
   if (implementation == OptimizerImplementation::kDefault) {
     // torch.optim.optimizer._default_to_fused_or_foreach: foreach on CUDA since 2.0.
-    run.implementation = device == TraceDevice::kCuda && version >= kTorch2
+    run.implementation = device == Device::kCuda && version >= kTorch2
                              ? OptimizerImplementation::kForEach
                              : OptimizerImplementation::kSingleTensor;
   }
@@ -180,7 +180,7 @@ Result<OptimizerRun> optimizer_run(Optimizer kind, OptimizerImplementation imple
                                               "; fused are SGD, Momentum, Adam, AdamW and Adagrad");
   }
   if (run.implementation == OptimizerImplementation::kFused && version < kTorch2 &&
-      !(device == TraceDevice::kCuda && kind == Optimizer::kAdam)) {
+      !(device == Device::kCuda && kind == Optimizer::kAdam)) {
     return Error(ErrorCode::kUnsupported,
                  "the graph comes from PyTorch before 2.0, which has a fused Adam for "
                  "CUDA and no other fused optimizer");
@@ -191,8 +191,7 @@ Result<OptimizerRun> optimizer_run(Optimizer kind, OptimizerImplementation imple
 std::vector<Bytes> optimizer_state(const OptimizerRun& run, const SteppedParameter& parameter) {
   std::vector<Bytes> state;
   // A step count is a scalar on the CPU, unless the fused kernel reads it on the card.
-  const bool counted =
-      run.device == TraceDevice::kCpu || run.implementation == OptimizerImplementation::kFused;
+  const bool counted = run.device == Device::kCpu || run.implementation == OptimizerImplementation::kFused;
   if (keeps_step_count(run) && counted) {
     state.push_back(Bytes{kFP32});
   }

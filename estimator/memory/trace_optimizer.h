@@ -31,13 +31,13 @@ std::vector<SteppedParameter> stepped_parameters(const Trace& trace, const Trace
 struct OptimizerRun {
   crds::Optimizer kind = crds::Optimizer::kAdam;
   crds::OptimizerImplementation implementation = crds::OptimizerImplementation::kDefault;
-  TraceDevice device = TraceDevice::kCpu;
+  Device device = Device::kCpu;
   TorchVersion version = 0;
 };
 
 // Errors: kUnsupported for an implementation that PyTorch of that version does not have.
 Result<OptimizerRun> optimizer_run(crds::Optimizer kind, crds::OptimizerImplementation implementation,
-                                   TraceDevice device, TorchVersion version);
+                                   Device device, TorchVersion version);
 
 // Blocks that live between iterations, for one parameter. Zeros are left out.
 std::vector<Bytes> optimizer_state(const OptimizerRun& run, const SteppedParameter& parameter);

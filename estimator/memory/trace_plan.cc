@@ -222,7 +222,9 @@ class Planner {
     std::vector<bool> second(plan_.recomputations.size(), false);
     for (std::size_t i = 0; i < trace_.operators.size(); ++i) {
       const std::string_view name = trace_.operator_names[index(trace_.operators[i].name)];
-      kept_[i] = is_expensive(name);
+      // A spec stands for torchtitan's policy, which computes batched products again; a graph's own may keep
+      // them.
+      kept_[i] = is_expensive(name) && (trace_.module_groups.empty() || name != "aten::bmm");
       if (half && pass_of_[i] >= 0 && (name == "aten::mm" || name == "aten::addmm")) {
         const auto pass = index(pass_of_[i]);
         kept_[i] = !second[pass];
@@ -238,7 +240,7 @@ class Planner {
     }
     until_[id] = later(until_[id], saved.released_at);
     const std::int32_t made = trace_.storages[index(storage)].allocated_at;
-    if (made < pass.begin || made >= pass.end || kept(made)) {
+    if (made < pass.begin || made >= pass.end) {
       extend(plan_.death[index(storage)], saved.released_at);
       return;
     }
@@ -271,8 +273,7 @@ class Planner {
       pass.skipped.push_back(kept(op));
       for (const std::int32_t storage : plan_.births.at(index(op))) {
         if (kept(op)) {
-          extend(plan_.death[index(storage)], until_[id]);
-          continue;
+          plan_.death[index(storage)] = -1;  // handed over to the second pass
         }
         const std::int32_t released = python_[index(storage)];
         const auto wanted = saved.find(storage);
@@ -284,8 +285,9 @@ class Planner {
     }
     for (std::int32_t op = pass.end; op < whole_end; ++op) {
       for (const std::int32_t storage : plan_.births.at(index(op))) {
-        if (kept(op)) {
-          extend(plan_.death[index(storage)], until_[id]);
+        if (kept(op)) {  // until it would have been handed over
+          const auto wanted = saved.find(storage);
+          extend(plan_.death[index(storage)], wanted == saved.end() ? pass.at : wanted->second);
         }
       }
     }
@@ -346,7 +348,11 @@ TimeTable::TimeTable(const std::vector<std::int32_t>& times, std::size_t end) : 
 Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, ActivationCheckpointing checkpointing,
                              const std::vector<std::string>& checkpoint_modules, Budget* budget) {
   std::vector<std::int32_t> blocks;
-  if (checkpointing != ActivationCheckpointing::kNone) {
+  if (checkpointing != ActivationCheckpointing::kNone && !trace.module_groups.empty()) {
+    for (const ModuleGroup& group : trace.module_groups) {
+      blocks.push_back(group.block);
+    }
+  } else if (checkpointing != ActivationCheckpointing::kNone) {
     std::vector<std::vector<std::string_view>> patterns;
     for (const std::string& module : checkpoint_modules) {
       patterns.push_back(parts_of(module));

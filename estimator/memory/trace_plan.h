@@ -42,7 +42,7 @@ struct Recomputation {
   };
   std::vector<Storage> storages;
   TimeTable releases;         // of `storages`, by operator of the pass: those with a released_after
-  std::vector<bool> skipped;  // by operator of the pass: its result was kept
+  std::vector<bool> skipped;  // by operator of the pass: it takes over the results of the first pass
 };
 
 struct TracePlan {

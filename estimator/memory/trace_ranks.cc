@@ -111,7 +111,7 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
       .replicas = replicas,
       .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
       .reshard_after_forward = parallelism.reshard_after_forward,
-      .collectives_copy = trace.device == TraceDevice::kCpu};
+      .collectives_copy = trace.device == Device::kCpu};
   const std::int64_t owners =
       parallelism.strategy == ParallelStrategy::kZeRO1 && replicas <= kMostOwners ? replicas : 1;
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "estimator/graph/trace.h"
 #include "estimator/memory/ledger.h"
 #include "estimator/memory/parallelism.h"
+#include "estimator/memory/schedule.h"
 
 namespace plimsoll::estimator {
 
@@ -40,6 +42,9 @@ struct TraceRunRequest {
   // either DTensors or plain tensors. Empty: all together.
   std::vector<bool> stepped_apart{};
   bool zero_grad_before_backward = false;  // gradients of the last iteration live through forward
+  bool keeps_fp32 = false;                 // the optimizer updates an fp32 copy of narrower parameters
+  // Of several chunks: in which order they run their micro-batches; the first of each has gradients anew.
+  std::vector<ScheduleStep> schedule{};
   bool lenient = false;      // charge operators without a rule a conservative bound instead of refusing
   Budget* budget = nullptr;  // whose BudgetExceeded run_trace() throws
 };
@@ -50,25 +55,32 @@ class TraceRun {
   std::vector<std::string> warnings;
   Bytes kept_after_forward;  // activations alive when the loss is known
 
+  // kShared: of a parameter, its gradient, state or bucket, or gathered and scattered with it.
+  enum class Source : std::uint8_t { kStorage, kRecomputed, kKernel, kState, kStep, kShared };
+  struct Origin {
+    Source source = Source::kStorage;
+    std::int32_t chunk = 0;
+    std::int32_t id = 0;  // storage, operator or parameter
+  };
+  const Origin& origin_of(BlockId block) const { return origins_[static_cast<std::size_t>(block)]; }
   std::string name_of(BlockId block) const;
   const char* kind_of(BlockId block) const;  // "parameter", "activation", "kernel temporary", ...
 
  private:
   friend class TraceIteration;
-  TraceRun(const Trace& trace, std::int64_t granule, Budget* budget)
-      : ledger(granule, budget), trace_(&trace) {}
+  TraceRun(std::int64_t granule, Budget* budget) : ledger(granule, budget), origins_(budget) {}
 
-  enum class Source : std::uint8_t { kStorage, kRecomputed, kKernel, kState, kStep, kReplicated };
-  struct Origin {
-    Source source = Source::kStorage;
-    std::int32_t id = 0;  // storage, operator or parameter
-  };
-  const Trace* trace_;
-  std::vector<Origin> origins_;  // by block
+  std::vector<const Trace*> traces_;  // by chunk
+  BudgetVector<Origin> origins_;      // by block
 };
 
 // Errors: kUnsupported for an operator without a rule (naming it), kInvalid for what cannot be at this batch,
 // kTooLarge beyond any machine.
 Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer, const TraceRunRequest& request);
+
+// The same for a trainer that holds several parts of a model, the chunks of a pipeline's stage, and runs them
+// as `request.schedule` says. Equal chunks may be one trace.
+Result<TraceRun> run_trace(std::span<const Trace* const> chunks, const TraceProducer& producer,
+                           const TraceRunRequest& request);
 
 }  // namespace plimsoll::estimator

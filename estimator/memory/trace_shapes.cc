@@ -125,4 +125,16 @@ TensorView TraceShapes::tensor_of(std::int32_t layout, std::int16_t dtype) const
   return view;
 }
 
+Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes) {
+  std::vector<bool> seen(trace.storages.size(), false);
+  Bytes sum;
+  for (const TraceParameter& parameter : trace.parameters) {
+    if (!seen[index(parameter.storage)]) {
+      seen[index(parameter.storage)] = true;
+      sum += shapes.storage(parameter.storage) * trace.storages[index(parameter.storage)].count;
+    }
+  }
+  return sum;
+}
+
 }  // namespace plimsoll::estimator

@@ -69,4 +69,7 @@ class TraceShapes {
 // By storage: the dtype of the tensors that lie in it, -1 where none does.
 std::vector<std::int16_t> dtypes_of_storages(const Trace& trace);
 
+// Of all parameters, shared ones once.
+Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes);
+
 }  // namespace plimsoll::estimator

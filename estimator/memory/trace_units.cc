@@ -75,12 +75,13 @@ std::vector<std::string_view> numbered_blocks(const Trace& trace) {
 TraceUnits units_of(const Trace& trace) {
   TraceUnits result;
   Units units(trace);
+  const bool grouped = !trace.module_groups.empty();
   for (const TraceParameter& parameter : trace.parameters) {
-    result.of_parameter.push_back(units.of_parameter(parameter.name));
+    result.of_parameter.push_back(grouped ? parameter.unit : units.of_parameter(parameter.name));
   }
   std::vector<std::int32_t> of_module;
-  for (const std::string& module : trace.modules) {
-    of_module.push_back(units.of(module));
+  for (std::size_t i = 0; i < trace.modules.size(); ++i) {
+    of_module.push_back(grouped ? trace.module_groups[i].unit : units.of(trace.modules[i]));
   }
   using Kind = UnitEvent::Kind;
   std::int32_t current = kRootUnit;

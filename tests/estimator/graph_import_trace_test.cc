@@ -31,7 +31,7 @@ TEST(ImportTrace, ReadsTheExample) {
   EXPECT_EQ(graph->producer.version, 215);
   ASSERT_EQ(graph->traces.size(), 1U);
   const Trace& trace = graph->traces.front();
-  EXPECT_EQ(trace.device, TraceDevice::kCpu);
+  EXPECT_EQ(trace.device, Device::kCpu);
   EXPECT_EQ(trace.precision, "FP32");
   EXPECT_EQ(trace.operators.size(), 5U);
   EXPECT_EQ(trace.storages.size(), 8U);
@@ -151,8 +151,8 @@ TEST(ImportTrace, BoundsTheSize) {
 TEST(ImportTrace, SaysHowToExportWhatIsMissing) {
   const Result<TraceFile> graph = import_traces(linear_graph());
   ASSERT_TRUE(graph.ok());
-  EXPECT_TRUE(choose_trace(*graph, TraceDevice::kCpu, "FP32").ok());
-  const Result<const Trace*> missing = choose_trace(*graph, TraceDevice::kCuda, "BF16Mixed");
+  EXPECT_TRUE(choose_trace(*graph, Device::kCpu, "FP32").ok());
+  const Result<const Trace*> missing = choose_trace(*graph, Device::kCuda, "BF16Mixed");
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(missing.error().message.find("--device cuda --precision BF16Mixed"), std::string::npos)

@@ -155,7 +155,7 @@ TEST(FixedCosts, EveryGroupOfTrainersHasACommunicator) {
 TraceFile convolution() {
   constexpr double kPixels = 512;
   Trace trace;
-  trace.device = TraceDevice::kCuda;
+  trace.device = Device::kCuda;
   trace.precision = "FP32";
   trace.batch_sizes = {2, 4};
   trace.dtypes = {"float32"};

@@ -184,7 +184,7 @@ TEST(TraceRun, NamesWhatLives) {
   }
   EXPECT_EQ(
       names,
-      "weight:parameter bias:parameter input:input weight:optimizer state weight:optimizer state "
+      "input:input weight:parameter bias:parameter weight:optimizer state weight:optimizer state "
       "weight:optimizer state bias:optimizer state bias:optimizer state bias:optimizer state "
       "aten::sum:loss weight:gradient bias:gradient weight:optimizer temporary weight:optimizer temporary ");
 }

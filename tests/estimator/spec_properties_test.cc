@@ -10,10 +10,10 @@
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/graph/lower_dlrm.h"
 #include "estimator/memory/estimate.h"
-#include "estimator/memory/simulate.h"
 #include "estimator/memory/spec_run.h"
 #include "estimator/memory/trace_ranks.h"
 #include "tests/estimator/graph_files.h"
+#include "tests/estimator/recorded_ledger.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -165,7 +165,7 @@ TEST(SpecProperties, FullCheckpointingNeverRaisesWhatForwardKeeps) {
       training.activation_checkpointing = how;
       const Result<OperatorGraph> graph = lower_dlrm(model, training);
       EXPECT_TRUE(graph.ok());
-      const Ledger ledger = simulate({&*graph}, {.training = &training, .device = Device::kCpu});
+      const Ledger ledger = testing::ledger_of(*graph, training, Device::kCpu);
       return live_at(ledger, ledger.begin_of_iteration(), ledger.begin_of(Phase::kBackward),
                      [](Part) { return true; });
     };
@@ -214,7 +214,7 @@ TEST(SpecProperties, ViewsAddNothing) {
       }
       x = graph.apply(OpKind::kRelu, "relu", {x}, {per_sample(1), fixed(64)}, ElementType::kFP32);
     }
-    return simulate({&graph}, {.training = &training, .device = Device::kCpu}).peak();
+    return testing::ledger_of(graph, training, Device::kCpu).peak();
   };
   EXPECT_EQ(peak(0), peak(1));
   EXPECT_EQ(peak(0), peak(7));

@@ -10,8 +10,8 @@
 #include "estimator/graph/transformer_spec.h"
 #include "estimator/memory/estimate.h"
 #include "estimator/memory/schedule.h"
-#include "estimator/memory/simulate.h"
 #include "estimator/memory/spec_run.h"
+#include "tests/estimator/recorded_ledger.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -234,7 +234,7 @@ TEST(TransformerProperties, ZeROHoldsWhatItsPaperSays) {
 
 // Bytes that live when forward has ended, beside what lives all the time.
 Bytes kept_by_forward(const OperatorGraph& graph, const crds::TrainingSpec& training) {
-  const Ledger ledger = simulate({&graph}, {.training = &training, .device = Device::kCpu});
+  const Ledger ledger = testing::ledger_of(graph, training, Device::kCpu);
   Bytes live;
   for (std::size_t i = ledger.begin_of_iteration(); i < ledger.begin_of(Phase::kBackward); ++i) {
     const MemoryEvent& event = ledger.events()[i];
@@ -305,7 +305,7 @@ std::int64_t kept_by_a_layer(std::int64_t tensor, bool sequence,
     const Result<OperatorGraph> graph =
         lower_transformer(*spec, training, {.tensor = tensor, .sequence = sequence});
     EXPECT_TRUE(graph.ok());
-    const Ledger ledger = simulate({&*graph}, {.training = &training});
+    const Ledger ledger = testing::ledger_of(*graph, training);
     Bytes live;
     for (std::size_t i = 0; i < ledger.begin_of(Phase::kBackward); ++i) {
       const MemoryEvent& event = ledger.events()[i];

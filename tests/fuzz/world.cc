@@ -55,7 +55,7 @@ estimator::SharedTables tables_of(const std::string& csv) {
 estimator::SharedGraph graph_of(const std::string& text) {
   estimator::TraceFile file = *estimator::import_traces(text);
   estimator::Trace cuda = file.traces.front();
-  cuda.device = estimator::TraceDevice::kCuda;
+  cuda.device = estimator::Device::kCuda;
   file.traces.push_back(std::move(cuda));
   return std::make_shared<const estimator::TraceFile>(std::move(file));
 }

@@ -33,7 +33,7 @@ FUZZ_TARGET(graph) {
   crds::ModelSpec model;
   model.graph.emplace();
   for (const estimator::Trace& trace : graph->traces) {
-    const bool is_cuda = trace.device == estimator::TraceDevice::kCuda;
+    const bool is_cuda = trace.device == estimator::Device::kCuda;
     // Plain; split by tensor; in stages.
     for (const int way : {0, 1, 2}) {
       crds::TrainingSpec training;
