@@ -8,7 +8,7 @@
 #include "base/quantity.h"
 #include "crds/embedding_tables_csv.h"
 #include "crds/gpu_model.h"
-#include "estimator/graph/import_trace.h"
+#include "estimator/trace/import_graph.h"
 
 namespace plimsoll::cli {
 namespace {

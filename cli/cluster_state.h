@@ -16,7 +16,7 @@
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"
-#include "estimator/graph/trace.h"
+#include "estimator/trace/trace.h"
 #include "kube/client.h"
 
 namespace plimsoll::cli {

@@ -12,9 +12,9 @@
 #include "cli/options.h"
 #include "cli/subcommands.h"
 #include "cli/text_table.h"
-#include "estimator/memory/estimate.h"
+#include "estimator/estimate/estimate.h"
+#include "estimator/provisioner/trainer_loads.h"
 #include "estimator/sharder/sharder.h"
-#include "estimator/trainer_loads.h"
 
 namespace plimsoll::cli {
 namespace {

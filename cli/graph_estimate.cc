@@ -10,8 +10,9 @@
 #include "cli/limits.h"
 #include "cli/text_table.h"
 #include "crds/training_job.h"
-#include "estimator/graph/import_trace.h"
-#include "estimator/memory/estimate.h"
+#include "estimator/estimate/estimate.h"
+#include "estimator/estimate/largest_batch.h"
+#include "estimator/trace/import_graph.h"
 
 namespace plimsoll::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"
-#include "estimator/memory/runtime_settings.h"
+#include "estimator/types/runtime_settings.h"
 
 namespace plimsoll::cli {
 

@@ -11,8 +11,8 @@
 #include "base/result.h"
 #include "cli/input.h"
 #include "crds/training_job.h"
-#include "estimator/graph/trace.h"
-#include "estimator/memory/estimate.h"
+#include "estimator/estimate/estimate.h"
+#include "estimator/trace/trace.h"
 
 namespace plimsoll::cli {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "estimator/memory/estimate.h"
+#include "estimator/estimate/estimate.h"
 
 namespace plimsoll::cli {
 

@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "base/json_edit.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/provisioner.h"
 
 namespace plimsoll::controllers {
 namespace {

@@ -14,8 +14,8 @@
 #include "base/budget.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
-#include "estimator/cluster_view.h"
-#include "estimator/graph/trace.h"
+#include "estimator/provisioner/cluster_view.h"
+#include "estimator/trace/trace.h"
 
 namespace plimsoll::controllers {
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "controllers/dcgm.h"
 #include "crds/gpu_model.h"
-#include "estimator/cluster_view.h"
+#include "estimator/provisioner/cluster_view.h"
 
 namespace plimsoll::controllers {
 namespace {

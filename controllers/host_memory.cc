@@ -6,7 +6,7 @@
 #include "base/json_edit.h"
 #include "base/json_view.h"
 #include "base/quantity.h"
-#include "estimator/json_patch.h"
+#include "estimator/provisioner/json_patch.h"
 
 namespace plimsoll::controllers {
 namespace {

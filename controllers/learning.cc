@@ -11,7 +11,7 @@
 #include "base/json_view.h"
 #include "base/quantity.h"
 #include "base/stable_hash.h"
-#include "estimator/failed_sizes.h"
+#include "estimator/provisioner/size_exclusion.h"
 
 namespace plimsoll::controllers {
 namespace {

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "estimator/failed_sizes.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/patch.h"
+#include "estimator/provisioner/provisioner.h"
+#include "estimator/provisioner/size_exclusion.h"
 
 namespace plimsoll::controllers {
 namespace {

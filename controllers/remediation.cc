@@ -9,7 +9,7 @@
 #include "base/stable_hash.h"
 #include "controllers/host_memory.h"
 #include "controllers/next_size.h"
-#include "estimator/failed_sizes.h"
+#include "estimator/provisioner/size_exclusion.h"
 
 namespace plimsoll::controllers {
 namespace {

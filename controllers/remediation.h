@@ -30,7 +30,7 @@
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
 #include "estimator/catalog/inventory.h"
-#include "estimator/graph/trace.h"
+#include "estimator/trace/trace.h"
 
 namespace plimsoll::controllers {
 

@@ -8,7 +8,8 @@
 #include "controllers/attempt_record.h"
 #include "controllers/remediation_note.h"
 #include "controllers/training_job_steps.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/patch.h"
+#include "estimator/provisioner/provisioner.h"
 
 namespace plimsoll::controllers {
 

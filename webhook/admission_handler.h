@@ -18,9 +18,9 @@
 
 #include "base/budget.h"
 #include "base/memory_pool.h"
-#include "estimator/cluster_view.h"
-#include "estimator/model_source.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/cluster_view.h"
+#include "estimator/provisioner/model_source.h"
+#include "estimator/provisioner/provisioner.h"
 #include "webhook/decision_scheduler.h"
 #include "webhook/http_server.h"
 #include "webhook/metrics.h"

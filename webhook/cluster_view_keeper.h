@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "estimator/catalog/gpu_catalog.h"
-#include "estimator/cluster_view.h"
+#include "estimator/provisioner/cluster_view.h"
 #include "kube/client.h"
 #include "kube/reflector.h"
 #include "webhook/profile_quota.h"

@@ -6,8 +6,9 @@
 
 #include "base/json_edit.h"
 #include "crds/training_job_status.h"
-#include "estimator/failed_sizes.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/patch.h"
+#include "estimator/provisioner/provisioner.h"
+#include "estimator/provisioner/size_exclusion.h"
 
 namespace plimsoll::webhook {
 namespace {

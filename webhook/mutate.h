@@ -15,8 +15,8 @@
 #include <string>
 
 #include "base/budget.h"
-#include "estimator/cluster_view.h"
-#include "estimator/model_source.h"
+#include "estimator/provisioner/cluster_view.h"
+#include "estimator/provisioner/model_source.h"
 #include "webhook/admission_review.h"
 
 namespace plimsoll::webhook {

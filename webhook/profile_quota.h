@@ -18,7 +18,7 @@
 #include "base/bytes.h"
 #include "base/json.h"
 #include "base/json_view.h"
-#include "estimator/cluster_view.h"
+#include "estimator/provisioner/cluster_view.h"
 
 namespace plimsoll::webhook {
 

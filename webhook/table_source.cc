@@ -7,7 +7,7 @@
 
 #include "base/base64.h"
 #include "crds/embedding_tables_csv.h"
-#include "estimator/graph/import_trace.h"
+#include "estimator/trace/import_graph.h"
 
 namespace plimsoll::webhook {
 namespace {

@@ -23,7 +23,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "crds/training_job.h"
-#include "estimator/model_source.h"
+#include "estimator/provisioner/model_source.h"
 #include "kube/client.h"
 
 namespace plimsoll::webhook {

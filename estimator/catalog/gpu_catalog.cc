@@ -8,7 +8,7 @@
 
 #include "base/yaml.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline catalog {
 namespace {
 
 constexpr Bytes gigabytes(std::int64_t count) {
@@ -403,4 +403,4 @@ const GpuModel* GpuCatalog::find(std::string_view name_or_label) const {
   return nullptr;
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline catalog

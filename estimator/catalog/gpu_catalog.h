@@ -19,7 +19,7 @@
 #include "base/result.h"
 #include "crds/gpu_model.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline catalog {
 
 struct GpuModel {
   std::string name;  // "A100-80GB": the GPUModel resource's name is its lower-case form
@@ -30,7 +30,7 @@ struct GpuModel {
   Bytes hbm_bandwidth;                      // bytes a second
   Bytes intra_node_bandwidth;               // bytes a second and GPU
   Bytes inter_node_bandwidth;               // bytes a second and GPU
-  std::optional<Bytes> cuda_context;        // a GPUModel's; absent: estimator/memory/fixed_cost_table.h
+  std::optional<Bytes> cuda_context;        // a GPUModel's; absent: estimator/fixed_costs/table.h
   double relative_cost = 1;                 // per GPU hour, A100-80GB = 1
 };
 
@@ -66,4 +66,4 @@ class GpuCatalog {
   std::map<std::string, Price> prices_;  // by model name; those that a resource or file priced
 };
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline catalog

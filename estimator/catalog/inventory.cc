@@ -11,7 +11,7 @@
 #include "base/quantity.h"
 #include "crds/training_job.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline catalog {
 namespace {
 
 // Labels that say a node's GPU where GPU feature discovery does not run, the most telling first. Keys:
@@ -276,4 +276,4 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
   return inventory;
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline catalog

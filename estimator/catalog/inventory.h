@@ -10,7 +10,7 @@
 #include "crds/gpu_model.h"
 #include "estimator/catalog/gpu_catalog.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline catalog {
 
 // A node label that selects one GPU model. GPU feature discovery's nvidia.com/gpu.product is written as its
 // bare value ("NVIDIA-A100-SXM4-80GB"), any other label as key=value
@@ -60,4 +60,4 @@ std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, cons
 std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resources,
                                        const GpuCatalog& catalog);
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline catalog

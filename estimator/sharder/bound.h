@@ -10,7 +10,7 @@
 #include "estimator/sharder/options.h"
 #include "estimator/sharder/selection.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 struct TimeBound {
   double milliseconds = 0;
@@ -35,4 +35,4 @@ class StateBound {
   double buffers_ = 0;  // output buffers of all tables, per trainer and whatever the sharding
 };
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -15,9 +15,9 @@
 
 #include "base/bytes.h"
 #include "crds/training_job.h"
-#include "estimator/sharder/sharder.h"
+#include "estimator/sharder/plan.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 struct CostModel {
   explicit CostModel(const ShardRequest& request);
@@ -82,4 +82,4 @@ class TableCost {
   Bytes input_of_nodes_;
 };
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -5,7 +5,7 @@
 
 #include "estimator/sharder/request.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
@@ -222,4 +222,4 @@ Options::Options(const ShardRequest& request) : memory_(request.work_budget) {
   }
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

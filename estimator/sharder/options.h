@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "estimator/sharder/cost.h"
-#include "estimator/sharder/sharder.h"
+#include "estimator/sharder/plan.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 // Bytes are doubles here: exact below 2^53, and no card holds 2^52 (4 PiB), where budgets are cut off.
 inline constexpr double kLargestBudget = 4503599627370496.0;
@@ -85,4 +85,4 @@ class Options {
   double longest_compute_ = 0;
 };
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

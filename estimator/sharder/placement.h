@@ -14,7 +14,7 @@
 
 #include "base/budget.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 // Time is all of a shard's, or what is exchanged when compute is told apart from it.
 enum class Measure : std::size_t { kTime = 0, kMemory = 1, kCompute = 2, kHost = 3 };
@@ -88,4 +88,4 @@ class Placement {
   std::vector<std::vector<bool>> zone_holds_;
 };
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -1,11 +1,11 @@
+#include "estimator/sharder/plan_json.h"
+
 #include <utility>
 
 #include "base/json_edit.h"
 #include "estimator/sharder/cost.h"
-#include "estimator/sharder/sharder.h"
 
-namespace plimsoll::estimator {
-
+namespace plimsoll::estimator::inline sharder {
 namespace {
 
 Json number(std::int64_t value) {
@@ -145,4 +145,4 @@ Json to_torchrec_json(const ShardRequest& request, const Plan& plan, const std::
   return json;
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
@@ -184,4 +184,4 @@ Error unfittable(const Infeasibility& found, Infeasibility* why) {
   return Error(ErrorCode::kUnfittable, found.constraint + ": " + found.reason);
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

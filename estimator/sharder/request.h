@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "estimator/sharder/sharder.h"
+#include "estimator/sharder/plan.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 inline constexpr std::int64_t kMostTrainers = 65'536;  // a limit of ours: loads are kept for each
 
@@ -40,4 +40,4 @@ Result<void> check_trainers(const Topology& topology);
 // The error that says why, and its figures into `why` where that is wanted.
 Error unfittable(const Infeasibility& found, Infeasibility* why);
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -8,10 +8,10 @@
 #include <tuple>
 #include <utility>
 
+#include "estimator/sharder/exact_search.h"
 #include "estimator/sharder/request.h"
-#include "estimator/sharder/small.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
@@ -619,4 +619,4 @@ PlacedSelection Search::run() {
   return std::move(best_);
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -16,10 +16,10 @@
 #include "estimator/sharder/cost.h"
 #include "estimator/sharder/options.h"
 #include "estimator/sharder/placement.h"
+#include "estimator/sharder/plan.h"
 #include "estimator/sharder/selection.h"
-#include "estimator/sharder/sharder.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 // By table: the ranks of its column blocks, or their nodes; none for work that is everywhere.
 class Places {
@@ -117,4 +117,4 @@ class Search {
   PlacedSelection best_;
 };
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

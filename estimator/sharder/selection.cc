@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
@@ -231,4 +231,4 @@ double Choices::smallest_cap(double least, double most, const Totals& allowed) {
   return most;
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

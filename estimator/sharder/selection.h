@@ -15,7 +15,7 @@
 
 #include "estimator/sharder/options.h"
 
-namespace plimsoll::estimator {
+namespace plimsoll::estimator::inline sharder {
 
 // What a byte is worth, in milliseconds.
 struct Prices {
@@ -122,4 +122,4 @@ class Choices {
   std::vector<std::pair<double, Totals>> known_;  // by cap
 };
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -1,4 +1,5 @@
-// shard(): bounds, search, and the plan written out.
+#include "estimator/sharder/shard.h"
+
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -7,10 +8,8 @@
 #include "estimator/sharder/options.h"
 #include "estimator/sharder/request.h"
 #include "estimator/sharder/search.h"
-#include "estimator/sharder/sharder.h"
 
-namespace plimsoll::estimator {
-
+namespace plimsoll::estimator::inline sharder {
 namespace {
 
 // Ranks to which a table's amounts are added in the time of a unit of work.
@@ -177,4 +176,4 @@ Result<Plan> shard(const ShardRequest& request, Infeasibility* why) {
   return make_plan(request, candidate, search.bound());
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

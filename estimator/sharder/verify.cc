@@ -1,5 +1,5 @@
-// verify(): what a plan must be, from the definitions in docs/sharding.md. It shares no code with the search
-// or its cost model, on purpose: an error in one is seen by the other.
+#include "estimator/sharder/verify.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,10 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "estimator/sharder/sharder.h"
-
-namespace plimsoll::estimator {
-
+namespace plimsoll::estimator::inline sharder {
 namespace {
 
 using Interval = std::pair<std::int64_t, std::int64_t>;
@@ -509,4 +506,4 @@ std::vector<std::string> verify(const ShardRequest& request, const Plan& plan) {
   return Verifier(request, plan).run();
 }
 
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::estimator::inline sharder

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what real PyTorch takes, on the CPU, for one steady-state training iteration of DLRM's dense part.
 
-Prints one line a case: the columns of kTruth in tests/estimator/memory_truth_test.cc, which holds the estimator to
+Prints one line a case: the columns of kTruth in tests/estimator/estimate/graph_truth_test.cc, which holds the estimator to
 them. Debian's python3-torch (1.13) is enough, but for DHEN's attention, which needs 2.0 or later; --newer prints the
 cases of kNewer there (DCN-v1, sequences, DHEN):
 

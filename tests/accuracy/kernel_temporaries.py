@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What ATen's CPU kernels take inside: a source of estimator/memory/kernel_rules.h.
+"""What ATen's CPU kernels take inside: a source of estimator/kernels/rules.h.
 
     python3 kernel_temporaries.py       the kernels of a few small models, those that take something inside
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an optimizer keeps and what its step allocates, event by event: the source of estimator/memory/trace_optimizer.cc.
+"""What an optimizer keeps and what its step allocates, event by event: the source of estimator/trace/optimizer.cc.
 
     python3 optimizer_steps.py          every optimizer and implementation of this PyTorch, on the CPU
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what Hugging Face's transformers take, on the CPU, for one steady-state training iteration.
 
-Prints one line a case: the rows of kTruth in tests/estimator/transformer_truth_test.cc, which holds the lowered specs to
+Prints one line a case: the rows of kTruth in tests/estimator/estimate/transformer_truth_test.cc, which holds the lowered specs to
 them. Needs torch 2 and transformers 5:
 
     python3 tests/accuracy/transformer_truth.py

@@ -34,6 +34,26 @@ const std::map<std::string, Names> kArrows = {
     {"operator", {"base", "crds", "estimator", "kube", "webhook", "controllers", "cli"}},
 };
 
+// The folders of estimator/, from the lowest up, and what each may include besides itself and lower rooms.
+const std::map<std::string, Names> kEstimator = {
+    {"catalog", {}},
+    {"ledger", {}},
+    {"allocator", {"ledger"}},
+    {"trace", {"ledger"}},
+    {"kernels", {"trace"}},
+    {"parallel", {"kernels", "ledger", "trace"}},
+    {"types", {"allocator", "catalog", "trace"}},
+    {"execute", {"kernels", "ledger", "parallel", "trace"}},
+    {"spec", {"trace"}},
+    {"fixed_costs", {"types"}},
+    {"estimate",
+     {"allocator", "catalog", "execute", "fixed_costs", "kernels", "ledger", "parallel", "spec", "trace",
+      "types"}},
+    {"sharder", {}},
+    {"provisioner", {"catalog", "estimate", "sharder", "trace", "types"}},
+};
+constexpr std::size_t kMostFilesOfAFolder = 15;  // sources with their headers, counted once
+
 // file, from the repository's root -> what it includes in quotes
 using Sources = std::map<std::string, std::vector<std::string>>;
 
@@ -71,7 +91,7 @@ std::string room_of(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
 
-// "estimator/memory" for a file in that folder or below; empty for a file of the room's own.
+// "estimator/trace" for a file in that folder or below; empty for a file of the room's own.
 std::string folder_of(const std::string& path) {
   const std::size_t first = path.find('/');
   const std::size_t second = first == std::string::npos ? first : path.find('/', first + 1);
@@ -147,6 +167,52 @@ TEST(Architecture, RoomsIncludeOnlyWhatTheirArrowsAllow) {
 
 TEST(Architecture, FoldersOfARoomDoNotIncludeEachOtherInACircle) {
   EXPECT_THAT(circles(read_sources()), IsEmpty());
+}
+
+// "trace" for "estimator/trace/shapes.h"; empty for what is not in a folder of estimator/.
+std::string estimator_folder(const std::string& path) {
+  const std::string folder = folder_of(path);
+  return folder.starts_with("estimator/") ? folder.substr(std::string("estimator/").size()) : "";
+}
+
+TEST(Architecture, FoldersOfTheEstimatorIncludeOnlyLowerOnes) {
+  std::vector<std::string> wrong;
+  for (const auto& [file, includes] : read_sources()) {
+    const std::string folder = estimator_folder(file);
+    if (room_of(file) != "estimator") {
+      continue;
+    }
+    ASSERT_TRUE(kEstimator.contains(folder)) << file << " is in no folder of estimator/README.md";
+    for (const std::string& include : includes) {
+      const std::string other = estimator_folder(include);
+      if (!other.empty() && other != folder && !kEstimator.at(folder).contains(other)) {
+        wrong.push_back(file + " includes " + include);
+      }
+    }
+  }
+  EXPECT_THAT(wrong, IsEmpty());
+}
+
+TEST(Architecture, FoldersOfTheEstimatorAreSmallNamespacesWithAReadme) {
+  std::map<std::string, Names> stems;
+  for (const auto& [file, includes] : read_sources()) {
+    if (room_of(file) != "estimator") {
+      continue;
+    }
+    const std::string folder = estimator_folder(file);
+    stems[folder].insert(fs::path(file).stem());
+    EXPECT_TRUE(fs::exists(fs::path(PLIMSOLL_SOURCE_DIR) / fs::path(file).replace_extension(".h")))
+        << file << " has no header of its name";
+    const std::string text = text_of(fs::path(PLIMSOLL_SOURCE_DIR) / file);
+    if (text.find("namespace plimsoll") != std::string::npos) {
+      EXPECT_NE(text.find("\nnamespace plimsoll::estimator::inline " + folder), std::string::npos) << file;
+    }
+  }
+  for (const auto& [folder, names] : stems) {
+    EXPECT_LE(names.size(), kMostFilesOfAFolder) << folder;
+    EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "estimator" / folder / "README.md").size(), 100U)
+        << folder;
+  }
 }
 
 TEST(Architecture, EveryRoomIntroducesItself) {

@@ -16,8 +16,8 @@
 
 #include "base/gzip.h"
 #include "estimator/catalog/gpu_catalog.h"
-#include "estimator/graph/import_trace.h"
-#include "estimator/memory/estimate.h"
+#include "estimator/estimate/estimate.h"
+#include "estimator/trace/import_graph.h"
 #include "tests/bench/report.h"
 
 namespace plimsoll {

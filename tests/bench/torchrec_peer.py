@@ -2,7 +2,7 @@
 """Plimsoll's sharder and torchrec's own planner on the same tables, in the same run.
 
 Both plan for fp32, row-wise Adagrad, nodes of 8, 80 GiB and torchrec's default bandwidths, with nothing reserved.
-Times and bytes of both plans are by torchrec's cost model (tests/estimator/sharder_cost_test.cc holds Plimsoll's to
+Times and bytes of both plans are by torchrec's cost model (tests/estimator/sharder/cost_test.cc holds Plimsoll's to
 it). Search times are torchrec's on the processor, and Plimsoll's by the clock, the quickest of three. torchrec's
 planner gets a limit; "none" is no plan by then.
 

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "estimator/cluster_view.h"
+#include "estimator/provisioner/cluster_view.h"
 #include "tests/estimator/provisioner_fixture.h"
 
 namespace plimsoll::controllers {

@@ -9,8 +9,9 @@
 #include "controllers/host_memory.h"
 #include "controllers/job_children.h"
 #include "controllers/remediation.h"
-#include "estimator/memory/runtime_settings.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/patch.h"
+#include "estimator/provisioner/provisioner.h"
+#include "estimator/types/runtime_settings.h"
 
 namespace plimsoll::controllers {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "controllers/next_size.h"
-#include "estimator/failed_sizes.h"
+#include "estimator/provisioner/size_exclusion.h"
 #include "tests/estimator/provisioner_fixture.h"
 
 namespace plimsoll::controllers {

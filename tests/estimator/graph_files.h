@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "estimator/graph/import_trace.h"
+#include "estimator/trace/import_graph.h"
 
 namespace plimsoll::estimator::testing {
 

@@ -9,7 +9,8 @@
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/patch.h"
+#include "estimator/provisioner/provisioner.h"
 #include "tests/estimator/patch_applier.h"
 
 namespace plimsoll::testing {

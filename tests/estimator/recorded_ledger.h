@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "estimator/memory/record.h"
-#include "estimator/memory/spec_run.h"
-#include "estimator/memory/trace_run.h"
+#include "estimator/estimate/spec_run.h"
+#include "estimator/execute/run_trace.h"
+#include "estimator/spec/record.h"
 
 namespace plimsoll::estimator::testing {
 
-inline Ledger ledger_of(const OperatorGraph& graph, const crds::TrainingSpec& training,
+inline Ledger ledger_of(const ForwardGraph& graph, const crds::TrainingSpec& training,
                         Device device = Device::kCuda) {
   const std::int64_t batch = training.batch_size_per_trainer;
   const Recording recording = record(graph, {.device = device, .batch = batch, .input_batch = batch});

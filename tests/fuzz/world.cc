@@ -11,7 +11,7 @@
 #include "crds/embedding_tables_csv.h"
 #include "crds/gpu_model.h"
 #include "estimator/catalog/gpu_catalog.h"
-#include "estimator/graph/import_trace.h"
+#include "estimator/trace/import_graph.h"
 #include "tests/fuzz/long_graph.h"
 
 namespace plimsoll::testing {

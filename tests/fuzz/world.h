@@ -9,9 +9,9 @@
 #include "base/budget.h"
 #include "base/json_view.h"
 #include "base/result.h"
-#include "estimator/cluster_view.h"
-#include "estimator/model_source.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/cluster_view.h"
+#include "estimator/provisioner/model_source.h"
+#include "estimator/provisioner/provisioner.h"
 
 namespace plimsoll::testing {
 

@@ -1,4 +1,4 @@
-#include "estimator/cluster_view.h"
+#include "estimator/provisioner/cluster_view.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "estimator/graph/import_trace.h"
+#include "estimator/trace/import_graph.h"
 #include "tests/webhook/samples.h"
 
 namespace plimsoll::webhook {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/json.h"
-#include "estimator/cluster_view.h"
+#include "estimator/provisioner/cluster_view.h"
 
 namespace plimsoll::testing {
 

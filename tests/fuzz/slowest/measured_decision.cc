@@ -15,7 +15,8 @@
 
 #include "base/json_view.h"
 #include "base/log.h"
-#include "estimator/provisioner.h"
+#include "estimator/provisioner/patch.h"
+#include "estimator/provisioner/provisioner.h"
 #include "tests/fuzz/heap_meter.h"
 #include "tests/fuzz/world.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "estimator/catalog/inventory.h"
-#include "estimator/cluster_view.h"
+#include "estimator/provisioner/cluster_view.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {

@@ -3,9 +3,9 @@
 
 #include "base/budget.h"
 #include "estimator/catalog/gpu_catalog.h"
-#include "estimator/graph/import_trace.h"
-#include "estimator/memory/estimate.h"
-#include "estimator/provisioner.h"
+#include "estimator/estimate/estimate.h"
+#include "estimator/provisioner/provisioner.h"
+#include "estimator/trace/import_graph.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {

@@ -3,8 +3,8 @@
 
 #include "base/budget.h"
 #include "estimator/catalog/gpu_catalog.h"
-#include "estimator/memory/estimate.h"
-#include "estimator/provisioner.h"
+#include "estimator/estimate/estimate.h"
+#include "estimator/provisioner/provisioner.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {

@@ -3,7 +3,8 @@
 
 #include "base/json_view.h"
 #include "controllers/job_children.h"
-#include "estimator/json_patch.h"
+#include "estimator/provisioner/json_patch.h"
+#include "estimator/provisioner/patch.h"
 #include "tests/fuzz/target.h"
 #include "tests/fuzz/world.h"
 

@@ -1,0 +1,507 @@
+#include "estimator/allocator/caching_allocator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cmath>
+
+namespace plimsoll::estimator::inline allocator {
+namespace {
+
+// c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize, kSmallSize, kSmallBuffer, kLargeBuffer, kMinLargeAlloc
+// and kRoundLarge.
+constexpr std::int64_t kGranule = 512;
+constexpr std::int64_t kMib = std::int64_t{1} << 20;
+constexpr std::int64_t kMostSmall = kMib;
+constexpr std::int64_t kSmallSegment = 2 * kMib;
+constexpr std::int64_t kLargeSegment = 20 * kMib;
+constexpr std::int64_t kLeastOwnSegment = 10 * kMib;
+constexpr std::int64_t kSegmentRounding = 2 * kMib;
+
+// More than any machine has, and small enough that sums of it do not overflow.
+constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;
+// Addresses that one expandable segment spans: an eighth more than the card has, bounded so that segments of
+// all pools fit side by side in 63 bits.
+constexpr std::int64_t kMostAddressSpace = std::int64_t{1} << 56;
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+std::int64_t segment_size(std::int64_t size) {
+  if (size <= kMostSmall) {
+    return kSmallSegment;
+  }
+  return size < kLeastOwnSegment ? kLargeSegment : round_up(size, kSegmentRounding);
+}
+
+std::int64_t page_size(bool small) {
+  return small ? kSmallSegment : kLargeSegment;
+}
+
+}  // namespace
+
+CachingAllocator::CachingAllocator(const AllocatorSettings& settings, Device device)
+    : settings_(settings),
+      max_split_(std::min(settings.max_split_size.count, kUnlimited)),
+      rounds_to_shares_(std::any_of(settings.roundup_power2_divisions.begin(),
+                                    settings.roundup_power2_divisions.end(),
+                                    [](std::int64_t divisions) { return divisions > 1; })),
+      available_(std::clamp<std::int64_t>(device.available.count, 0, kUnlimited)),
+      allowed_(kUnlimited) {
+  const std::int64_t total = std::clamp<std::int64_t>(device.total.count, 0, kUnlimited);
+  if (settings_.memory_fraction) {
+    allowed_ = static_cast<std::int64_t>(std::floor(*settings_.memory_fraction * static_cast<double>(total)));
+  }
+  address_space_ = std::min(total + total / 8, kMostAddressSpace);
+  address_space_ = std::max(round_up(address_space_, kLargeSegment), kLargeSegment);
+}
+
+std::int64_t CachingAllocator::rounded(Bytes bytes) const {
+  if (bytes.count < kGranule) {
+    return kGranule;
+  }
+  if (!rounds_to_shares_) {
+    return round_up(bytes.count, kGranule);
+  }
+  const auto size = static_cast<std::uint64_t>(bytes.count);
+  // The table starts at 1 MiB = 2^20.
+  const auto power_of_two = static_cast<int>(std::bit_width(size)) - 1;
+  const int interval = std::clamp(power_of_two - 20, 0, static_cast<int>(AllocatorSettings::kIntervals) - 1);
+  const std::int64_t divisions = settings_.roundup_power2_divisions[static_cast<std::size_t>(interval)];
+  if (divisions > 1 && bytes.count > kGranule * divisions) {
+    if (std::has_single_bit(size)) {
+      return bytes.count;
+    }
+    const auto power = static_cast<std::int64_t>(std::bit_floor(size));
+    return round_up(bytes.count, power / divisions);
+  }
+  return round_up(bytes.count, kGranule);
+}
+
+std::int32_t CachingAllocator::new_block(const Block& like) {
+  if (retired_.empty()) {
+    blocks_.push_back(like);
+    return static_cast<std::int32_t>(blocks_.size()) - 1;
+  }
+  const std::int32_t id = retired_.back();
+  retired_.pop_back();
+  at(id) = like;
+  return id;
+}
+
+void CachingAllocator::retire(std::int32_t id) {
+  at(id).dead = true;
+  retired_.push_back(id);
+}
+
+void CachingAllocator::insert_free(std::int32_t id) {
+  Block& block = at(id);
+  block.born = searches_[block.small ? 1 : 0];
+  pool_of(block).free.insert({block.size, block.address, id});
+}
+
+void CachingAllocator::erase_free(std::int32_t id) {
+  const Block& block = at(id);
+  pool_of(block).free.erase({block.size, block.address, id});
+}
+
+void CachingAllocator::link_after(std::int32_t id, std::int32_t before) {
+  Block& block = at(id);
+  block.previous = before;
+  block.next = at(before).next;
+  at(before).next = id;
+  if (block.next >= 0) {
+    at(block.next).previous = id;
+  }
+}
+
+std::optional<CachingAllocator::Handle> CachingAllocator::allocate(Bytes bytes, StreamId stream) {
+  assert(bytes.count > 0 && stream < kStreams);
+  if (bytes.count >= kUnlimited) {
+    return std::nullopt;
+  }
+  const std::int64_t size = rounded(bytes);
+  const bool small = size <= kMostSmall;
+  std::int32_t found = find_free(size, stream, small);
+  if (found < 0 && collects_garbage()) {
+    collect_garbage();
+  }
+  if (found < 0) {
+    found = new_segment(size, stream, small);
+  }
+  if (found < 0 && release_oversize(size, stream, small)) {
+    found = new_segment(size, stream, small);
+  }
+  if (found < 0) {
+    ++retries_;
+    for (StreamId each = 0; each < kStreams; ++each) {
+      synchronize(each);
+    }
+    empty_cache();
+    found = new_segment(size, stream, small);
+  }
+  if (found < 0) {
+    return std::nullopt;
+  }
+  return hand_out(found, size);
+}
+
+// The smallest cached block that is large enough, taken out of its pool; -1: none may be used.
+std::int32_t CachingAllocator::find_free(std::int64_t size, StreamId stream, bool small) {
+  if (collects_garbage()) {
+    ++searches_[small ? 1 : 0];
+  }
+  FreeBlocks& blocks = pool(stream, small).free;
+  // Oversize blocks go to oversize requests of nearly their size, and to no others.
+  const std::int64_t limit =
+      size < max_split_ ? max_split_ : size + std::min(settings_.max_non_split_rounding.count, kUnlimited);
+  if (!settings_.expandable_segments) {
+    return blocks.take(size, limit);
+  }
+  FreeBlocks::Entry found = blocks.at_least(size);
+  if (found == FreeBlocks::end()) {
+    return -1;
+  }
+  // A block that can still grow counts as large as it could become, so that smaller gaps are filled first.
+  const auto could_be = [&](const FreeBlocks::Entry& entry) {
+    const Block& block = at(entry.block);
+    return block.size + (block.next >= 0 && !at(block.next).mapped ? at(block.next).size : 0);
+  };
+  for (auto next = blocks.next(found); next != FreeBlocks::end() && could_be(next) < could_be(found);
+       next = blocks.next(next)) {
+    found = next;
+  }
+  if (found.size >= limit) {
+    return -1;
+  }
+  blocks.erase(found);
+  return found.block;
+}
+
+void CachingAllocator::reserve(std::int64_t size) {
+  reserved_ += size;
+  reserved_peak_ = std::max(reserved_peak_, reserved_);
+}
+
+// Memory from the driver, as a block that is in no pool; -1: there is none.
+std::int32_t CachingAllocator::new_segment(std::int64_t size, StreamId stream, bool small) {
+  const std::int64_t bytes = segment_size(size);
+  if (reserved_ + bytes > allowed_) {
+    return -1;
+  }
+  if (settings_.expandable_segments) {
+    return expand(size, stream, small);
+  }
+  if (!driver_has(bytes)) {
+    return -1;
+  }
+  reserve(bytes);
+  const std::int32_t id =
+      new_block({.address = next_address_, .size = bytes, .stream = stream, .small = small});
+  next_address_ += bytes;
+  return id;
+}
+
+// The lowest place among the addresses of expandable segments where `size` bytes can be had: an unmapped
+// block, or a free one with unmapped ones behind it.
+std::int32_t CachingAllocator::expandable_candidate(std::int64_t size, StreamId stream, bool small) {
+  for (const auto& [address, id] : pool(stream, small).unmapped) {
+    const std::int32_t first = free(at(id).previous) ? at(id).previous : id;
+    std::int64_t room = 0;
+    for (std::int32_t each = first; room < size && free(each); each = at(each).next) {
+      room += at(each).size;
+    }
+    if (room >= size) {
+      return first;
+    }
+  }
+  const std::int32_t id = new_block({.address = next_address_,
+                                     .size = std::max(address_space_, round_up(size, page_size(small))),
+                                     .stream = stream,
+                                     .small = small,
+                                     .mapped = false,
+                                     .expandable = true});
+  next_address_ += at(id).size;
+  pool(stream, small).unmapped.insert({at(id).address, id});
+  return id;
+}
+
+std::int32_t CachingAllocator::expand(std::int64_t size, StreamId stream, bool small) {
+  std::int32_t candidate = expandable_candidate(size, stream, small);
+  if (!at(candidate).mapped && !map(candidate, std::min(at(candidate).size, size))) {
+    return -1;
+  }
+  while (at(candidate).size < size) {
+    const std::int32_t next = at(candidate).next;
+    const std::int64_t missing = size - at(candidate).size;
+    if (!map(next, std::min(missing, at(next).size))) {
+      return -1;
+    }
+    candidate = next;  // it took in what stood before it
+  }
+  erase_free(candidate);
+  return candidate;
+}
+
+// Backs the first `size` bytes of an unmapped block, in whole pages.
+bool CachingAllocator::map(std::int32_t id, std::int64_t size) {
+  const bool small = at(id).small;
+  const std::int64_t bytes = round_up(size, page_size(small));
+  if (!driver_has(bytes)) {
+    return false;
+  }
+  auto& unmapped = pool_of(at(id)).unmapped;
+  unmapped.erase({at(id).address, id});
+  if (bytes < at(id).size) {
+    Block rest = at(id);
+    rest.address += bytes;
+    rest.size -= bytes;
+    const std::int32_t remaining = new_block(rest);
+    link_after(remaining, id);
+    unmapped.insert({at(remaining).address, remaining});
+    at(id).size = bytes;
+  }
+  at(id).mapped = true;
+  reserve(bytes);
+  merge(id, at(id).previous);
+  merge(id, at(id).next);
+  insert_free(id);
+  return true;
+}
+
+// Gives the whole pages of a free block back.
+void CachingAllocator::unmap(std::int32_t id) {
+  const std::int64_t page = page_size(at(id).small);
+  const std::int64_t begin = round_up(at(id).address, page);
+  const std::int64_t end = (at(id).address + at(id).size) / page * page;
+  if (begin >= end) {
+    return;
+  }
+  erase_free(id);
+  const auto cut = [&](std::int64_t address, std::int64_t size) {
+    Block piece = at(id);
+    piece.address = address;
+    piece.size = size;
+    return new_block(piece);
+  };
+  const std::int64_t block_end = at(id).address + at(id).size;
+  if (at(id).address < begin) {
+    const std::int32_t before = cut(at(id).address, begin - at(id).address);
+    const std::int32_t previous = at(id).previous;
+    at(before).previous = previous;
+    at(before).next = id;
+    if (previous >= 0) {
+      at(previous).next = before;
+    }
+    at(id).previous = before;
+    insert_free(before);
+  }
+  if (end < block_end) {
+    const std::int32_t after = cut(end, block_end - end);
+    link_after(after, id);
+    insert_free(after);
+  }
+  at(id).address = begin;
+  at(id).size = end - begin;
+  at(id).mapped = false;
+  merge(id, at(id).previous);
+  merge(id, at(id).next);
+  pool_of(at(id)).unmapped.insert({at(id).address, id});
+  reserved_ -= end - begin;
+}
+
+bool CachingAllocator::should_split(const Block& block, std::int64_t size) const {
+  const std::int64_t rest = block.size - size;
+  if (block.small || settings_.expandable_segments) {
+    return rest >= kGranule;
+  }
+  return size < max_split_ && rest > kMostSmall;
+}
+
+CachingAllocator::Handle CachingAllocator::hand_out(std::int32_t id, std::int64_t size) {
+  if (should_split(at(id), size)) {
+    Block rest = at(id);
+    rest.address += size;
+    rest.size -= size;
+    const std::int32_t remaining = new_block(rest);
+    link_after(remaining, id);
+    at(id).size = size;
+    insert_free(remaining);
+  }
+  at(id).allocated = true;
+  allocated_ += at(id).size;
+  allocated_peak_ = std::max(allocated_peak_, allocated_);
+  return id;
+}
+
+void CachingAllocator::release(Handle handle) {
+  assert(handle >= 0 && index(handle) < blocks_.size() && at(handle).allocated && !at(handle).dead);
+  at(handle).allocated = false;
+  allocated_ -= at(handle).size;
+  if (at(handle).waiting == 0) {
+    take_back(handle);
+  }
+}
+
+void CachingAllocator::take_back(std::int32_t id) {
+  merge(id, at(id).previous);
+  merge(id, at(id).next);
+  insert_free(id);
+}
+
+// Takes a neighbour in that is free, and backed by memory or not as the block itself.
+void CachingAllocator::merge(std::int32_t into, std::int32_t neighbour) {
+  if (neighbour < 0 || !free(neighbour) || at(neighbour).mapped != at(into).mapped) {
+    return;
+  }
+  if (at(neighbour).mapped) {
+    erase_free(neighbour);
+  } else {
+    pool_of(at(neighbour)).unmapped.erase({at(neighbour).address, neighbour});
+  }
+  Block& block = at(into);
+  const Block& gone = at(neighbour);
+  if (block.previous == neighbour) {
+    block.address = gone.address;
+    block.previous = gone.previous;
+    if (block.previous >= 0) {
+      at(block.previous).next = into;
+    }
+  } else {
+    block.next = gone.next;
+    if (block.next >= 0) {
+      at(block.next).previous = into;
+    }
+  }
+  block.size += gone.size;
+  retire(neighbour);
+}
+
+void CachingAllocator::use(Handle handle, StreamId stream) {
+  assert(stream < kStreams && at(handle).allocated);
+  const auto bit = static_cast<std::uint8_t>(1U << stream);
+  if (stream != at(handle).stream && (at(handle).waiting & bit) == 0) {
+    at(handle).waiting = static_cast<std::uint8_t>(at(handle).waiting | bit);
+    users_[stream].push_back(handle);
+  }
+}
+
+void CachingAllocator::synchronize(StreamId stream) {
+  assert(stream < kStreams);
+  const auto bit = static_cast<std::uint8_t>(1U << stream);
+  for (const std::int32_t id : std::exchange(users_[stream], {})) {
+    at(id).waiting = static_cast<std::uint8_t>(at(id).waiting & ~bit);
+    if (at(id).waiting == 0 && !at(id).allocated) {
+      take_back(id);
+    }
+  }
+}
+
+void CachingAllocator::release_segment(std::int32_t id) {
+  erase_free(id);
+  reserved_ -= at(id).size;
+  retire(id);
+}
+
+void CachingAllocator::empty_cache() {
+  for (Pool& pool : pools_) {
+    for (const FreeBlocks::Entry& entry : pool.free.all()) {
+      if (at(entry.block).expandable) {
+        unmap(entry.block);
+      } else if (!split(at(entry.block))) {
+        release_segment(entry.block);
+      }
+    }
+  }
+}
+
+// Gives back unsplit cached blocks of the large pools that were passed over more often than the average one,
+// until the process is under its threshold.
+void CachingAllocator::collect_garbage() {
+  const auto threshold = static_cast<std::int64_t>(
+      std::floor(settings_.garbage_collection_threshold * static_cast<double>(allowed_)));
+  if (reserved_ <= threshold) {
+    return;
+  }
+  const std::int64_t target = reserved_ - threshold;
+  std::vector<std::int32_t> candidates;
+  std::int64_t total_age = 0;
+  const auto age = [&](std::int32_t id) { return searches_[0] - at(id).born; };
+  for (StreamId stream = 0; stream < kStreams; ++stream) {
+    for (const FreeBlocks::Entry& entry : pool(stream, false).free.all()) {
+      if (!split(at(entry.block)) && !at(entry.block).expandable) {
+        candidates.push_back(entry.block);
+        total_age += age(entry.block);
+      }
+    }
+  }
+  std::int64_t reclaimed = 0;
+  for (bool freed = true; freed && reclaimed < target && !candidates.empty();) {
+    freed = false;
+    const double threshold_age = static_cast<double>(total_age) / static_cast<double>(candidates.size());
+    std::vector<std::int32_t> kept;
+    for (const std::int32_t id : candidates) {
+      if (static_cast<double>(age(id)) >= threshold_age) {
+        freed = true;
+        reclaimed += at(id).size;
+        total_age -= age(id);
+        release_segment(id);
+      } else {
+        kept.push_back(id);
+      }
+    }
+    candidates = std::move(kept);
+  }
+}
+
+// Blocks above max_split_size serve few requests: they go first. One that is large enough, else as many of
+// the largest as it takes.
+bool CachingAllocator::release_oversize(std::int64_t size, StreamId stream, bool small) {
+  if (max_split_ == kUnlimited || settings_.expandable_segments) {
+    return false;
+  }
+  FreeBlocks& blocks = pool(stream, small).free;
+  const std::int64_t wanted = std::max(size, max_split_);
+  const FreeBlocks::Entry enough = blocks.at_least(wanted);
+  if (enough != FreeBlocks::end()) {
+    const std::int32_t id = enough.block;
+    if (split(at(id))) {
+      return false;
+    }
+    release_segment(id);
+    return true;
+  }
+  std::vector<std::int32_t> oversize;
+  for (auto each = blocks.at_least(max_split_); each != FreeBlocks::end(); each = blocks.next(each)) {
+    oversize.push_back(each.block);
+  }
+  std::int64_t released = 0;
+  for (auto id = oversize.rbegin(); id != oversize.rend() && released < wanted; ++id) {
+    if (!split(at(*id))) {
+      released += at(*id).size;
+      release_segment(*id);
+    }
+  }
+  return released >= wanted;
+}
+
+std::vector<CachingAllocator::View> CachingAllocator::snapshot() const {
+  std::vector<View> views;
+  for (const Block& block : blocks_) {
+    if (!block.dead) {
+      views.push_back({block.address, block.size, block.stream, block.allocated || block.waiting != 0,
+                       block.mapped, block.previous < 0});
+    }
+  }
+  std::sort(views.begin(), views.end(), [](const View& a, const View& b) { return a.address < b.address; });
+  return views;
+}
+
+std::int64_t CachingAllocator::segments() const {
+  return std::count_if(blocks_.begin(), blocks_.end(), [this](const Block& block) {
+    return !block.dead && block.mapped && (block.previous < 0 || !at(block.previous).mapped);
+  });
+}
+
+}  // namespace plimsoll::estimator::inline allocator

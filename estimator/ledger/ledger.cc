@@ -1,0 +1,115 @@
+#include "estimator/ledger/ledger.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace plimsoll::estimator::inline ledger {
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward: return "Forward";
+    case Phase::kBackward: return "Backward";
+    case Phase::kOptimizerStep: return "OptimizerStep";
+  }
+  assert(false);
+  return "";
+}
+
+void Ledger::expect(std::size_t blocks, std::size_t events) {
+  blocks_.reserve(blocks_.size() + blocks);
+  events_.reserve(events_.size() + events);
+}
+
+void Ledger::enter(Phase phase) {
+  phase_ = phase;
+  section_ = phase == Phase::kForward    ? Section::kForward
+             : phase == Phase::kBackward ? Section::kEarlyBackward
+                                         : Section::kOptimizerStep;
+  std::int64_t& begin = begin_of_phase_[static_cast<std::size_t>(phase)];
+  if (begin < 0) {
+    begin = static_cast<std::int64_t>(events_.size());
+  }
+}
+
+std::size_t Ledger::begin_of(Phase phase) const {
+  const std::int64_t begin = begin_of_phase_[static_cast<std::size_t>(phase)];
+  return begin < 0 ? events_.size() : static_cast<std::size_t>(begin);
+}
+
+std::size_t Ledger::begin_of_iteration() const {
+  return std::min({begin_of(Phase::kForward), begin_of(Phase::kBackward), begin_of(Phase::kOptimizerStep)});
+}
+
+BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, StreamId stream) {
+  const std::int64_t granules = bytes_of_one.count / granule_ + (bytes_of_one.count % granule_ != 0 ? 1 : 0);
+  const Bytes bytes = Bytes{granules} * granule_ * count;
+  const auto id = static_cast<BlockId>(blocks_.size());
+  blocks_.push_back(
+      {.part = part, .stream = stream, .count = count, .bytes_of_one = bytes_of_one, .bytes = bytes});
+  add_event({MemoryEvent::Kind::kAllocate, stream, id});
+  parts_[static_cast<std::size_t>(part)] += bytes;
+  live_ += bytes;
+  if (Moment& highest = peaks_[static_cast<std::size_t>(section_)]; live_ > highest.live) {
+    highest = {.live = live_, .parts = parts_, .phase = phase_, .events = events_.size()};
+  }
+  return id;
+}
+
+BlockId Ledger::allocate_dispensable(Part part, Bytes bytes) {
+  const BlockId block = allocate(part, bytes);
+  blocks_.back().dispensable = true;
+  return block;
+}
+
+void Ledger::release(BlockId block) {
+  assert(block >= 0 && static_cast<std::size_t>(block) < blocks_.size());
+  const Block& released = blocks_[static_cast<std::size_t>(block)];
+  add_event({MemoryEvent::Kind::kRelease, released.stream, block});
+  parts_[static_cast<std::size_t>(released.part)] -= released.bytes;
+  live_ -= released.bytes;
+}
+
+void Ledger::use(BlockId block, StreamId stream) {
+  assert(block >= 0 && static_cast<std::size_t>(block) < blocks_.size());
+  add_event({MemoryEvent::Kind::kUse, stream, block});
+}
+
+void Ledger::synchronize(StreamId stream) {
+  add_event({MemoryEvent::Kind::kSynchronize, stream, -1});
+}
+
+const Ledger::Moment& Ledger::peak_moment() const {
+  return *std::max_element(peaks_.begin(), peaks_.end(), [](const Moment& a, const Moment& b) {
+    return a.live != b.live ? a.live < b.live : a.events > b.events;
+  });
+}
+
+std::vector<BlockId> Ledger::live_at_peak() const {
+  std::vector<bool> alive(blocks_.size(), false);
+  const std::size_t events = peak_moment().events;
+  for (std::size_t i = 0; i < events; ++i) {
+    const MemoryEvent& event = events_[i];
+    if (event.kind == MemoryEvent::Kind::kAllocate || event.kind == MemoryEvent::Kind::kRelease) {
+      alive[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate;
+    }
+  }
+  std::vector<BlockId> blocks;
+  for (std::size_t i = 0; i < alive.size(); ++i) {
+    if (alive[i]) {
+      blocks.push_back(static_cast<BlockId>(i));
+    }
+  }
+  return blocks;
+}
+
+std::vector<BlockId> Ledger::largest_at_peak(std::size_t most) const {
+  std::vector<BlockId> live = live_at_peak();
+  const auto bytes = [&](BlockId block) { return blocks_[static_cast<std::size_t>(block)].bytes; };
+  most = std::min(most, live.size());
+  std::partial_sort(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(most), live.end(),
+                    [&](BlockId a, BlockId b) { return bytes(a) != bytes(b) ? bytes(a) > bytes(b) : a < b; });
+  live.resize(most);
+  return live;
+}
+
+}  // namespace plimsoll::estimator::inline ledger

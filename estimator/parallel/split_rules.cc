@@ -1,0 +1,538 @@
+#include "estimator/parallel/split_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "estimator/kernels/formulas.h"
+
+namespace plimsoll::estimator::inline parallel {
+namespace {
+
+constexpr std::int64_t kPackedParts = 3;  // query, key and value
+
+struct Call {
+  const KernelCall& kernel;
+  const std::vector<SplitOperand>& operands;
+  bool in_backward;
+
+  std::size_t outputs() const { return kernel.outputs(); }
+  TensorView output(std::size_t i) const { return kernel.output(i); }
+};
+
+std::int32_t rank_of(const TensorView& view) {
+  return static_cast<std::int32_t>(view.rank());
+}
+
+Error refused(std::string text) {
+  return Error(ErrorCode::kUnsupported, std::move(text));
+}
+
+SplitResult nothing(const Call& call) {
+  SplitResult result;
+  result.outputs.resize(call.outputs());
+  return result;
+}
+
+ViewSplit moved(ViewSplit split, std::int32_t dim) {
+  split.dim = dim;
+  return split;
+}
+
+// The same share of all of a dimension, in one run.
+ViewSplit share_of(const ViewSplit& split, std::int32_t dim, std::int64_t size) {
+  return {.dim = dim,
+          .block = 1,
+          .extent = size,
+          .part = size * split.part / split.extent,
+          .packed = split.packed};
+}
+
+// Adds what one operand says about an output; two must agree.
+Result<void> agree(ViewSplit& known, const ViewSplit& said) {
+  if (!known.any()) {
+    known = said;
+    return {};
+  }
+  if (known.dim != said.dim || !known.same_share(said)) {
+    return refused("its operands are split along different dimensions");
+  }
+  return {};
+}
+
+// Operands that reach along a divided dimension must be divided there too.
+Result<void> check_whole(const SplitOperand& operand, std::int32_t dim, const ViewSplit& split,
+                         std::int64_t size, std::size_t at, SplitResult& result) {
+  if (operand.split.any() || dim < 0 || dim >= rank_of(operand.view) || size <= 1 ||
+      operand.view.size(dim) != size) {
+    return {};
+  }
+  if (!operand.free) {
+    return refused("it combines a split operand with one that is whole");
+  }
+  result.adapted.push_back({at, moved(split, dim)});
+  return {};
+}
+
+// Results as the operands, dimensions aligned at the end (broadcasting) or at the beginning.
+Result<SplitResult> aligned(const Call& call, bool at_end) {
+  SplitResult result = nothing(call);
+  const auto place = [at_end](std::int32_t dim, std::int32_t from, std::int32_t to) {
+    return at_end ? dim + to - from : dim;
+  };
+  bool found = false;
+  for (std::size_t o = 0; o < call.outputs(); ++o) {
+    const TensorView output = call.output(o);
+    const std::int32_t rank = rank_of(output);
+    for (const SplitOperand& operand : call.operands) {
+      const std::int32_t dim = place(operand.split.dim, rank_of(operand.view), rank);
+      if (!operand.split.any() || dim < 0 || dim >= rank ||
+          output.size(dim) != operand.view.size(operand.split.dim)) {
+        continue;
+      }
+      if (Result<void> agreed = agree(result.outputs[o], moved(operand.split, dim)); !agreed) {
+        return agreed.error();
+      }
+    }
+    const ViewSplit& split = result.outputs[o];
+    found |= split.any();
+    for (std::size_t i = 0; split.any() && i < call.operands.size(); ++i) {
+      const SplitOperand& operand = call.operands[i];
+      if (Result<void> whole = check_whole(operand, place(split.dim, rank, rank_of(operand.view)), split,
+                                           output.size(split.dim), i, result);
+          !whole) {
+        return whole.error();
+      }
+    }
+  }
+  if (!found) {
+    return refused("its result has not the dimension that is split");
+  }
+  return result;
+}
+
+Result<SplitResult> pointwise(const Call& call) {
+  return aligned(call, true);
+}
+
+// ---- products ----
+
+struct Product {
+  std::string_view name;
+  std::size_t left;
+  std::size_t right;
+  bool transposed;  // the right operand is [columns, contraction]
+};
+constexpr std::array kProducts = {
+    Product{"aten::_addmm_activation", 1, 2, false},
+    Product{"aten::addmm", 1, 2, false},
+    Product{"aten::baddbmm", 1, 2, false},
+    Product{"aten::baddbmm_", 1, 2, false},
+    Product{"aten::bmm", 0, 1, false},
+    Product{"aten::linear", 0, 1, true},
+    Product{"aten::mm", 0, 1, false},
+};
+
+const Product* find_product(std::string_view name) {
+  const auto* const found = std::find_if(kProducts.begin(), kProducts.end(),
+                                         [&](const Product& each) { return each.name == name; });
+  return found == kProducts.end() ? nullptr : found;
+}
+
+Result<SplitResult> multiply(const Call& call, const Product& product) {
+  const SplitOperand& left = call.operands[product.left];
+  const SplitOperand& right = call.operands[product.right];
+  const std::int32_t left_inner = rank_of(left.view) - 1;
+  const std::int32_t right_inner = rank_of(right.view) - (product.transposed ? 1 : 2);
+  const std::int32_t right_outer = rank_of(right.view) - (product.transposed ? 2 : 1);
+  const bool batched = !product.transposed && rank_of(right.view) == 3;
+  SplitResult result = nothing(call);
+  ViewSplit& out = result.outputs.front();
+  const std::int32_t out_rank = rank_of(call.output(0));
+
+  const bool contracts_left = left.split.any() && left.split.dim == left_inner;
+  const bool contracts_right = right.split.any() && right.split.dim == right_inner;
+  if (contracts_left || contracts_right) {
+    if (contracts_left != contracts_right || !left.split.same_share(right.split)) {
+      return refused(contracts_left ? "it multiplies a split input by a weight that is not split by rows"
+                                    : "its weight is split by rows, its input is not split");
+    }
+    if (batched) {
+      return refused("it sums over the split dimension");
+    }
+    result.partial = true;
+    return result;
+  }
+  if (batched && (left.split.dim == 0 || right.split.dim == 0)) {
+    const ViewSplit& split = left.split.dim == 0 ? left.split : right.split;
+    for (const std::size_t each : {product.left, product.right}) {
+      if (Result<void> whole =
+              check_whole(call.operands[each], 0, split, call.output(0).size(0), each, result);
+          !whole) {
+        return whole.error();
+      }
+    }
+    out = moved(split, 0);
+  } else if (left.split.any() && right.split.any()) {
+    return refused("both its operands are split, and not along what it sums over");
+  } else if (left.split.any()) {
+    out = left.split;
+  } else if (right.split.any() && right.split.dim == right_outer) {
+    out = moved(right.split, out_rank - 1);
+  }
+  for (std::size_t i = 0; out.any() && i < call.operands.size(); ++i) {  // what is added to the product
+    const SplitOperand& added = call.operands[i];
+    if (i == product.left || i == product.right) {
+      continue;
+    }
+    if (Result<void> whole = check_whole(added, out.dim + rank_of(added.view) - out_rank, out,
+                                         call.output(0).size(out.dim), i, result);
+        !whole) {
+      return whole.error();
+    }
+  }
+  return result;
+}
+
+Result<SplitResult> embedding(const Call& call) {
+  SplitResult result = nothing(call);
+  const ViewSplit& weight = call.operands.front().split;
+  if (weight.any() && weight.dim == 0) {
+    result.partial = true;  // a row that another trainer has is zeros here
+  } else if (weight.any()) {
+    result.outputs.front() = moved(weight, rank_of(call.output(0)) - 1);
+  }
+  return result;
+}
+
+Result<SplitResult> embedding_backward(const Call& call) {
+  SplitResult result = nothing(call);
+  const SplitOperand& gradient = call.operands.front();
+  if (gradient.split.any() && gradient.split.dim == rank_of(gradient.view) - 1) {
+    result.outputs.front() = moved(gradient.split, 1);
+  } else if (gradient.split.any()) {
+    return refused("it sums over the split dimension");
+  }
+  return result;
+}
+
+// Heads are the second dimension of everything that has them.
+Result<SplitResult> attention(const Call& call) {
+  SplitResult result = nothing(call);
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    const SplitOperand& operand = call.operands[i];
+    if (operand.split.any() && operand.split.dim != 1) {
+      return refused("it takes attention's operands split along another dimension than their heads");
+    }
+    for (std::size_t o = 0; operand.split.any() && o < call.outputs(); ++o) {
+      const TensorView output = call.output(o);
+      if (output.rank() >= 3 && output.size(1) == operand.view.size(1)) {
+        result.outputs[o] = operand.split;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    const TensorView output = call.output(0);
+    const SplitOperand& operand = call.operands[i];
+    if (result.outputs.front().any() && operand.view.rank() == 4) {
+      if (Result<void> whole = check_whole(operand, 1, result.outputs.front(), output.size(1), i, result);
+          !whole) {
+        return whole.error();
+      }
+    }
+  }
+  return result;
+}
+
+// ---- along a dimension ----
+
+std::int32_t counted_from_start(std::int64_t dim, std::int32_t rank) {
+  return static_cast<std::int32_t>(dim < 0 ? dim + rank : dim);
+}
+
+// The dimensions an attribute names; all when it is absent or empty.
+bool names(const Call& call, const char* attribute, std::int32_t dim, std::int32_t rank) {
+  const std::size_t count =
+      std::max<std::size_t>(call.kernel.length(attribute), call.kernel.has(attribute) ? 1 : 0);
+  constexpr std::int64_t kNone = std::int64_t{1} << 40;
+  bool any = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t named = call.kernel.element(attribute, i, kNone);
+    any |= named != kNone;
+    if (named != kNone && counted_from_start(named, rank) == dim) {
+      return true;
+    }
+  }
+  return !any;
+}
+
+std::int32_t named_dim(const Call& call, std::int32_t rank) {
+  return counted_from_start(call.kernel.integer("dim", 0), rank);
+}
+
+const SplitOperand& first_split(const Call& call) {
+  return *std::find_if(call.operands.begin(), call.operands.end(),
+                       [](const SplitOperand& each) { return each.split.any(); });
+}
+
+Result<SplitResult> reduce(const Call& call) {
+  const SplitOperand& operand = first_split(call);
+  const std::int32_t rank = rank_of(operand.view);
+  SplitResult result = nothing(call);
+  if (names(call, "dim", operand.split.dim, rank)) {
+    if (call.in_backward) {  // the gradient of something that all trainers hold
+      return result;
+    }
+    return refused("it reduces over the split dimension");
+  }
+  std::int32_t before = 0;
+  for (std::int32_t dim = 0; dim < operand.split.dim; ++dim) {
+    before += names(call, "dim", dim, rank) ? 1 : 0;
+  }
+  for (std::size_t o = 0; o < call.outputs(); ++o) {
+    const bool kept = rank_of(call.output(o)) == rank;
+    result.outputs[o] = moved(operand.split, operand.split.dim - (kept ? 0 : before));
+  }
+  return result;
+}
+
+Result<SplitResult> along(const Call& call) {
+  const SplitOperand& operand = first_split(call);
+  const char* const attribute = call.kernel.has("dims") ? "dims" : "dim";
+  if (names(call, attribute, operand.split.dim, rank_of(operand.view))) {
+    return refused("it works along the split dimension");
+  }
+  return aligned(call, false);
+}
+
+// tril and triu: within the last two dimensions.
+Result<SplitResult> triangle(const Call& call) {
+  const SplitOperand& operand = first_split(call);
+  if (operand.split.dim >= rank_of(operand.view) - 2) {
+    return refused("it works along the split dimension");
+  }
+  return aligned(call, false);
+}
+
+Result<SplitResult> normalize(const Call& call) {
+  const SplitOperand& operand = first_split(call);
+  const auto normalized =
+      static_cast<std::int32_t>(std::max<std::size_t>(1, call.kernel.length("normalized_shape")));
+  if (operand.split.dim >= rank_of(operand.view) - normalized) {
+    return refused("it normalizes over the split dimension");
+  }
+  SplitResult result = nothing(call);
+  for (std::size_t o = 0; o < call.outputs(); ++o) {  // weights' gradients have not the dimension
+    const TensorView output = call.output(o);
+    if (rank_of(output) == rank_of(operand.view) &&
+        output.size(operand.split.dim) == operand.view.size(operand.split.dim)) {
+      result.outputs[o] = operand.split;
+    }
+  }
+  return result;
+}
+
+Result<SplitResult> concatenate(const Call& call) {
+  const SplitOperand& operand = first_split(call);
+  const std::int32_t rank = rank_of(operand.view);
+  SplitResult result = nothing(call);
+  ViewSplit known = operand.split;
+  for (std::size_t i = 0; i < call.operands.size(); ++i) {
+    const SplitOperand& each = call.operands[i];
+    if (each.view.elements == 0 || !each.view.present) {
+      continue;
+    }
+    if (each.split.any()) {
+      if (Result<void> agreed = agree(known, each.split); !agreed) {
+        return agreed.error();
+      }
+    } else if (Result<void> whole = check_whole(each, known.dim, known, each.view.size(known.dim), i, result);
+               !whole) {
+      return whole.error();
+    }
+  }
+  const bool joined = named_dim(call, rank) == known.dim;
+  result.outputs.front() = joined ? share_of(known, known.dim, call.output(0).size(known.dim)) : known;
+  return result;
+}
+
+// The result has one more dimension, or all of one that the operand has a part of.
+Result<SplitResult> widen(const Call& call) {
+  const SplitOperand& operand = first_split(call);
+  const TensorView output = call.output(0);
+  const std::int32_t dim = named_dim(call, rank_of(output));
+  const bool inserted = rank_of(output) > rank_of(operand.view);
+  SplitResult result = nothing(call);
+  ViewSplit& split = result.outputs.front();
+  if (inserted) {
+    split = moved(operand.split, operand.split.dim + (operand.split.dim >= dim ? 1 : 0));
+  } else {
+    split = operand.split.dim == dim ? share_of(operand.split, dim, output.size(dim)) : operand.split;
+  }
+  return result;
+}
+
+// ---- the table ----
+
+using Rule = Result<SplitResult> (*)(const Call&);
+struct Row {
+  std::string_view name;
+  Rule rule;
+};
+constexpr std::array kRows = {
+    Row{"aten::_fused_dropout", pointwise},
+    Row{"aten::_fused_rms_norm", normalize},
+    Row{"aten::_fused_rms_norm_backward", normalize},
+    Row{"aten::_log_softmax", along},
+    Row{"aten::_log_softmax_backward_data", along},
+    Row{"aten::_safe_softmax", along},
+    Row{"aten::_softmax", along},
+    Row{"aten::_softmax_backward_data", along},
+    Row{"aten::_stack", widen},
+    Row{"aten::_to_copy", pointwise},
+    Row{"aten::all", reduce},
+    Row{"aten::amax", reduce},
+    Row{"aten::amin", reduce},
+    Row{"aten::any", reduce},
+    Row{"aten::argmax", reduce},
+    Row{"aten::argmin", reduce},
+    Row{"aten::bernoulli", pointwise},
+    Row{"aten::bernoulli_", pointwise},
+    Row{"aten::cat", concatenate},
+    Row{"aten::clone", pointwise},
+    Row{"aten::constant_pad_nd", pointwise},
+    Row{"aten::contiguous", pointwise},
+    Row{"aten::copy", pointwise},
+    Row{"aten::copy_", pointwise},
+    Row{"aten::cumprod", along},
+    Row{"aten::cumsum", along},
+    Row{"aten::detach_", pointwise},
+    Row{"aten::embedding", embedding},
+    Row{"aten::embedding_dense_backward", embedding_backward},
+    Row{"aten::empty_like", pointwise},
+    Row{"aten::fill_", pointwise},
+    Row{"aten::flip", along},
+    Row{"aten::full_like", pointwise},
+    Row{"aten::gather", along},
+    Row{"aten::glu", along},
+    Row{"aten::glu_backward", along},
+    Row{"aten::lift_fresh_copy", pointwise},
+    Row{"aten::linalg_vector_norm", reduce},
+    Row{"aten::log_sigmoid_forward", pointwise},
+    Row{"aten::logsumexp", reduce},
+    Row{"aten::max", reduce},
+    Row{"aten::mean", reduce},
+    Row{"aten::min", reduce},
+    Row{"aten::native_dropout", pointwise},
+    Row{"aten::native_layer_norm", normalize},
+    Row{"aten::native_layer_norm_backward", normalize},
+    Row{"aten::norm", reduce},
+    Row{"aten::ones_like", pointwise},
+    Row{"aten::prod", reduce},
+    Row{"aten::rand_like", pointwise},
+    Row{"aten::randn_like", pointwise},
+    Row{"aten::scatter", along},
+    Row{"aten::select_backward", widen},
+    Row{"aten::slice_backward", widen},
+    Row{"aten::sort", along},
+    Row{"aten::stack", widen},
+    Row{"aten::std", reduce},
+    Row{"aten::sum", reduce},
+    Row{"aten::topk", along},
+    Row{"aten::tril", triangle},
+    Row{"aten::triu", triangle},
+    Row{"aten::uniform_", pointwise},
+    Row{"aten::var", reduce},
+    Row{"aten::var_mean", reduce},
+    Row{"aten::zero_", pointwise},
+    Row{"aten::zeros_like", pointwise},
+};
+
+Rule find_rule(std::string_view name) {
+  const auto* const found =
+      std::find_if(kRows.begin(), kRows.end(), [&](const Row& each) { return each.name == name; });
+  if (found != kRows.end()) {
+    return found->rule;
+  }
+  if (name.starts_with("aten::_scaled_dot_product_")) {
+    return attention;
+  }
+  const KernelRule* const kernel = find_kernel_rule(name);
+  return kernel != nullptr && kernel->cpu == formula::elementwise ? pointwise : nullptr;
+}
+
+}  // namespace
+
+Result<ViewSplit> split_of_view(const StorageSplit& split, const TensorView& view) {
+  const std::int64_t end = split.stride * split.extent;
+  std::vector<std::int32_t> dims;
+  for (std::int32_t dim = 0; dim < rank_of(view); ++dim) {
+    const std::int64_t stride = view.stride(dim);
+    if (view.size(dim) > 1 && stride > 0 && stride < end && stride * view.size(dim) > split.stride) {
+      dims.push_back(dim);
+    }
+  }
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](std::int32_t a, std::int32_t b) { return view.stride(a) > view.stride(b); });
+  // The outermost dimension that can be divided. Of a packed projection the one that tells query, key and
+  // value apart is whole on every trainer, unless nothing else can be divided.
+  const auto carried_by = [&](std::int32_t dim) {
+    const std::int64_t stride = view.stride(dim);
+    const std::int64_t block = std::max<std::int64_t>(1, split.stride / stride);
+    const std::int64_t extent = std::min(view.size(dim) / block, end / (stride * block));
+    return extent == 0 || extent * split.part % split.extent != 0
+               ? ViewSplit{}
+               : ViewSplit{.dim = dim,
+                           .block = block,
+                           .extent = extent,
+                           .part = extent * split.part / split.extent,
+                           .packed = split.packed};
+  };
+  ViewSplit found;
+  for (const std::int32_t dim : dims) {
+    const ViewSplit carried = carried_by(dim);
+    if (carried.any() && (!found.any() || (split.packed && view.size(found.dim) <= kPackedParts))) {
+      found = carried;
+    }
+  }
+  if (!found.any()) {
+    return refused(dims.empty() ? "it takes a single element of the split dimension"
+                                : "a view of the split dimension does not divide evenly");
+  }
+  return found;
+}
+
+StorageSplit split_of_storage(const ViewSplit& split, const TensorView& view) {
+  return {.stride = split.block * view.stride(split.dim),
+          .extent = split.extent,
+          .part = split.part,
+          .packed = split.packed};
+}
+
+Result<SplitResult> propagate_split(std::string_view name, const KernelCall& call,
+                                    const std::vector<SplitOperand>& operands, bool in_backward) {
+  const Call split{call, operands, in_backward};
+  if (const Product* product = find_product(name)) {
+    return multiply(split, *product);
+  }
+  const Rule rule = find_rule(name);
+  if (rule == nullptr) {
+    return refused("there is no rule for how it passes on a split");
+  }
+  return rule(split);
+}
+
+bool takes_weight(std::string_view name, std::size_t operand, WeightPlace& place) {
+  if (name == "aten::embedding") {
+    place = {.operand = 0, .columns = 1, .rows = 0};
+    return operand == 0;
+  }
+  const Product* const product = find_product(name);
+  if (product == nullptr || operand != product->right) {
+    return false;
+  }
+  place = product->transposed ? WeightPlace{product->right, 0, 1} : WeightPlace{product->right, 1, 0};
+  return true;
+}
+
+}  // namespace plimsoll::estimator::inline parallel

@@ -1,0 +1,58 @@
+// What the user asked for, told apart from what an earlier admission wrote into the same object.
+//
+//   Asked asked = asked_of(job);
+//   if (asked.allows(gpu, "NVIDIA-A100-SXM4-80GB", cloud_values)) ...
+//
+// The first admission records the request in an annotation; later ones read it back, so that a job that is
+// admitted twice is decided twice in the same way. Pure; any thread.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "crds/training_job.h"
+#include "estimator/catalog/inventory.h"
+
+namespace plimsoll::estimator::inline provisioner {
+
+// One requirement on a label of the node.
+struct LabelRequirement {
+  std::string key;
+  bool in = true;  // In these values, or NotIn them
+  std::vector<std::string> values;
+};
+
+struct Asked {
+  bool recorded = false;  // read from the annotation of an earlier admission
+  crds::Trainers trainers;
+  std::map<std::string, std::string> node_selector;  // the template's, without what we wrote
+  // The template's node affinity, without what we wrote: terms are alternatives, the requirements of one hold
+  // together. Empty: no affinity.
+  std::vector<std::vector<LabelRequirement>> terms;
+
+  // Whether the template's own selectors let its pods onto a node of this model with this product label (in
+  // the inventory's spelling). Labels that say nothing of the GPU count as met. `cloud_values` are the cloud
+  // labels of all models that are present.
+  bool allows(const AvailableGpu& gpu, const std::string& product_label,
+              const std::set<std::string>& cloud_values) const;
+};
+
+Asked asked_of(const crds::TrainingJob& job);
+
+// The annotation's content: {"gpuModel", "perNode"[, "replicas"][, "nodeSelector"]}.
+Json to_json(const Asked& asked);
+
+// The product labels, in the inventory's spelling, that an earlier admission wrote into the template's
+// selectors; empty: it wrote none.
+std::vector<std::string> written_products(const crds::TrainingJob& job);
+
+// The node selector expression {key, operator: In, values} that takes any of these product labels.
+Json product_expression(const std::vector<std::string>& labels);
+
+// The template's required node affinity: an array of terms, or null.
+const Json& required_terms(const crds::TrainingJob& job);
+
+}  // namespace plimsoll::estimator::inline provisioner

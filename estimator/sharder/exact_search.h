@@ -1,0 +1,30 @@
+// Small requests (a few tables on a few trainers), where levelling has little to move: all plans, cut short
+// by bounds.
+//
+//   std::optional<SmallPlan> better = search_all(request, options, room, 0.995 * best_milliseconds);
+//
+// Deterministic: gives up after a number of steps, not of seconds. Pure; any thread; the plan refers to the
+// options, which must outlive it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "estimator/sharder/options.h"
+#include "estimator/sharder/plan.h"
+
+namespace plimsoll::estimator::inline sharder {
+
+struct SmallPlan {
+  std::vector<const Option*> options;             // by table
+  std::vector<std::vector<std::int64_t>> places;  // by table: ranks of its column blocks, or their nodes
+};
+
+// True where it is worth the try: few tables and trainers, no constraints, all budgets alike.
+bool is_small(const ShardRequest& request);
+
+// The fastest plan within the budgets that takes less than `milliseconds`, if there is one.
+std::optional<SmallPlan> search_all(const ShardRequest& request, const Options& options, const Room& room,
+                                    double milliseconds);
+
+}  // namespace plimsoll::estimator::inline sharder

@@ -1,0 +1,81 @@
+#include "estimator/sharder/suggestions.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "estimator/sharder/fewest_trainers.h"
+#include "estimator/sharder/options.h"
+#include "estimator/sharder/shard.h"
+
+namespace plimsoll::estimator::inline sharder {
+namespace {
+
+constexpr double kBudgetStep = 1.02;  // a budget is told to so much
+constexpr int kMostSteps = 400;       // 1.02^400: from a gibibyte past any card
+constexpr int kCoarse = 16;           // steps taken at once at first
+
+// The least budget for which a plan is found, within a step above the bounds on memory.
+std::optional<Bytes> enough_budget(ShardRequest request) {
+  const Infeasibility bound = rule_out(request);
+  double budget = std::max(static_cast<double>(request.budget.count), 1.0) * kBudgetStep;
+  if (bound.constraint == "TotalMemory") {
+    budget = static_cast<double>(request.budget.count) +
+             static_cast<double>(bound.missing.count) / static_cast<double>(request.topology.trainers);
+  } else if (bound.constraint == "LargestPiece") {
+    budget = static_cast<double>((request.budget + bound.missing).count);
+  } else if (bound.constraint == "Pinned") {
+    return std::nullopt;
+  }
+  const auto fits = [&](int steps) {
+    request.budget = Bytes::ceil(budget * std::pow(kBudgetStep, steps));
+    return shard(request).ok();
+  };
+  int enough = 0;
+  while (!fits(enough)) {
+    enough += kCoarse;
+    if (enough > kMostSteps) {
+      return std::nullopt;
+    }
+  }
+  int least = std::max(0, enough - kCoarse);
+  while (least < enough) {
+    const int middle = (least + enough) / 2;
+    if (fits(middle)) {
+      enough = middle;
+    } else {
+      least = middle + 1;
+    }
+  }
+  return fits(enough) ? std::optional(request.budget) : std::nullopt;
+}
+
+}  // namespace
+
+Remedy find_remedy(const ShardRequest& request, std::int64_t most_trainers) {
+  Remedy remedy;
+  if (!request.budgets.empty()) {
+    return remedy;  // no one figure says how unequal trainers should grow
+  }
+  if (request.budget.count > 0 && request.topology.trainers < most_trainers) {
+    const Result<SmallestPlan> found = shard_smallest(request, request.topology.trainers + 1, most_trainers);
+    if (found) {
+      remedy.trainers = found->trainers;
+    }
+  }
+  remedy.budget = enough_budget(request);
+  return remedy;
+}
+
+std::string to_string(const Remedy& remedy, std::int64_t trainers) {
+  std::string text;
+  if (remedy.trainers) {
+    text = std::to_string(*remedy.trainers) + " trainers would do";
+  }
+  if (remedy.budget) {
+    text += (text.empty() ? "" : ", or ") + std::to_string(trainers) + " with " + to_string(*remedy.budget) +
+            " each" + (remedy.trainers ? "" : " would do");
+  }
+  return text.empty() ? "no number of trainers and no budget tried would do" : text;
+}
+
+}  // namespace plimsoll::estimator::inline sharder

@@ -1,0 +1,28 @@
+// A Hugging Face config.json, read into a TransformerSpec: the keys and defaults of
+// transformers/models/<family>/configuration_<family>.py. Unchecked sizes: transformer_spec.cc checks them.
+// Pure; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "estimator/spec/transformer_spec.h"
+
+namespace plimsoll::estimator::inline spec {
+
+// What sizes are called where they came from.
+struct SizeNames {
+  const char *layers, *hidden, *vocab, *heads, *kv_heads, *head_dim, *ffn, *experts, *experts_per_token,
+      *expert_ffn;
+};
+inline constexpr SizeNames kApiNames = {"layers",  "hidden", "vocab",   "heads",           "kvHeads",
+                                        "headDim", "ffn",    "experts", "expertsPerToken", "ffn"};
+inline constexpr SizeNames kConfigNames = {
+    "num_hidden_layers", "hidden_size",       "vocab_size", "num_attention_heads", "num_key_value_heads",
+    "head_dim",          "intermediate_size", "experts",    "num_experts_per_tok", "moe_intermediate_size"};
+
+// Errors: kInvalid: not a JSON object, a key of the wrong type, a model_type or an activation that is not
+// known (the message names those that are).
+Result<TransformerSpec> read_hugging_face_config(const std::string& config);
+
+}  // namespace plimsoll::estimator::inline spec

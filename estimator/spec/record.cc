@@ -1,0 +1,434 @@
+#include "estimator/spec/record.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+#include <vector>
+
+#include "estimator/spec/autograd_rules.h"
+
+namespace plimsoll::estimator::inline spec {
+namespace {
+
+constexpr std::int16_t kNone = -1;
+
+std::size_t index(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+Count constant(Bytes bytes) {
+  return {{static_cast<double>(bytes.count), 0, 0, 0}};
+}
+
+class Recorder {
+ public:
+  Recorder(const ForwardGraph& graph, const RecordOptions& options)
+      : graph_(graph),
+        options_(options),
+        recording_{.trace = Trace(options.budget),
+                   .tensor_of_storage = BudgetVector<TensorId>(options.budget)},
+        trace_(recording_.trace),
+        rules_(options.budget),
+        rule_(options.budget),
+        storage_(graph.tensors().size(), kNone, options.budget),
+        parameter_(graph.tensors().size(), kNone, options.budget),
+        last_use_(graph.tensors().size(), kNone, options.budget),
+        missing_(graph.tensors().size(), 0, options.budget),
+        pending_(graph.tensors().size(), options.budget),
+        gradients_(options.budget),
+        saved_(index(graph.op_count()) + 1, 0, options.budget) {}
+
+  Recording record() && {
+    trace_.device = options_.device;
+    trace_.batch_sizes = {options_.batch};
+    trace_.measured = true;  // temporaries are listed
+    add_names();
+    add_tensors();
+    find_uses();
+    forward();
+    backward();
+    return std::move(recording_);
+  }
+
+ private:
+  // A gradient buffer, which several tensors' gradients may be views of.
+  struct Gradient {
+    std::int32_t storage = -1;
+    std::int32_t references = 0;
+  };
+  // What has come of a tensor's gradient so far.
+  struct Pending {
+    std::int32_t gradient = -1;
+    bool part = false;  // a view of a part of the buffer
+  };
+
+  const Tensor& tensor(TensorId id) const { return graph_.tensors()[index(id)]; }
+  const AutogradRule& rule(std::int32_t op) const { return rules_[index(rule_[index(op)])]; }
+  std::int32_t now() const { return static_cast<std::int32_t>(trace_.operators.size()); }
+  bool recorded(const Op& op) const {  // by autograd
+    return std::any_of(op.outputs.begin(), op.outputs.end(),
+                       [&](TensorId id) { return tensor(id).requires_grad; });
+  }
+
+  // ---- tables ----
+
+  void add_names() {
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      trace_.operator_names.emplace_back(name_of(static_cast<OpKind>(kind)));
+    }
+    for (std::size_t type = 0; type < kElementTypes; ++type) {
+      trace_.dtypes.emplace_back(dtype_of(static_cast<ElementType>(type)));
+    }
+    for (const Shape& shape : graph_.shapes()) {
+      charge(options_.budget, 1);
+      const auto begin = static_cast<std::int32_t>(trace_.counts.size());
+      for (const Dim& dim : shape) {
+        trace_.counts.push_back(
+            {{static_cast<double>(dim.constant), static_cast<double>(dim.per_sample), 0, 0}});
+      }
+      trace_.layouts.push_back({.shape = {begin, static_cast<std::int32_t>(shape.size())}, .strides = {}});
+    }
+  }
+
+  std::int32_t add_storage(TensorId of, Bytes bytes, std::int64_t count, StorageRole role) {
+    charge(options_.budget, 1);
+    trace_.storages.push_back({.bytes = constant(bytes),
+                               .role = role,
+                               .allocated_at = role < StorageRole::kOutput ? -1 : now(),
+                               .released_at = -1,
+                               .count = count});
+    recording_.tensor_of_storage.push_back(of);
+    return static_cast<std::int32_t>(trace_.storages.size()) - 1;
+  }
+
+  // The first tensors of the trace are those of the graph.
+  void add_tensors() {
+    trace_.tensors.reserve(graph_.tensors().size());
+    for (std::size_t i = 0; i < graph_.tensors().size(); ++i) {
+      const auto id = static_cast<TensorId>(i);
+      const Tensor& of = tensor(id);
+      if (of.role == TensorRole::kParameter) {
+        storage_[i] = add_storage(id, graph_.bytes_of_one(id, 1), of.count, StorageRole::kParameter);
+        parameter_[i] = static_cast<std::int32_t>(trace_.parameters.size());
+        trace_.parameters.push_back({.name = {},
+                                     .storage = storage_[i],
+                                     .layout = of.shape,
+                                     .dtype = static_cast<std::int16_t>(of.type),
+                                     .trainable = true,
+                                     .gradient = {},
+                                     .sparse_gradient = false,
+                                     .unit = of.unit});
+      } else if (of.role == TensorRole::kInput) {
+        const Shape& shape = graph_.shape_of(id);
+        const bool of_the_batch =
+            std::any_of(shape.begin(), shape.end(), [](const Dim& dim) { return dim.per_sample != 0; });
+        storage_[i] = add_storage(id, graph_.bytes_of_one(id, options_.input_batch),
+                                  of_the_batch ? options_.batches_in_flight : 1, StorageRole::kInput);
+      }
+      trace_.tensors.push_back(
+          {.storage = storage_[i], .layout = layout_of(of), .dtype = static_cast<std::int16_t>(of.type)});
+    }
+  }
+
+  // Several equal results are one tensor with a dimension more.
+  std::int32_t layout_of(const Tensor& tensor) {
+    if (tensor.role != TensorRole::kActivation || tensor.count == 1) {
+      return tensor.shape;
+    }
+    const Span shape = trace_.layouts[index(tensor.shape)].shape;
+    const auto begin = static_cast<std::int32_t>(trace_.counts.size());
+    trace_.counts.push_back({{static_cast<double>(tensor.count), 0, 0, 0}});
+    for (std::int32_t i = shape.begin; i < shape.begin + shape.size; ++i) {
+      trace_.counts.push_back(trace_.counts[index(i)]);
+    }
+    trace_.layouts.push_back({.shape = {begin, shape.size + 1}, .strides = {}});
+    return static_cast<std::int32_t>(trace_.layouts.size()) - 1;
+  }
+
+  void find_uses() {
+    for (std::int32_t i = 0; i < graph_.op_count(); ++i) {
+      charge(options_.budget, 1);
+      const Op op = graph_.op(i);
+      if (op.like == i) {
+        rule_.push_back(static_cast<std::int32_t>(rules_.size()));
+        rules_.push_back(rule_for(graph_, op, options_.device, options_.batch));
+      } else {
+        rule_.push_back(rule_[index(op.like)]);
+      }
+      for (std::size_t j = 0; j < op.inputs.size(); ++j) {
+        last_use_[index(op.inputs[j])] = i;
+        if (parameter_[index(op.inputs[j])] >= 0 && rule(i).gradients[j] != InputGradient::kNone) {
+          ++missing_[index(op.inputs[j])];
+        }
+      }
+    }
+  }
+
+  // The trace's module of an operator: one for each run of operators of the same unit and checkpointed block.
+  std::int32_t module_of(const Op& op) {
+    std::vector<ModuleGroup>& groups = trace_.module_groups;
+    if (groups.empty() || groups.back().unit != op.unit || groups.back().block != op.block) {
+      groups.push_back({op.unit, op.block});
+      trace_.modules.emplace_back();
+    }
+    return static_cast<std::int32_t>(groups.size()) - 1;
+  }
+
+  // ---- forward ----
+
+  void forward() {
+    trace_.operators.reserve(index(graph_.op_count()) * 3);
+    for (std::int32_t i = 0; i < graph_.op_count(); ++i) {
+      make(i);
+    }
+    trace_.forward_end = trace_.loss_end = now();
+  }
+
+  void make(std::int32_t i) {
+    const Op op = graph_.op(i);
+    const AutogradRule& rule = this->rule(i);
+    const bool saves = recorded(op);
+    TraceOperator made;
+    made.name = static_cast<std::int32_t>(op.kind);
+    made.module = module_of(op);
+    made.inputs = add_operands(op.inputs);
+    if (op.kind == OpKind::kEmbeddingLookup) {
+      trace_.operands.push_back(tables());
+      ++made.inputs.size;
+    }
+    std::int32_t kept = kNone;  // what the operator makes for its own backward
+    if (rule.kept.count > 0) {
+      kept = add_storage(op.outputs[0], rule.kept, 1, StorageRole::kActivation);
+      trace_.storages[index(kept)].released_at = now() + 1;
+    }
+    for (const TensorId output : op.outputs) {
+      if (tensor(output).storage == output) {
+        storage_[index(output)] = add_storage(output, graph_.bytes_of_one(output, options_.batch),
+                                              tensor(output).count, StorageRole::kActivation);
+        trace_.storages.back().released_at = 0;
+      }
+      const std::int32_t storage = storage_[index(tensor(output).storage)];
+      trace_.tensors[index(output)].storage = storage;
+      if (last_use_[index(output)] >= 0 || !saves) {
+        hold_until(storage, last_use_[index(output)] < 0 ? -1 : last_use_[index(output)] + 1);
+      }  // else until its backward
+    }
+    made.outputs = add_operands(op.outputs);
+    if (kept >= 0) {
+      trace_.operands.push_back(add_tensor(kept, op.outputs[0]));
+      trace_.tensors.back().dtype = static_cast<std::int16_t>(ElementType::kBool);  // no value: bytes
+      ++made.outputs.size;
+    }
+    if (rule.forward_temporary.count > 0) {
+      trace_.temporaries.push_back({now(), constant(rule.forward_temporary)});
+    }
+    saved_[index(i)] = static_cast<std::int32_t>(trace_.saved.size());
+    if (saves) {
+      for (const std::int16_t place : rule.saved) {
+        const bool result = place == AutogradRule::kResult;
+        trace_.saved.push_back({.tensor = result ? op.outputs[0] : op.inputs[static_cast<std::size_t>(place)],
+                                .packed_at = result ? now() + 1 : now()});
+      }
+      if (kept >= 0) {
+        trace_.saved.push_back({.tensor = trace_.operands.back(), .packed_at = now() + 1});
+      }
+    }
+    saved_[index(i) + 1] = static_cast<std::int32_t>(trace_.saved.size());
+    trace_.operators.push_back(made);
+  }
+
+  // The tables lie elsewhere and are updated inside backward; they are an operand because they are trained.
+  std::int32_t tables() {
+    if (tables_ < 0) {
+      constexpr auto kType = static_cast<std::int16_t>(ElementType::kFP32);
+      const auto layout = static_cast<std::int32_t>(trace_.layouts.size());
+      trace_.layouts.push_back({.shape = {}, .strides = {}});
+      const std::int32_t storage = add_storage(kNone, Bytes{}, 1, StorageRole::kParameter);
+      trace_.parameters.push_back(
+          {.name = {}, .storage = storage, .layout = layout, .dtype = kType, .gradient = {}});
+      tables_ = static_cast<std::int32_t>(trace_.tensors.size());
+      trace_.tensors.push_back({.storage = storage, .layout = layout, .dtype = kType});
+    }
+    return tables_;
+  }
+
+  // -1 is forever.
+  void hold_until(std::int32_t storage, std::int32_t time) {
+    if (storage >= 0 && trace_.storages[index(storage)].allocated_at >= 0) {
+      std::int32_t& released = trace_.storages[index(storage)].released_at;
+      released = released < 0 || time < 0 ? -1 : std::max(released, time);
+    }
+  }
+
+  Span add_operands(std::span<const TensorId> ids) {
+    const Span span{static_cast<std::int32_t>(trace_.operands.size()), static_cast<std::int32_t>(ids.size())};
+    trace_.operands.insert(trace_.operands.end(), ids.begin(), ids.end());
+    return span;
+  }
+
+  std::int32_t add_tensor(std::int32_t storage, TensorId like) {
+    trace_.tensors.push_back({.storage = storage,
+                              .layout = tensor(like).shape,
+                              .dtype = static_cast<std::int16_t>(tensor(like).type)});
+    return static_cast<std::int32_t>(trace_.tensors.size()) - 1;
+  }
+
+  // ---- backward ----
+
+  void backward() {
+    if (options_.keeps_result) {
+      for (std::int32_t i = graph_.op_count(); result_ < 0 && i-- > 0;) {
+        result_ = graph_.op(i).outputs.empty() ? -1 : graph_.op(i).outputs.front();
+      }
+    }
+    for (std::int32_t i = graph_.op_count(); i-- > 0;) {
+      charge(options_.budget, 1);
+      const Op op = graph_.op(i);
+      if (recorded(op)) {
+        backward(i, op);
+      }
+    }
+  }
+
+  // Appends an operator of backward, of the module of forward's operator, that makes these gradients.
+  void append(std::int32_t forward, const std::vector<std::pair<TensorId, std::int32_t>>& made, OpKind kind) {
+    const auto begin = static_cast<std::int32_t>(trace_.operands.size());
+    for (const auto& [id, gradient] : made) {
+      trace_.operands.push_back(add_tensor(gradients_[index(gradient)].storage, id));
+    }
+    trace_.operators.push_back({.name = static_cast<std::int32_t>(kind),
+                                .module = trace_.operators[index(forward)].module,
+                                .attributes = -1,
+                                .inputs = trace_.operators[index(forward)].outputs,
+                                .outputs = {begin, static_cast<std::int32_t>(made.size())}});
+  }
+
+  std::int32_t new_gradient(TensorId of) {
+    gradients_.push_back(
+        {add_storage(of, graph_.bytes_of_one(of, options_.batch), tensor(of).count, StorageRole::kBackward),
+         1});
+    return static_cast<std::int32_t>(gradients_.size()) - 1;
+  }
+
+  void release(std::int32_t gradient) {
+    Gradient& released = gradients_[index(gradient)];
+    assert(released.references > 0);
+    if (--released.references == 0) {
+      trace_.storages[index(released.storage)].released_at = now();
+    }
+  }
+
+  void backward(std::int32_t i, const Op& op) {
+    // Gradients of the outputs: given by the users, received from the next stage, or 1 for the loss.
+    given_.clear();
+    made_.clear();
+    bool part = false;
+    for (const TensorId output : op.outputs) {
+      const Pending pending = std::exchange(pending_[index(output)], Pending{});
+      given_.push_back(pending.gradient >= 0 ? pending.gradient : new_gradient(output));
+      if (pending.gradient < 0) {
+        made_.emplace_back(output, given_.back());
+      }
+      part = part || pending.part;
+    }
+    if (!made_.empty()) {
+      append(i, made_, OpKind::kReceive);
+    }
+    if (std::find(op.outputs.begin(), op.outputs.end(), result_) != op.outputs.end()) {
+      hold_until(storage_[index(tensor(std::exchange(result_, kNone)).storage)], now());
+    }
+    const AutogradRule& rule = this->rule(i);
+    made_.clear();
+    added_.clear();
+    for (std::size_t j = 0; j < op.inputs.size(); ++j) {
+      const InputGradient gradient = rule.gradients[j];
+      if (gradient == InputGradient::kNew || gradient == InputGradient::kNewView) {
+        made_.emplace_back(op.inputs[j], new_gradient(op.inputs[j]));
+        added_.emplace_back(op.inputs[j], Pending{made_.back().second, gradient == InputGradient::kNewView});
+      } else if (gradient != InputGradient::kNone) {
+        ++gradients_[index(given_.front())].references;
+        added_.emplace_back(op.inputs[j], Pending{given_.front(), part || gradient == InputGradient::kPart});
+      }
+    }
+    if (rule.backward_temporary.count > 0) {
+      trace_.temporaries.push_back({now(), constant(rule.backward_temporary)});
+    }
+    const std::int32_t time = now();
+    append(i, made_, op.kind);
+    for (std::int32_t saved = saved_[index(i)]; saved < saved_[index(i) + 1]; ++saved) {
+      trace_.saved[index(saved)].unpacked_at = time;
+      trace_.saved[index(saved)].released_at = now();
+    }
+    for (const std::int32_t gradient : given_) {
+      release(gradient);
+    }
+    for (const TensorId output : op.outputs) {
+      if (last_use_[index(output)] < 0) {  // the loss
+        hold_until(trace_.tensors[index(output)].storage, now());
+      }
+    }
+    for (const auto& [input, gradient] : added_) {
+      accumulate(i, input, gradient);
+    }
+  }
+
+  void accumulate(std::int32_t i, TensorId input, Pending added) {
+    Pending& pending = pending_[index(input)];
+    if (pending.gradient < 0) {
+      pending = added;
+    } else {
+      const bool in_place = !pending.part && gradients_[index(pending.gradient)].references == 1;
+      if (!in_place) {
+        const std::int32_t sum = new_gradient(input);
+        append(i, {{input, sum}}, OpKind::kAdd);
+        release(std::exchange(pending, Pending{sum, false}).gradient);
+      }
+      release(added.gradient);
+    }
+    const std::int32_t parameter = parameter_[index(input)];
+    if (parameter < 0 || --missing_[index(input)] > 0) {
+      return;
+    }
+    if (gradients_[index(pending.gradient)].references > 1) {  // somebody else's too: it is copied
+      const std::int32_t copy = new_gradient(input);
+      append(i, {{input, copy}}, OpKind::kCopy);
+      release(std::exchange(pending, Pending{copy, false}).gradient);
+    }
+    const std::int32_t storage = gradients_[index(pending.gradient)].storage;
+    trace_.storages[index(storage)].role = StorageRole::kGradient;
+    trace_.parameters[index(parameter)].gradient = {storage};
+    // The operator that completes a gradient is the last that gives it.
+    trace_.operands.push_back(add_tensor(storage, input));
+    ++trace_.operators.back().outputs.size;
+    pending = {};
+  }
+
+  const ForwardGraph& graph_;
+  const RecordOptions& options_;
+  Recording recording_;
+  Trace& trace_;
+  BudgetVector<AutogradRule> rules_;      // copies of an operator share one
+  BudgetVector<std::int32_t> rule_;       // by operator: its place in rules_
+  BudgetVector<std::int32_t> storage_;    // by tensor that has memory of its own
+  BudgetVector<std::int32_t> parameter_;  // by tensor: its place among the trace's parameters, -1 else
+  BudgetVector<std::int32_t> last_use_;   // by tensor: the last operator that takes it
+  BudgetVector<std::int32_t> missing_;  // by tensor: of a parameter, the parts of its gradient still to come
+  BudgetVector<Pending> pending_;       // by tensor
+  BudgetVector<Gradient> gradients_;
+  BudgetVector<std::int32_t> saved_;  // by operator: where its entries in Trace::saved begin
+  std::int32_t tables_ = kNone;       // the tensor
+  TensorId result_ = kNone;           // kept for the next stage
+  // Of the operator whose backward is recorded: the gradients of its outputs, those it makes, and those of
+  // its inputs.
+  std::vector<std::int32_t> given_;
+  std::vector<std::pair<TensorId, std::int32_t>> made_;
+  std::vector<std::pair<TensorId, Pending>> added_;
+};
+
+}  // namespace
+
+Recording record(const ForwardGraph& graph, const RecordOptions& options) {
+  return Recorder(graph, options).record();
+}
+
+}  // namespace plimsoll::estimator::inline spec

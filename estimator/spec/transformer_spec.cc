@@ -1,0 +1,149 @@
+#include "estimator/spec/transformer_spec.h"
+
+#include <initializer_list>
+#include <utility>
+
+#include "estimator/spec/hugging_face_config.h"
+
+namespace plimsoll::estimator::inline spec {
+namespace {
+
+constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16;
+
+TransformerSpec spec_of_sizes(const crds::TransformerModel& model) {
+  TransformerSpec spec;
+  spec.encoder_decoder = model.architecture == crds::TransformerArchitecture::kEncoderDecoder;
+  spec.head = model.architecture == crds::TransformerArchitecture::kEncoder ? Head::kMasked : Head::kCausal;
+  spec.post_norm = spec.embedding_norm = spec.head == Head::kMasked;
+  spec.head_bias = spec.head == Head::kMasked;
+  spec.layers = model.layers;
+  spec.encoder_layers = spec.encoder_decoder ? model.layers : 0;
+  spec.hidden = model.hidden;
+  spec.vocab = model.vocab;
+  spec.sequence = model.sequence_length;
+  spec.heads = model.heads;
+  spec.kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  spec.head_dim = model.head_dim > 0 || model.heads < 1 ? model.head_dim : model.hidden / model.heads;
+  spec.attention = model.attention;
+  spec.qkv_bias = spec.out_bias = spec.mlp_bias = model.biases;
+  switch (model.positions) {
+    case crds::PositionEncoding::kRotary: spec.positions = Positions::kRotary; break;
+    case crds::PositionEncoding::kLearned: spec.positions = Positions::kLearned; break;
+    case crds::PositionEncoding::kNone: spec.positions = Positions::kNone; break;
+  }
+  spec.max_positions = model.sequence_length;
+  spec.norm = model.norm;
+  switch (model.activation) {
+    case crds::FeedForward::kSwiGLU: spec.activation = Activation::kSilu; break;
+    case crds::FeedForward::kGEGLU:
+    case crds::FeedForward::kGELU: spec.activation = Activation::kGelu; break;
+    case crds::FeedForward::kReLU: spec.activation = Activation::kRelu; break;
+  }
+  spec.gated =
+      model.activation == crds::FeedForward::kSwiGLU || model.activation == crds::FeedForward::kGEGLU;
+  spec.ffn = spec.expert_ffn = model.ffn;
+  spec.experts = model.experts;
+  spec.experts_per_token = model.experts_per_token;
+  spec.tied = model.tied_embeddings;
+  spec.embedding_dropout = spec.residual_dropout = spec.attention_dropout = model.dropout;
+  return spec;
+}
+
+Result<void> within(const char* field, std::int64_t size, std::int64_t least, std::int64_t most) {
+  if (size < least || size > most) {
+    return invalid("model.transformer: " + std::string(field) + " must be from " + std::to_string(least) +
+                   " to " + std::to_string(most) + ", is " + std::to_string(size));
+  }
+  return {};
+}
+
+struct Bound {
+  const char* field;
+  std::int64_t size, least, most;
+};
+
+// `names` are those of the config or of the API, for messages.
+Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
+  const std::initializer_list<Bound> bounds = {
+      {names.layers, spec.layers, 1, kMaxLayers},
+      {names.layers, spec.encoder_layers, 0, kMaxLayers},
+      {names.hidden, spec.hidden, 1, kMaxWidth},
+      {names.vocab, spec.vocab, 1, kMaxWidth},
+      {"seqLen", spec.sequence, 1, kMaxWidth},
+      {names.heads, spec.heads, 1, kMaxLayers},
+      {names.kv_heads, spec.kv_heads, 1, spec.heads},
+      {names.head_dim, spec.head_dim, 1, kMaxLayers},
+      {names.ffn, spec.ffn, 1, kMaxWidth},
+      {names.experts, spec.experts, 0, kMaxLayers},
+      {names.experts_per_token, spec.experts_per_token, spec.experts > 0 ? 1 : 0, spec.experts},
+      {names.expert_ffn, spec.expert_ffn, spec.experts > 0 ? 1 : 0, kMaxWidth},
+      {"shared experts", spec.shared_ffn, 0, kMaxWidth},
+      {"first_k_dense_replace", spec.first_dense, 0, kMaxLayers},
+      {"q_lora_rank", spec.query_rank, 0, kMaxWidth},
+      {"kv_lora_rank", spec.kv_rank, 0, kMaxWidth},
+      {"qk_rope_head_dim", spec.rope_dim, spec.kv_rank > 0 ? 2 : 0, kMaxLayers},
+      {"qk_nope_head_dim", spec.nope_dim, spec.kv_rank > 0 ? 1 : 0, kMaxLayers},
+      {"v_head_dim", spec.value_dim, spec.kv_rank > 0 ? 1 : 0, kMaxLayers},
+      {"max_position_embeddings", spec.max_positions, 0, kMaxWidth},
+      {"relative_attention_num_buckets", spec.relative_buckets, 0, kMaxWidth},
+      {"type_vocab_size", spec.token_types, 0, kMaxWidth},
+  };
+  for (const Bound& bound : bounds) {
+    Result<void> checked = within(bound.field, bound.size, bound.least, bound.most);
+    if (!checked) {
+      return checked;
+    }
+  }
+  if (spec.heads % spec.kv_heads != 0) {
+    return invalid("model.transformer: " + std::string(names.heads) + " must be a multiple of " +
+                   names.kv_heads + ", is " + std::to_string(spec.heads) + " and " +
+                   std::to_string(spec.kv_heads));
+  }
+  if (spec.positions == Positions::kLearned && spec.sequence > spec.max_positions) {
+    return invalid("model.transformer: seqLen is " + std::to_string(spec.sequence) +
+                   ", and the model knows only " + std::to_string(spec.max_positions) + " positions");
+  }
+  for (const double dropout : {spec.embedding_dropout, spec.residual_dropout, spec.attention_dropout}) {
+    if (!(dropout >= 0 && dropout < 1)) {
+      return invalid("model.transformer: dropout must be at least 0 and below 1");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model) {
+  if (!model.config.empty()) {
+    return spec_of_config(model.config, model.sequence_length, model.attention);
+  }
+  if (model.head_dim == 0 && model.heads > 0 && model.hidden % model.heads != 0) {
+    return invalid("model.transformer: hidden must be a multiple of heads, is " +
+                   std::to_string(model.hidden) + " with " + std::to_string(model.heads) +
+                   " heads; or give headDim");
+  }
+  TransformerSpec spec = spec_of_sizes(model);
+  Result<void> checked = check(spec, kApiNames);
+  if (!checked) {
+    return checked.error();
+  }
+  return spec;
+}
+
+Result<TransformerSpec> spec_of_config(const std::string& config, std::int64_t sequence,
+                                       crds::AttentionKind attention) {
+  Result<TransformerSpec> spec = read_hugging_face_config(config);
+  if (!spec) {
+    return spec.error();
+  }
+  spec->sequence = sequence;
+  spec->attention = attention;
+  Result<void> checked = check(*spec, kConfigNames);
+  if (!checked) {
+    return checked.error();
+  }
+  return spec;
+}
+
+}  // namespace plimsoll::estimator::inline spec

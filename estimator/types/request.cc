@@ -1,0 +1,57 @@
+#include "estimator/types/request.h"
+
+#include "base/json_edit.h"
+
+namespace plimsoll::estimator::inline types {
+
+Bytes Breakdown::total() const {
+  return parameters + gradients + optimizer_state + inputs + activations + temporaries + ddp_buckets +
+         embeddings + allocator_slack + workspace + communication + cuda_context;
+}
+
+Json to_json(const Peak& peak) {
+  JsonObject json;
+  json["allocatedBytes"] = Json::Int64(peak.allocated.count);
+  json["reservedBytes"] = Json::Int64(peak.reserved.count);
+  json["upperBoundBytes"] = Json::Int64(peak.upper_bound.count);
+  return json;
+}
+
+Json to_json(const std::vector<Bytes>& allocated_by_rank) {
+  JsonArray json;
+  for (const Bytes allocated : allocated_by_rank) {
+    json.append(::Json::objectValue)["allocatedBytes"] = Json::Int64(allocated.count);
+  }
+  return json;
+}
+
+Json to_json(const Breakdown& breakdown) {
+  JsonObject json;
+  json["parameters"] = Json::Int64(breakdown.parameters.count);
+  json["gradients"] = Json::Int64(breakdown.gradients.count);
+  json["optimizerState"] = Json::Int64(breakdown.optimizer_state.count);
+  json["inputs"] = Json::Int64(breakdown.inputs.count);
+  json["activations"] = Json::Int64(breakdown.activations.count);
+  json["temporaries"] = Json::Int64(breakdown.temporaries.count);
+  json["ddpBuckets"] = Json::Int64(breakdown.ddp_buckets.count);
+  json["embeddings"] = Json::Int64(breakdown.embeddings.count);
+  json["allocatorSlack"] = Json::Int64(breakdown.allocator_slack.count);
+  json["workspace"] = Json::Int64(breakdown.workspace.count);
+  json["communication"] = Json::Int64(breakdown.communication.count);
+  json["cudaContext"] = Json::Int64(breakdown.cuda_context.count);
+  return json;
+}
+
+Json to_json(const std::vector<LiveTensor>& tensors) {
+  JsonArray json;
+  for (const LiveTensor& tensor : tensors) {
+    JsonObject each;
+    each["name"] = tensor.name;
+    each["kind"] = tensor.kind;
+    each["bytes"] = Json::Int64(tensor.bytes.count);
+    json.append(std::move(each));
+  }
+  return json;
+}
+
+}  // namespace plimsoll::estimator::inline types

@@ -1,0 +1,94 @@
+#include "estimator/estimate/peak.h"
+
+#include <gtest/gtest.h>
+
+#include "estimator/fixed_costs/fixed_costs.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+// 1 GiB of parameters; forward makes 4 GiB in one piece and frees it, then 1 GiB pieces for backward, twice
+// as large in the second half: the cache holds what no later request fits into.
+Ledger wasteful() {
+  Ledger ledger(kCudaGranule);
+  ledger.allocate(Part::kParameters, 1_GiB);
+  ledger.enter(Phase::kForward);
+  for (int i = 1; i <= 4; ++i) {
+    const BlockId growing = ledger.allocate(Part::kActivations, 1_GiB * i);
+    ledger.release(growing);
+  }
+  return ledger;
+}
+
+GpuModel card(Bytes memory) {
+  GpuModel gpu = *GpuCatalog::built_in().find("A100-40GB");
+  gpu.memory = memory;
+  gpu.cuda_context = 500_MiB;
+  return gpu;
+}
+
+Estimate estimate_on(const GpuModel& gpu) {
+  EstimateRequest request;
+  request.gpu = &gpu;
+  return account_of(wasteful(), request, 1_GiB);
+}
+
+// 1 + 1 + 2 + 3 + 4 GiB are kept on a card that has them. One of 8 GiB gives the cache back in time.
+TEST(Account, ACardThatIsFullMakesTheAllocatorGiveBack) {
+  const Estimate roomy = estimate_on(card(40_GiB));
+  EXPECT_EQ(roomy.peak.reserved, 11_GiB + 14_MiB);  // cuBLAS's 12.125 MiB; backward's are cut from the cache
+  const Estimate tight = estimate_on(card(8_GiB));
+  EXPECT_LT(tight.peak.reserved, 8_GiB);
+  EXPECT_GE(tight.peak.reserved, tight.peak.allocated);
+  EXPECT_LE(tight.peak.upper_bound, 8_GiB);
+  EXPECT_EQ(tight.breakdown.total(), tight.peak.upper_bound);
+}
+
+// 5 GiB and a context live together at most: on a card of 5 GiB nothing helps, and the answer is what it
+// would like to have.
+TEST(Account, ACardThatIsTooSmallIsToldTheWholeNeed) {
+  const Estimate small = estimate_on(card(5_GiB));
+  EXPECT_GT(small.peak.upper_bound, 11_GiB);
+  EXPECT_EQ(small.breakdown.total(), small.peak.upper_bound);
+}
+
+TEST(Account, TheHeadroomIsNotTheAllocators) {
+  const GpuModel gpu = card(12_GiB);
+  EstimateRequest request;
+  request.gpu = &gpu;
+  EXPECT_GT(account_of(wasteful(), request, 1_GiB).peak.upper_bound, 11_GiB);
+  request.capacity = 8_GiB;
+  EXPECT_LE(account_of(wasteful(), request, 1_GiB).peak.upper_bound, 8_GiB);
+}
+
+TEST(Account, TheAllocatorsOptionsCount) {
+  const GpuModel gpu = card(40_GiB);
+  EstimateRequest request;
+  request.gpu = &gpu;
+  request.runtime.allocator.expandable_segments = true;
+  const Estimate expandable = account_of(wasteful(), request, 1_GiB);
+  EXPECT_LT(expandable.peak.reserved, 5_GiB + 100_MiB);
+  EXPECT_GE(expandable.peak.reserved, 5_GiB);
+}
+
+TEST(Account, EmbeddingsAddWhatTheyTake) {
+  const GpuModel gpu = card(80_GiB);
+  EstimateRequest request;
+  request.gpu = &gpu;
+  const Estimate without = account_of(wasteful(), request, 1_GiB);
+  request.embedding_bytes = 30_GiB;
+  const Estimate with = account_of(wasteful(), request, 1_GiB);
+  EXPECT_EQ(with.peak.upper_bound, without.peak.upper_bound + 30_GiB);
+  EXPECT_EQ(with.peak.reserved, without.peak.reserved + 30_GiB);
+}
+
+TEST(Account, TheCpuHasNoAllocatorOfThisKind) {
+  EstimateRequest request;
+  request.device = Device::kCpu;
+  const Estimate estimate = account_of(wasteful(), request, 1_GiB);
+  EXPECT_EQ(estimate.peak.allocated, 5_GiB);
+  EXPECT_EQ(estimate.peak.upper_bound, 5_GiB);
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator

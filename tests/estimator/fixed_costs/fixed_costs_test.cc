@@ -1,0 +1,204 @@
+#include "estimator/fixed_costs/fixed_costs.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "estimator/catalog/gpu_catalog.h"
+#include "estimator/estimate/estimate.h"
+#include "estimator/fixed_costs/table.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+FixedCosts costs_on(const GpuModel& gpu, const crds::LearnedBounds& learned) {
+  EstimateRequest request;
+  request.gpu = &gpu;
+  request.learned = learned;
+  return fixed_costs_of(request);
+}
+
+TEST(FixedCosts, WhatWasLearnedOfWorkspacesIsDividedAmongTheHandles) {
+  const GpuModel gpu = *GpuCatalog::built_in().find("A100-80GB");
+  crds::LearnedBounds learned;
+  learned.workspace = 65_MiB + 1_B;
+  const FixedCosts costs = costs_on(gpu, learned);
+  EXPECT_EQ(costs.forward_workspace + costs.backward_workspace, *learned.workspace);
+  EXPECT_EQ(costs.backward_workspace, 32_MiB + 512_KiB);
+  learned.workspace = Bytes{};
+  EXPECT_EQ(costs_on(gpu, learned).forward_workspace, Bytes{});
+  learned.workspace = Bytes::max();
+  EXPECT_EQ(costs_on(gpu, learned).forward_workspace.count, Bytes::max().count / 2 + 1);
+}
+
+Platform platform(const GpuModel& gpu, const char* torch, TorchVersion version) {
+  return {.gpu = gpu.name,
+          .family = gpu.family,
+          .memory = gpu.memory,
+          .cuda = cuda_version_of(torch),
+          .torch = version};
+}
+
+TEST(FixedCostTable, EveryRowHasASourceAndTheLastOneHoldsForAll) {
+  for (const auto rows : {context_rows(), cublas_rows(), cublas_lt_rows()}) {
+    for (const FixedCostRow& row : rows) {
+      EXPECT_GT(std::string(row.source).size(), 20U);
+      EXPECT_GT(row.bytes.count, 0);
+    }
+    EXPECT_TRUE(rows.back().gpu.empty() && rows.back().family.empty());
+    EXPECT_EQ(rows.back().cuda + rows.back().torch + rows.back().least_memory.count, 0);
+  }
+}
+
+// A card of which nothing is known, or software of which nothing is known, gets the most.
+TEST(FixedCostTable, WhatIsNotKnownIsBoundedByWhatIs) {
+  const Platform nothing{.gpu = {}, .family = {}, .memory = {}};
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  for (const GpuModel& gpu : catalog.models()) {
+    for (const char* torch : {"", "1.12.1+cu113", "2.6.0+cu124"}) {
+      for (const TorchVersion version : {0, 112, 206}) {
+        const Platform known = platform(gpu, torch, version);
+        const Platform unknown = platform(gpu, "", 0);
+        EXPECT_LE(context_row(known).bytes, context_row(unknown).bytes) << gpu.name << torch;
+        EXPECT_LE(context_row(unknown).bytes, context_row(nothing).bytes) << gpu.name;
+        EXPECT_LE(cublas_row(known).bytes, cublas_row(nothing).bytes) << gpu.name;
+        EXPECT_LE(cublas_lt_row(known).bytes, cublas_lt_row(nothing).bytes) << gpu.name;
+      }
+    }
+  }
+}
+
+// Published figures, as fixed_cost_table.cc names them.
+TEST(FixedCostTable, ContextsThatWereSeenAreWithinTheirBounds) {
+  const struct {
+    const char* gpu;
+    const char* family;
+    const char* torch;
+    TorchVersion version;
+    std::int64_t mib;
+  } seen[] = {{"RTX-3090", "ampere", "1.7.1+cu110", 107, 1486},
+              {"RTX-2080-Ti", "turing", "1.6.0+cu101", 106, 877},
+              {"TITAN-V", "volta", "1.3.0+cu101", 103, 1005},
+              {"", "", "1.12.1+cu113", 112, 843},
+              {"RTX-3090", "ampere", "2.7.0+cu128", 207, 256},
+              {"RTX-6000-Ada", "ada-lovelace", "2.10.0+cu130", 210, 426},
+              {"H100-80GB", "hopper", "2.6.0+cu124", 206, 1011},
+              {"A100-40GB", "ampere", "", 0, 1463},
+              {"A100-40GB", "ampere", "2.6.0+cu124", 206, 1435}};
+  for (const auto& each : seen) {
+    const Platform on{.gpu = each.gpu,
+                      .family = each.family,
+                      .memory = 24_GiB,
+                      .cuda = cuda_version_of(each.torch),
+                      .torch = each.version};
+    EXPECT_GE(context_row(on).bytes, Bytes::from_mib(each.mib)) << each.gpu << " " << each.torch;
+  }
+}
+
+TEST(FixedCostTable, PyTorchsVersionTellsCudas) {
+  EXPECT_EQ(cuda_version_of("2.6.0+cu124"), 1204);
+  EXPECT_EQ(cuda_version_of("2.15.0+cu130"), 1300);
+  EXPECT_EQ(cuda_version_of("1.1.0+cu92"), 902);
+  for (const char* untold : {"", "1.13.1", "2.1.0+cpu", "2.4.0+rocm6.1", "2.6.0a0+ecf3bae40a.nv25.01",
+                             "2.0.0+cu", "2.0.0+cu1", "2.0.0+cu99999999999", "2.0.0+cu-11", "2.0.0+cuda"}) {
+    EXPECT_EQ(cuda_version_of(untold), 0) << untold;
+  }
+}
+
+TEST(FixedCosts, ContextsAreTheProfilesElseTheModelsElseTheTables) {
+  GpuModel gpu = *GpuCatalog::built_in().find("H100-80GB");
+  TraceFile graph;
+  EstimateRequest request;
+  request.gpu = &gpu;
+  EXPECT_EQ(fixed_costs_of(request).cuda_context, 1536_MiB) << "a spec does not tell the software";
+  request.graph = &graph;
+  graph.producer.torch = "2.15.0+cu130";
+  graph.producer.version = 215;
+  EXPECT_EQ(fixed_costs_of(request).cuda_context, 1_GiB);
+  graph.producer.torch = "2.15.0+cpu";
+  EXPECT_EQ(fixed_costs_of(request).cuda_context, 1536_MiB);
+  request.runtime.lazy_modules = true;
+  EXPECT_EQ(fixed_costs_of(request).cuda_context, 1_GiB) << "the job says so";
+  graph.producer.torch = "2.15.0+cu130";
+  request.runtime.lazy_modules = false;
+  EXPECT_EQ(fixed_costs_of(request).cuda_context, 1536_MiB);
+  gpu.cuda_context = 900_MiB;
+  EXPECT_EQ(fixed_costs_of(request).cuda_context, 900_MiB);
+  request.learned.cuda_context = 800_MiB;
+  EXPECT_EQ(fixed_costs_of(request).cuda_context, 800_MiB);
+}
+
+// NVIDIA/nccl#964: each further group of trainers took 544 or 688 MiB on four A100 with NVLink.
+TEST(FixedCosts, EveryGroupOfTrainersHasACommunicator) {
+  const GpuModel gpu = *GpuCatalog::built_in().find("A100-80GB");
+  crds::TrainingSpec training;
+  EstimateRequest request;
+  request.gpu = &gpu;
+  request.training = &training;
+  EXPECT_EQ(fixed_costs_of(request).communication, Bytes{});
+  request.trainers = 16;
+  EXPECT_EQ(fixed_costs_of(request).communication, 720_MiB);
+  training.parallelism.tensor = 8;
+  EXPECT_EQ(fixed_costs_of(request).communication, 2 * 720_MiB);
+  training.parallelism.pipeline = 2;
+  EXPECT_EQ(fixed_costs_of(request).communication, 2 * 720_MiB) << "no replicas are left";
+  request.trainers = 64;
+  EXPECT_EQ(fixed_costs_of(request).communication, 3 * 720_MiB);
+  training.parallelism.context = 2;
+  training.parallelism.expert = 2;
+  EXPECT_EQ(fixed_costs_of(request).communication, 5 * 720_MiB);
+  request.learned.communication = 1_GiB;
+  EXPECT_EQ(fixed_costs_of(request).communication, 1_GiB);
+}
+
+// One convolution of a batch of 1 MiB an image into as much.
+TraceFile convolution() {
+  constexpr double kPixels = 512;
+  Trace trace;
+  trace.device = Device::kCuda;
+  trace.precision = "FP32";
+  trace.batch_sizes = {2, 4};
+  trace.dtypes = {"float32"};
+  trace.modules = {"conv"};
+  trace.operator_names = {"aten::convolution", "aten::sum"};
+  trace.counts = {Count{{0, 1}}, Count{{1}}, Count{{kPixels}}, Count{{kPixels}},
+                  Count{{1}},    Count{{1}}, Count{{1}},       Count{{1}}};
+  trace.layouts = {{.shape = {0, 4}, .strides = {}, .contiguous = true},
+                   {.shape = {4, 4}, .strides = {}, .contiguous = true}};
+  const Count image{{0, kPixels * kPixels * 4}};
+  trace.storages = {{.bytes = image, .role = StorageRole::kInput},
+                    {.bytes = Count{{4}}, .role = StorageRole::kParameter},
+                    {.bytes = image, .role = StorageRole::kActivation, .allocated_at = 0, .released_at = 1}};
+  trace.tensors = {{.storage = 0, .layout = 0}, {.storage = 1, .layout = 1}, {.storage = 2, .layout = 0}};
+  trace.operands = {0, 1, 2};
+  trace.operators = {{.name = 0, .inputs = {0, 2}, .outputs = {2, 1}}};
+  trace.forward_end = 1;
+  trace.loss_end = 1;
+  return {.name = "convolution",
+          .producer = {.torch = "2.15.0", .version = 215, .threads = 0, .cpu_capability = ""},
+          .traces = {trace}};
+}
+
+TEST(FixedCosts, WhatWasLearnedOfConvolutionsIsTakenForEach) {
+  const TraceFile graph = convolution();
+  const GpuModel gpu = *GpuCatalog::built_in().find("A100-80GB");
+  crds::ModelSpec model;
+  model.graph.emplace();
+  crds::TrainingSpec training;
+  training.batch_size_per_trainer = 4;
+  EstimateRequest request{.model = &model, .training = &training, .graph = &graph, .gpu = &gpu};
+  const auto reserved = [&](std::optional<Bytes> learned) {
+    request.learned.convolution_workspace = learned;
+    const Result<Estimate> estimate = estimate_memory(request);
+    EXPECT_TRUE(estimate.ok()) << (estimate ? "" : estimate.error().message);
+    return estimate ? estimate->peak.reserved : Bytes{};
+  };
+  // 4 MiB each of input and output, and segments of at least 20 MiB.
+  const Bytes without = reserved(Bytes{});
+  EXPECT_EQ(reserved({}), without + 20_MiB) << "the table's: input and output once more";
+  EXPECT_EQ(reserved(200_MiB), without + 200_MiB);
+  EXPECT_EQ(reserved(Bytes::max()), Bytes::max()) << "an absurd bound is no crash";
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator
