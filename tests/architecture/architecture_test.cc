@@ -149,6 +149,24 @@ TEST(Architecture, FoldersOfARoomDoNotIncludeEachOtherInACircle) {
   EXPECT_THAT(circles(read_sources()), IsEmpty());
 }
 
+// It must find what the program's own types and rules would hide: it judges custom resources by their CRD
+// alone.
+TEST(Architecture, TheFakeApiServerKnowsNoTypesOfPlimsoll) {
+  const std::string folder = "tests/fake_apiserver/";
+  std::size_t sources = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(PLIMSOLL_SOURCE_DIR) / folder)) {
+    const std::string name = entry.path().filename();
+    if (name.ends_with("_test.cc") || !(name.ends_with(".cc") || name.ends_with(".h"))) {
+      continue;
+    }
+    ++sources;
+    for (const std::string& include : includes_of(text_of(entry.path()))) {
+      EXPECT_TRUE(include.starts_with("base/") || include.starts_with(folder)) << name << ": " << include;
+    }
+  }
+  EXPECT_GT(sources, 30U);
+}
+
 TEST(Architecture, EveryRoomIntroducesItself) {
   for (const auto& [room, allowed] : kArrows) {
     EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / room / "README.md").size(), 100U)
