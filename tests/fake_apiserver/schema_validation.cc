@@ -237,7 +237,9 @@ class Validator {
     const std::string pattern = text_member(schema, {"pattern"});
     if (!pattern.empty()) {
       try {
-        if (!std::regex_search(text, std::regex(pattern, std::regex::ECMAScript))) {
+        // Compiling takes longer than matching, and a schema has few patterns.
+        thread_local std::map<std::string, std::regex> compiled;
+        if (!std::regex_search(text, compiled.try_emplace(pattern, pattern).first->second)) {
           add_invalid(quoted(text), path, "should match '" + pattern + "'");
         }
       } catch (const std::regex_error&) {
