@@ -16,4 +16,8 @@ endif()
 
 if(PLIMSOLL_BUILD_TESTS)
   find_package(GTest 1.12 REQUIRED)
+  # Of the fake API server alone.
+  find_package(CURL 7.85 REQUIRED)
+  find_package(nlohmann_json 3.11 REQUIRED)
+  find_package(Protobuf 3.21 REQUIRED)
 endif()

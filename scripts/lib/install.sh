@@ -15,6 +15,7 @@ BUILD_PACKAGES=(
   libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev libsimdjson-dev prometheus-cpp-dev zlib1g-dev
   libboost-dev libboost-program-options-dev
   libgtest-dev libgmock-dev
+  libcurl4-openssl-dev nlohmann-json3-dev libprotoc-dev # of the fake API server, which scripts/demo runs too
 )
 TEST_PACKAGES=(clang-format-14 shellcheck python3 python3-yaml openssl curl)
 

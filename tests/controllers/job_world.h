@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "controllers/training_job_pass.h"
-#include "tests/fake_apiserver/fake_api_server.h"
+#include "tests/controlplane/fake_api_server.h"
 
 namespace plimsoll::testing {
 

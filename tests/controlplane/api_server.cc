@@ -2,8 +2,8 @@
 
 #include <iostream>
 
+#include "tests/controlplane/fake_api_server.h"
 #include "tests/controlplane/real_api_server.h"
-#include "tests/fake_apiserver/fake_api_server.h"
 
 namespace plimsoll::testing {
 

@@ -2,8 +2,9 @@
 // scheduler, kwok as processes) or the embedded fake one. The same test bodies run on both; where the two
 // differ, the fake is wrong.
 //
-//   std::unique_ptr<ApiServer> server = start_api_server(ApiServerKind::kReal);   // null: not to be had,
-//   reason printed run_kubectl(*server, {"apply", "-f", file});
+//   // Null, with the reason printed, where this kind is not available.
+//   std::unique_ptr<ApiServer> server = start_api_server(ApiServerKind::kReal);
+//   run_kubectl(*server, {"apply", "-f", file});
 //
 // Everything is torn down by the destructor; processes die with the test process however it ends
 // (PR_SET_PDEATHSIG and a process group of their own). Owned by the test; methods from one thread.
@@ -16,6 +17,7 @@
 
 #include "base/result.h"
 #include "kube/client.h"
+#include "tests/fake_apiserver/unevaluated_rule.h"
 
 namespace plimsoll::testing {
 
@@ -35,6 +37,8 @@ class ApiServer {
   // From the next restart on the server shows a certificate of a new CA, whose PEM this returns and which
   // kubeconfig() trusts from now on. Errors: kUnsupported of the fake.
   virtual Result<std::string> renew_certificate() = 0;
+  // The CEL rules of the stored definitions that this server does not evaluate; none of the real one.
+  virtual fake::UnevaluatedRules unevaluated_rules() const = 0;
 };
 
 struct ApiServerOptions {

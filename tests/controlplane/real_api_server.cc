@@ -53,6 +53,8 @@ class RealApiServer final : public ApiServer {
     return *std::move(client);
   }
 
+  fake::UnevaluatedRules unevaluated_rules() const override { return {}; }
+
   Result<void> restart(std::chrono::milliseconds outage) override {
     const auto killed = std::find_if(processes_.begin(), processes_.end(),
                                      [](const Named& each) { return each.name == "kube-apiserver"; });

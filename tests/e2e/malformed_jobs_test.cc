@@ -189,11 +189,14 @@ TEST_F(MalformedJobsTest, TwentyThousandGroupsOfTablesAreNotExpandedWhereNoWebho
 
 // The rule is within the API server's budget for CEL: it takes the CRD, and 20,000 groups that are allowed.
 TEST_F(MalformedJobsTest, TheSumOfTablesIsARuleOfTheSchema) {
+  const CommandResult accepted = create(job_of_many_tables("many", 5), true);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.errors;
+  if (kind_under_test() == ApiServerKind::kFake) {
+    GTEST_SKIP() << "SKIPPED: the sum is a CEL rule, which needs a real API server";
+  }
   const CommandResult refused = create(job_of_many_tables("many", 100'000));
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.errors, HasSubstr("all counts of the tables together must not exceed 100000"));
-  const CommandResult accepted = create(job_of_many_tables("many", 5), true);
-  EXPECT_EQ(accepted.exit_code, 0) << accepted.errors;
 }
 
 }  // namespace

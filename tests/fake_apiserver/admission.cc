@@ -98,7 +98,7 @@ Json review_of(const AdmissionRequest& request, const std::string& uid) {
   return review;
 }
 
-// What kube-apiserver demands of an answer before it believes it; empty when all is well.
+// What is wrong with a review's answer, by kube-apiserver's checks; empty when nothing is.
 std::string check_review(const Json& review, const std::string& uid, bool mutating) {
   if (text_member(review, {"apiVersion"}) != "admission.k8s.io/v1" ||
       text_member(review, {"kind"}) != "AdmissionReview") {
@@ -156,6 +156,32 @@ Status call_failed(const std::string& webhook, const std::string& problem) {
 
 }  // namespace
 
+UnevaluatedRules match_conditions(const Json& configuration) {
+  UnevaluatedRules rules;
+  for (const Json& webhook : member(configuration, {"webhooks"})) {
+    for (const Json& condition : member(webhook, {"matchConditions"})) {
+      rules.push_back({.resource = text_member(configuration, {"kind"}) + "/" +
+                                   text_member(configuration, {"metadata", "name"}),
+                       .field = text_member(webhook, {"name"}),
+                       .construct = "matchConditions",
+                       .rule = text_member(condition, {"expression"}),
+                       .message = {}});
+    }
+  }
+  return rules;
+}
+
+UnevaluatedRules AdmissionChain::unevaluated_rules() const {
+  UnevaluatedRules rules;
+  for (const char* kind : {kMutating, kValidating}) {
+    for (const ObjectPtr& configuration : store_.list(kind, "").objects) {
+      const UnevaluatedRules more = match_conditions(configuration->json);
+      rules.insert(rules.end(), more.begin(), more.end());
+    }
+  }
+  return rules;
+}
+
 Outcome<Json> AdmissionChain::mutate(AdmissionRequest request, std::vector<std::string>& warnings) {
   for (const ObjectPtr& configuration : store_.list(kMutating, "").objects) {
     for (const Json& webhook : member(configuration->json, {"webhooks"})) {
@@ -203,7 +229,7 @@ std::optional<Status> AdmissionChain::validate(const AdmissionRequest& request,
 
 bool AdmissionChain::applies(const Json& webhook, const AdmissionRequest& request) const {
   if (request.type->group == "admissionregistration.k8s.io") {
-    return false;  // webhooks are never asked about webhooks, lest a broken one lock itself in
+    return false;  // as in kube-apiserver: a broken webhook could not be repaired otherwise
   }
   const Json& rules = member(webhook, {"rules"});
   if (std::none_of(rules.begin(), rules.end(),

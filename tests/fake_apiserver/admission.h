@@ -1,7 +1,7 @@
-// The admission webhooks that the stored configurations ask for: mutating ones first, then validating ones,
-// by the order of their configurations' names. CEL matchConditions are not evaluated: they count as met.
-// Configurations that name a Service are skipped (there is no service network), which is logged. Thread-safe;
-// calls block until the webhooks have answered or their timeouts have passed.
+// Calls the admission webhooks of the stored configurations: mutating ones first, then validating ones, in
+// the order of their configurations' names. CEL match conditions are not evaluated: they count as met.
+// Webhooks behind a Service are skipped with a log line, for there is no service network. Thread-safe; calls
+// block until the webhooks have answered or timed out.
 #pragma once
 
 #include <optional>
@@ -34,17 +34,22 @@ class AdmissionChain {
 
   // The object as the mutating webhooks leave it.
   Outcome<Json> mutate(AdmissionRequest request, std::vector<std::string>& warnings);
-  // Why it is refused, if it is.
+  // The status of a refusal; empty when all webhooks allow the request.
   std::optional<Status> validate(const AdmissionRequest& request, std::vector<std::string>& warnings);
+  // The match conditions of the stored configurations.
+  UnevaluatedRules unevaluated_rules() const;
 
  private:
   bool applies(const Json& webhook, const AdmissionRequest& request) const;
-  // The `response` of the review; null when the webhook could not be asked and its policy is Ignore.
+  // The `response` of the review; null when the call failed and the failure policy is Ignore.
   Outcome<Json> call(const Json& webhook, const AdmissionRequest& request, bool mutating,
                      std::vector<std::string>& warnings);
 
   const Store& store_;
   WebhookClient client_;
 };
+
+// The match conditions of one webhook configuration.
+UnevaluatedRules match_conditions(const Json& configuration);
 
 }  // namespace plimsoll::testing::fake

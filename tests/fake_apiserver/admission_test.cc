@@ -159,7 +159,7 @@ TEST_F(Admission, ShowsTheWebhookTheWholeRequest) {
   EXPECT_EQ(webhook_.queries()[0], "timeout=3s");
 }
 
-TEST_F(Admission, CarriesPatchesAndWarningsOut) {
+TEST_F(Admission, AppliesPatchesAndReturnsWarnings) {
   webhook_.answer_with([](const Json&) {
     Json response = with_patch(R"([{"op":"replace","path":"/spec/size","value":7},
                                    {"op":"add","path":"/metadata/annotations","value":{"why":"seven"}}])");
@@ -192,7 +192,7 @@ TEST_F(Admission, TellsDryRunsApart) {
   EXPECT_TRUE(webhook_.reviews()[0]["dryRun"].asBool());
 }
 
-TEST_F(Admission, PassesARefusalOn) {
+TEST_F(Admission, ReturnsTheRefusal) {
   webhook_.answer_with([](const Json&) {
     Json response(::Json::objectValue);
     response["allowed"] = false;
@@ -232,6 +232,23 @@ TEST_F(Admission, AsksOnlyWhenTheRulesMatch) {
   EXPECT_EQ(webhook_.reviews().size(), 1U) << "neither the status nor DELETE is in the rules";
 }
 
+TEST_F(Admission, ListsMatchConditionsAndCountsThemAsMet) {
+  install("Validating", [](Json& webhook) {
+    webhook["matchConditions"][0]["name"] = "not-a";
+    webhook["matchConditions"][0]["expression"] = "object.metadata.name != 'a'";
+  });
+  server_.create("a", R"({"size":2})");
+  EXPECT_EQ(webhook_.reviews().size(), 1U);
+  const UnevaluatedRules rules = server_.api.unevaluated_rules();
+  const auto listed = std::find_if(rules.begin(), rules.end(), [](const UnevaluatedRule& rule) {
+    return rule.construct == "matchConditions";
+  });
+  ASSERT_NE(listed, rules.end());
+  EXPECT_EQ(listed->resource, "ValidatingWebhookConfiguration/hook");
+  EXPECT_EQ(listed->field, "hook.example.dev");
+  EXPECT_EQ(listed->rule, "object.metadata.name != 'a'");
+}
+
 TEST_F(Admission, FollowsTheFailurePolicy) {
   install("Mutating");
   for (
@@ -251,7 +268,7 @@ TEST_F(Admission, FollowsTheFailurePolicy) {
   EXPECT_EQ(server_.create("a", R"({"size":2})").code, 201);
 }
 
-TEST_F(Admission, RefusesAPatchThatIsNone) {
+TEST_F(Admission, RefusesMalformedPatches) {
   install("Mutating");
   for (const char* wrong : {"{}", "not JSON", R"([{"op":"remove","path":"/spec/nothing"}])"}) {
     webhook_.answer_with([wrong](const Json&) { return with_patch(wrong); });
@@ -270,7 +287,7 @@ TEST_F(Admission, TrustsOnlyTheBundle) {
     webhook["clientConfig"]["caBundle"] =
         base64_encode(CertificateAuthority::create("another CA")->certificate_pem());
   });
-  EXPECT_THAT(server_.create("a", R"({"size":2})").message(), HasSubstr("certificate verify failed"));
+  EXPECT_THAT(server_.create("a", R"({"size":2})").message(), HasSubstr("tls: failed to verify certificate"));
 }
 
 TEST_F(Admission, FailsWhereNobodyListens) {

@@ -1,6 +1,7 @@
 #include "tests/fake_apiserver/api.h"
 
 #include <algorithm>
+#include <boost/algorithm/string.hpp>
 #include <exception>
 #include <thread>
 
@@ -18,23 +19,8 @@ constexpr const char* kApplyMediaType = "application/apply-patch+yaml";
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
-  std::string part;
-  for (const char c : text) {
-    if (c == separator) {
-      parts.push_back(std::move(part));
-      part.clear();
-    } else {
-      part += c;
-    }
-  }
-  parts.push_back(std::move(part));
+  boost::algorithm::split(parts, text, [separator](char c) { return c == separator; });
   return parts;
-}
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(' ');
-  const std::size_t end = text.find_last_not_of(' ');
-  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
 
 Reply reply_text(std::string text, std::string content_type = "text/plain") {
@@ -78,7 +64,7 @@ std::string verb_of(const Request& request, const Target& target) {
 }
 
 std::string media_type_of(const std::string& content_type) {
-  return trimmed(content_type.substr(0, content_type.find(';')));
+  return boost::algorithm::trim_copy(content_type.substr(0, content_type.find(';')));
 }
 
 Outcome<Json> parse_body(const Request& request, const Target& target, bool is_apply) {
@@ -120,7 +106,7 @@ std::string manager_of(const Request& request) {
   return agent.empty() ? "unknown" : agent;
 }
 
-// Which bodies a verb takes; what is wrong with this one.
+// The status for a media type that the verb does not accept.
 std::optional<Status> check_media_type(const std::string& verb, const std::string& media,
                                        const ResourceType& type) {
   std::vector<std::string> accepted;
@@ -138,17 +124,13 @@ std::optional<Status> check_media_type(const std::string& verb, const std::strin
       (media.empty() && verb != "patch")) {
     return std::nullopt;
   }
-  std::string list;
-  for (const std::string& each : accepted) {
-    list += (list.empty() ? "" : ", ") + each;
-  }
-  return unsupported_media_type(list);
+  return unsupported_media_type(boost::algorithm::join(accepted, ", "));
 }
 
 // DeleteOptions, from the body and from the query.
 Outcome<Json> delete_options_of(const Request& request, const Target& target) {
   Json wish(::Json::objectValue);
-  // In protobuf they say nothing that matters here.
+  // Nothing that protobuf options contain is needed here.
   if (!request.body.empty() && media_type_of(request.content_type) != kProtobufMediaType) {
     auto parsed = parse_body(request, target, false);
     if (!parsed) {
@@ -179,7 +161,7 @@ Json success_of(const Target& target, const Json& removed) {
   return done;
 }
 
-// The answer to a review: this server lets everyone do everything.
+// The answer to an access review: everything is allowed.
 Json answer_review(Json review) {
   if (text_member(review, {"kind"}) == "TokenReview") {
     review["status"]["authenticated"] = true;
@@ -203,9 +185,10 @@ std::optional<Format> negotiate(const std::string& accept) {
     for (const std::string& part : split(choice, ';')) {
       const std::size_t equals = part.find('=');
       if (equals == std::string::npos) {
-        media = trimmed(part);
+        media = boost::algorithm::trim_copy(part);
       } else {
-        parameters[trimmed(part.substr(0, equals))] = trimmed(part.substr(equals + 1));
+        parameters[boost::algorithm::trim_copy(part.substr(0, equals))] =
+            boost::algorithm::trim_copy(part.substr(equals + 1));
       }
     }
     Format format;
@@ -257,8 +240,16 @@ Api::Api(ApiOptions options)
 
 Api::~Api() = default;
 
+UnevaluatedRules Api::unevaluated_rules() const {
+  UnevaluatedRules rules = admission_.unevaluated_rules();
+  for (const TypePtr& type : registry_.all()) {
+    rules.insert(rules.end(), type->unevaluated_rules.begin(), type->unevaluated_rules.end());
+  }
+  return rules;
+}
+
 Answer Api::handle(const Request& request) {
-  // Objects of unexpected types make jsoncpp throw; for a client that is one more wrong body.
+  // jsoncpp throws on values of unexpected types: a wrong body of the client.
   try {
     return dispatch(request);
   } catch (const std::exception& problem) {
@@ -282,7 +273,7 @@ Answer Api::dispatch(const Request& request) {
   return resource(request, parts);
 }
 
-// Everything that is not about stored objects.
+// Discovery, OpenAPI, health and version.
 std::optional<Reply> Api::meta(const Request& request, const std::vector<std::string>& parts) {
   const std::string first = parts.empty() ? "" : parts[0];
   if (request.method != "GET") {
@@ -492,7 +483,7 @@ Reply Api::remove(const std::string& verb, const Request& request, const Target&
     for (const Json& item : member(*list, {"items"})) {
       Target one = target;
       one.name = text_member(item, {"metadata", "name"});
-      // One that has gone meanwhile is as well.
+      // An object that was deleted in the meantime is no error.
       static_cast<void>(writes_->remove(one, *wish, options, warnings));
     }
     return listed;

@@ -1,10 +1,10 @@
-// Api: the fake API server without its network: a request in, an answer out. http_server.h puts it on a
-// socket; unit tests call it as it is.
+// Api: the fake API server without its network: it maps a request to an answer. http_server.h serves it on a
+// socket; unit tests call it directly.
 //
 //   Api api;
 //   Answer answer = api.handle({.method = "GET", .path = "/api/v1/namespaces"});
 //
-// Thread-safe. A call may block: on admission webhooks, and on faults that a test has ordered.
+// Thread-safe. A call may block: on admission webhooks, and on injected faults.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct Reply {
   std::string content_type = "application/json";
   std::vector<std::string> warnings;
   int retry_after_seconds = 0;
-  bool truncate = false;  // a fault: break off within the body
+  bool truncate = false;  // a fault: close the connection in the middle of the body
 };
 
 // How the client wants objects: as they are, as rows of a table, or only their metadata.
@@ -58,7 +58,7 @@ struct Format {
   TableOptions table;
 };
 
-// What a watch streams; watch_stream.h carries it out.
+// What a watch streams; watch_stream.h runs it.
 struct WatchPlan {
   TypePtr type;
   std::string namespace_name;
@@ -88,7 +88,7 @@ struct Target {
 
 struct ApiOptions {
   StoreOptions store;
-  std::string address = "127.0.0.1";  // told to clients that ask for it
+  std::string address = "127.0.0.1";  // as discovery reports it
   // kube-apiserver refuses bodies above 3 MiB.
   std::size_t body_limit = std::size_t{3} << 20;
 };
@@ -104,9 +104,13 @@ class Api {
 
   Answer handle(const Request& request);
 
+  // The CEL rules of the stored definitions and webhook configurations. None is evaluated: a rule of a
+  // definition counts as kept, a match condition as met.
+  UnevaluatedRules unevaluated_rules() const;
+
   Store& store() { return store_; }
   const Registry& registry() const { return registry_; }
-  FaultBoard& faults() { return faults_; }
+  FaultInjector& faults() { return faults_; }
   std::size_t body_limit() const { return options_.body_limit; }
 
  private:
@@ -121,13 +125,13 @@ class Api {
   const ApiOptions options_;
   Registry registry_;
   Store store_;
-  FaultBoard faults_;
+  FaultInjector faults_;
   AdmissionChain admission_;
   std::unique_ptr<Reads> reads_;
   std::unique_ptr<Writes> writes_;
 };
 
-// The answer's shape that an Accept header asks for; nothing when it asks for what there is not.
+// The form that an Accept header asks for; empty when the server has no such form.
 std::optional<Format> negotiate(const std::string& accept);
 
 Reply reply_status(const Status& status);

@@ -65,7 +65,7 @@ void write_entries(Json& object, std::vector<Entry> entries) {
   }
 }
 
-// Without what nobody owns: identity, and what the server writes itself.
+// Without the fields that have no owner: identity, and what the server sets.
 Json ownable(const Json& object) {
   Json copy = object;
   copy.removeMember("apiVersion");
@@ -99,7 +99,7 @@ Json merge(const Json& live, const Json& applied, const FieldType& type) {
   if (!live.isArray() || !applied.isArray()) {
     return applied;
   }
-  const std::vector<std::string> keys = type.map_keys(applied);
+  const MapKeys keys = type.map_keys(applied);
   if (keys.empty() && !type.is_set()) {
     return applied;
   }
@@ -119,8 +119,7 @@ Json merge(const Json& live, const Json& applied, const FieldType& type) {
   return result;
 }
 
-// Removes the fields of the set, but nothing that `kept` holds something of; containers that this empties go
-// too.
+// Removes the fields of the set except those in `kept`, and the containers that become empty.
 void remove_fields(Json& value, const FieldSet& fields, const FieldSet& kept, const FieldType& type) {
   static const FieldSet kNothing;
   const auto kept_below = [&](const std::string& element) -> const FieldSet& {
@@ -141,7 +140,7 @@ void remove_fields(Json& value, const FieldSet& fields, const FieldSet& kept, co
       }
     }
   } else if (value.isArray()) {
-    const std::vector<std::string> keys = type.map_keys(value);
+    const MapKeys keys = type.map_keys(value);
     Json remaining(::Json::arrayValue);
     for (Json& item : value) {
       const std::string element = type.is_set() ? value_element(item) : key_element(item, keys);
@@ -206,7 +205,7 @@ void track_update(Json& object, const Json& before, const ResourceType& type, co
   const bool creates = before.isNull();
   const Json old = creates ? Json(::Json::objectValue) : ownable(before);
   Difference difference = compare(old, ownable(object), fields);
-  // metadata is always there, so nobody made it.
+  // Every object has metadata, so no writer owns it as a whole.
   if (const auto metadata = difference.changed.children.find("f:metadata");
       metadata != difference.changed.children.end()) {
     metadata->second.self = false;

@@ -1,6 +1,6 @@
-// Who owns which field (metadata.managedFields), and server-side apply, which is built on it: what a manager
-// stops applying goes away unless another one owns it, and what another one owns is a conflict unless forced.
-// Pure functions but for the time they write; any thread.
+// Field ownership (metadata.managedFields) and server-side apply: a field that its manager no longer applies
+// is removed unless another manager owns it, and changing another manager's field is a conflict unless
+// forced. Pure functions except for the timestamps; any thread.
 #pragma once
 
 #include <string>

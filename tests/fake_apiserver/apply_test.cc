@@ -28,8 +28,9 @@ TEST(ServerSideApply, CreatesAndOwnsWhatWasApplied) {
   ASSERT_EQ(made.code, 201) << made.message();
   EXPECT_EQ(made.body["spec"]["color"].asString(), "Red");
   // A keyed list is owned item by item, an atomic one as a whole; what the server defaulted is nobody's.
-  EXPECT_THAT(owned(made.body, "me"), ElementsAre(".spec.list", R"(.spec.parts[name="p"])",
-                                                  R"(.spec.parts[name="p"].name)", ".spec.size"));
+  EXPECT_THAT(owned(made.body, "me"),
+              ElementsAre(".spec.list", R"(.spec.parts[kind="plain",name="p"])",
+                          R"(.spec.parts[kind="plain",name="p"].name)", ".spec.size"));
 }
 
 TEST(ServerSideApply, RefusesAndForcesConflicts) {
@@ -49,7 +50,8 @@ TEST(ServerSideApply, RefusesAndForcesConflicts) {
   EXPECT_EQ(forced.code, 200);
   EXPECT_EQ(forced.body["spec"]["size"].asInt(), 3);
   EXPECT_THAT(owned(forced.body, "me"), ElementsAre(".spec.size"));
-  EXPECT_THAT(owned(forced.body, "tester"), ElementsAre(".spec", ".spec.color"));
+  EXPECT_THAT(owned(forced.body, "tester"),
+              ElementsAre(".spec", ".spec.color", ".spec.nested", ".spec.nested.depth", ".spec.perhaps"));
 }
 
 TEST(ServerSideApply, SharesWhatIsEqual) {

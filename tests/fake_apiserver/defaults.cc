@@ -218,7 +218,7 @@ void keep(const Json& object, const Json& before, std::initializer_list<std::str
   }
 }
 
-// What kube-apiserver 1.36 lets change in the template of a suspended job that has not begun.
+// The fields of a suspended job's template that kube-apiserver 1.36 allows to change before the job starts.
 Json without_scheduling(Json pod_template) {
   for (const char* field : {"nodeSelector", "affinity", "tolerations", "schedulingGates"}) {
     pod_template["spec"].removeMember(field);
@@ -246,7 +246,7 @@ void check_job(const Json& job, const Json& before, std::vector<Cause>& causes) 
   keep(job, before, {"spec", "selector"}, "spec.selector", causes);
   keep(job, before, {"spec", "completionMode"}, "spec.completionMode", causes);
   keep(job, before, {"spec", "podFailurePolicy"}, "spec.podFailurePolicy", causes);
-  // An Indexed job may be resized, all of it at once.
+  // An Indexed job may be resized: completions and parallelism together.
   if (!indexed || member(job, {"spec", "completions"}) != member(job, {"spec", "parallelism"})) {
     keep(job, before, {"spec", "completions"}, "spec.completions", causes);
   }
@@ -264,7 +264,7 @@ void check_job(const Json& job, const Json& before, std::vector<Cause>& causes) 
   }
 }
 
-// Of a pod's spec only images, tolerations, a deadline and gates may change; a node is given by a binding.
+// Only images, tolerations, the deadline and scheduling gates of a pod may change; a binding sets its node.
 Json without_mutable(Json spec) {
   for (const char* list : {"containers", "initContainers"}) {
     if (spec.isMember(list)) {
@@ -291,13 +291,13 @@ void check_pod(const Json& pod, const Json& before, std::vector<Cause>& causes) 
   }
 }
 
-// Of what base64 stands for.
+// Bytes after base64 decoding.
 std::size_t decoded_size(std::string_view text) {
   const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
   return text.size() / 4 * 3 - std::min(padding, text.size() / 4 * 3);
 }
 
-// A ConfigMap or Secret holds at most 1 MiB, in base64 or not.
+// A ConfigMap or Secret holds at most 1 MiB, decoded.
 void check_data_size(const Json& object, std::vector<Cause>& causes) {
   constexpr std::size_t kLimit = std::size_t{1} << 20;
   std::size_t total = 0;
@@ -375,7 +375,7 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kEventNames = {{
 
 }  // namespace
 
-void begin_status(Json& object, const ResourceType& type) {
+void initialise_status(Json& object, const ResourceType& type) {
   const std::string what = type.group_resource();
   if (!type.has_status || what == "nodes") {
     return;  // kubelets and tests create nodes with their status

@@ -1,6 +1,6 @@
-// What kube-apiserver fills into the built-in kinds, as far as controllers and kubectl look at it: at
-// creation status is dropped or begun, and unset fields of pods, jobs, services and webhook configurations
-// get their defaults. Custom types are defaulted by their schema (schema.h). Pure functions; any thread.
+// The defaults of built-in kinds, as far as controllers and kubectl need them: the initial status, and unset
+// fields of pods, jobs, services and webhook configurations. Custom types are defaulted by their schema
+// (schema.h). Pure functions; any thread.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,10 @@
 
 namespace plimsoll::testing::fake {
 
-void begin_status(Json& object, const ResourceType& type);
+void initialise_status(Json& object, const ResourceType& type);
 void default_builtin(Json& object, const ResourceType& type);
 
-// What may not change, or must be there, in built-in kinds. `before` is null at creation.
+// Checks required and immutable fields of built-in kinds. `before` is null at creation.
 std::vector<Cause> check_builtin(const Json& object, const Json& before, const ResourceType& type);
 
 // core/v1 Event <-> events.k8s.io/v1 Event, whose fields are the same under other names; other kinds are

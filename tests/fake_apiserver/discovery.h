@@ -1,5 +1,5 @@
-// What clients ask before they ask for anything: which groups, versions and resources there are, their
-// OpenAPI documents, and the server's version. Pure functions of the registry; any thread.
+// Discovery: groups, versions and resources, OpenAPI documents, and the server's version. Pure functions of
+// the registry; any thread.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ Json group(const Registry& registry, const std::string& name);  // GET /apis/G; 
 Json resource_list(const Registry& registry, const std::string& group_name, const std::string& version);
 Json server_version();  // GET /version
 
-// Swagger 2.0 without definitions: clients then validate nothing themselves. The protobuf form is what
-// kubectl up to 1.24 insists on.
+// Swagger 2.0 without definitions: clients then validate nothing themselves. kubectl up to
+// 1.24 needs the protobuf form.
 Json openapi_v2();
 std::string openapi_v2_protobuf(const Registry& registry);
 // OpenAPI 3.0: the index, and one group version's document with the schemas of its custom types.

@@ -2,7 +2,7 @@
 
 namespace plimsoll::testing::fake {
 
-void FaultBoard::add(Fault fault) {
+void FaultInjector::add(Fault fault) {
   Armed armed;
   armed.verb = std::regex(fault.verb);
   armed.resource = std::regex(fault.resource);
@@ -12,13 +12,13 @@ void FaultBoard::add(Fault fault) {
   armed_.push_back(std::move(armed));
 }
 
-void FaultBoard::clear() {
+void FaultInjector::clear() {
   const std::lock_guard lock(mutex_);
   armed_.clear();
 }
 
-std::optional<Fault> FaultBoard::take(const std::string& verb, const std::string& resource,
-                                      const std::string& name) {
+std::optional<Fault> FaultInjector::take(const std::string& verb, const std::string& resource,
+                                         const std::string& name) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < armed_.size(); ++i) {
     Armed& armed = armed_[i];

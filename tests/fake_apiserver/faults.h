@@ -1,5 +1,5 @@
-// Faults that a test asks the server to commit, per verb and resource: the next so-and-so-many requests that
-// match are answered wrongly, late, or not to the end. Thread-safe.
+// Faults that a test injects, by verb and resource: the next `count` requests that match get a wrong, late or
+// incomplete answer. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,12 @@ namespace plimsoll::testing {
 
 struct Fault {
   enum class Kind {
-    kStatus,      // answer with `status` and `reason`, do nothing
-    kDelay,       // wait `delay`, then do what was asked
-    kTruncate,    // do what was asked, then break the connection off within the answer
-    kLoseAnswer,  // do what was asked, then answer 504: the client cannot know that it was done
+    kStatus,      // answer with `status` and `reason`, without acting
+    kDelay,       // wait `delay`, then serve the request
+    kTruncate,    // serve the request, but close the connection in the middle of the answer
+    kLoseAnswer,  // serve the request, then answer 504 instead
     kExpired,     // of a watch: an ERROR event 410 Gone after `after_events` events; of a list: status 410
-    kDropWatch,   // break the connection of a watch off after `after_events` events
+    kDropWatch,   // close the connection of a watch after `after_events` events
   };
 
   Kind kind = Kind::kStatus;
@@ -35,11 +35,11 @@ struct Fault {
 
 namespace fake {
 
-class FaultBoard {
+class FaultInjector {
  public:
   void add(Fault fault);
   void clear();
-  // The fault for this request, if one is due; counts it.
+  // The fault for this request, if any; reduces its count.
   std::optional<Fault> take(const std::string& verb, const std::string& resource, const std::string& name);
 
  private:

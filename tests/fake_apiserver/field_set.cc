@@ -12,7 +12,7 @@ void drop_empty(FieldSet& set, const std::string& name) {
   }
 }
 
-// Everything of a value, the containers included.
+// All paths of a value, containers included.
 FieldSet whole(const Json& value, const FieldType& type) {
   FieldSet set;
   set.self = true;
@@ -25,7 +25,7 @@ FieldSet whole(const Json& value, const FieldType& type) {
       set.children[value_element(item)].self = true;
     }
   } else if (value.isArray()) {
-    const std::vector<std::string> keys = type.map_keys(value);
+    const MapKeys keys = type.map_keys(value);
     for (const Json& item : value) {
       if (const std::string element = key_element(item, keys); !element.empty()) {
         set.children[element] = whole(item, type.item());
@@ -37,7 +37,7 @@ FieldSet whole(const Json& value, const FieldType& type) {
 
 // The items of a mergeable list by their path element.
 std::map<std::string, const Json*> items_by_element(const Json& list, const FieldType& type,
-                                                    const std::vector<std::string>& keys) {
+                                                    const MapKeys& keys) {
   std::map<std::string, const Json*> items;
   for (const Json& item : list) {
     items[type.is_set() ? value_element(item) : key_element(item, keys)] = &item;
@@ -50,7 +50,7 @@ void compare_into(const Json* before, const Json* now, const FieldType& type, co
 
 Difference compare_lists(const Json& before, const Json& now, const FieldType& type) {
   Difference result;
-  std::vector<std::string> keys = type.map_keys(now);
+  MapKeys keys = type.map_keys(now);
   keys = keys.empty() ? type.map_keys(before) : keys;
   const auto old_items = items_by_element(before, type, keys);
   const auto new_items = items_by_element(now, type, keys);
@@ -84,8 +84,8 @@ void compare_into(const Json* before, const Json* now, const FieldType& type, co
 }
 
 // SSA list-map keys of the built-in kinds (x-kubernetes-list-map-keys of Kubernetes 1.36), by field name.
-std::vector<std::string> builtin_keys(const std::string& field, const Json& list) {
-  static const std::map<std::string, std::vector<std::string>> keys = {
+MapKeys builtin_keys(const std::string& field, const Json& list) {
+  static const std::map<std::string, std::vector<std::string>> names = {
       {"addresses", {"type"}},
       {"conditions", {"type"}},
       {"containers", {"name"}},
@@ -103,10 +103,15 @@ std::vector<std::string> builtin_keys(const std::string& field, const Json& list
   if (field == "ports") {
     const bool of_container = std::any_of(list.begin(), list.end(),
                                           [](const Json& item) { return item.isMember("containerPort"); });
-    return {of_container ? "containerPort" : "port", "protocol"};
+    return {{of_container ? "containerPort" : "port", Json()}, {"protocol", "TCP"}};
   }
-  const auto found = keys.find(field);
-  return found == keys.end() ? std::vector<std::string>() : found->second;
+  MapKeys keys;
+  if (const auto found = names.find(field); found != names.end()) {
+    for (const std::string& name : found->second) {
+      keys[name] = Json();
+    }
+  }
+  return keys;
 }
 
 void collect_paths(const FieldSet& set, const std::string& path, std::vector<std::string>& paths) {
@@ -240,26 +245,25 @@ bool FieldType::is_set() const {
   return schema_ != nullptr && text_member(*schema_, {"x-kubernetes-list-type"}) == "set";
 }
 
-std::vector<std::string> FieldType::map_keys(const Json& list) const {
-  std::vector<std::string> keys;
+MapKeys FieldType::map_keys(const Json& list) const {
+  MapKeys keys;
   if (builtin_) {
     keys = builtin_keys(field_, list);
   } else if (schema_ != nullptr && text_member(*schema_, {"x-kubernetes-list-type"}) == "map") {
     for (const Json& key : member(*schema_, {"x-kubernetes-list-map-keys"})) {
-      keys.push_back(key.asString());
+      keys[key.asString()] = member(*schema_, {"items", "properties", key.asString(), "default"});
     }
   }
   const bool of_objects =
       std::all_of(list.begin(), list.end(), [](const Json& item) { return item.isObject(); });
-  return of_objects ? keys : std::vector<std::string>();
+  return of_objects ? keys : MapKeys();
 }
 
-std::string key_element(const Json& item, const std::vector<std::string>& keys) {
+std::string key_element(const Json& item, const MapKeys& keys) {
   Json identity(::Json::objectValue);
-  for (const std::string& key : keys) {
+  for (const auto& [key, default_value] : keys) {
     const Json& value = member(item, {key});
-    // The one key that has a default.
-    identity[key] = value.isNull() && key == "protocol" ? Json("TCP") : value;
+    identity[key] = value.isNull() ? default_value : value;
   }
   return keys.empty() ? "" : "k:" + write_json(identity);
 }
@@ -279,7 +283,7 @@ FieldSet fields_of(const Json& value, const FieldType& type) {
       set.children[value_element(item)].self = true;
     }
   } else if (value.isArray() && !value.empty() && !type.map_keys(value).empty()) {
-    const std::vector<std::string> keys = type.map_keys(value);
+    const MapKeys keys = type.map_keys(value);
     for (const Json& item : value) {
       FieldSet& child = set.children[key_element(item, keys)] = fields_of(item, type.item());
       child.self = true;

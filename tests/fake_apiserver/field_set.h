@@ -1,6 +1,6 @@
 // FieldSet: a set of paths into objects, as metadata.managedFields keeps them (FieldsV1): "f:name" for a
-// member, `k:{"name":"a"}` for an item of a keyed list, `v:"x"` for an item of a set. And FieldType, which
-// tells how the value at a path merges. Plain values; any thread.
+// member, `k:{"name":"a"}` for an item of a keyed list, `v:"x"` for an item of a set. And FieldType:
+// how the value at a path merges. Plain values; any thread.
 #pragma once
 
 #include <map>
@@ -28,7 +28,10 @@ FieldSet unite(FieldSet a, const FieldSet& b);
 FieldSet subtract(const FieldSet& a, const FieldSet& b);
 FieldSet intersect(const FieldSet& a, const FieldSet& b);
 
-// Where in a type we stand while walking an object.
+// The keys of a list that merges by key, with their defaults (null: none).
+using MapKeys = std::map<std::string, Json>;
+
+// The type of the value at one path of an object.
 class FieldType {
  public:
   explicit FieldType(const ResourceType& type);
@@ -38,19 +41,19 @@ class FieldType {
 
   bool is_atomic_map() const;
   bool is_set() const;
-  // The key of each item of a list that merges by key; empty for all other lists.
-  std::vector<std::string> map_keys(const Json& list) const;
+  // Empty for lists that do not merge by key.
+  MapKeys map_keys(const Json& list) const;
 
  private:
   FieldType() = default;
 
   const Json* schema_ = nullptr;  // of a custom type; null below what its schema describes
   bool builtin_ = false;
-  std::string field_;  // the name of the member we came through
+  std::string field_;  // the last member on the path
 };
 
 // The path elements of list items; empty when the item lacks a key.
-std::string key_element(const Json& item, const std::vector<std::string>& keys);
+std::string key_element(const Json& item, const MapKeys& keys);
 std::string value_element(const Json& item);
 
 // The fields that an applied configuration names.

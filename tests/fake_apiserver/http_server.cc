@@ -1,13 +1,11 @@
 #include "tests/fake_apiserver/http_server.h"
 
-#include <arpa/inet.h>
 #include <cpprest/http_listener.h>
 #include <cpprest/producerconsumerstream.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
+#include <boost/algorithm/string/replace.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <condition_variable>
 #include <list>
 #include <mutex>
@@ -26,52 +24,26 @@ using web::http::experimental::listener::http_listener;
 using web::http::experimental::listener::http_listener_config;
 using Buffer = concurrency::streams::producer_consumer_buffer<std::uint8_t>;
 
-// cpprestsdk cannot be asked which port it was given, so one is looked for first; should another process take
-// it meanwhile, opening fails and the next is tried.
+// cpprestsdk does not report the port it was given, so a free one is chosen first. If another process takes
+// it, opening fails and the next one is tried.
 int find_free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  int port = 0;
-  if (fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    port = ntohs(address.sin_port);
-  }
-  if (fd >= 0) {
-    close(fd);
-  }
-  return port;
+  using boost::asio::ip::tcp;
+  boost::asio::io_context io;
+  return tcp::acceptor(io, {boost::asio::ip::address_v4::loopback(), 0}).local_endpoint().port();
 }
 
-std::string decoded(std::string text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() &&
-        std::isxdigit(static_cast<unsigned char>(text[i + 1])) != 0 &&
-        std::isxdigit(static_cast<unsigned char>(text[i + 2])) != 0) {
-      result += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
-      i += 2;
-    } else {
-      result += text[i];
-    }
+std::string decoded(const std::string& text) {
+  try {
+    return web::uri::decode(text);
+  } catch (const web::uri_exception&) {  // a stray percent sign stands for itself
+    return text;
   }
-  return result;
 }
 
 std::map<std::string, std::string> decoded_query(const std::string& text) {
   std::map<std::string, std::string> query;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find('&', at), text.size());
-    std::string part = text.substr(at, end - at);
-    std::replace(part.begin(), part.end(), '+', ' ');
-    const std::size_t equals = std::min(part.find('='), part.size());
-    if (!part.empty()) {
-      query[decoded(part.substr(0, equals))] = equals < part.size() ? decoded(part.substr(equals + 1)) : "";
-    }
-    at = end + 1;
+  for (auto& [name, value] : web::uri::split_query(boost::algorithm::replace_all_copy(text, "+", "%20"))) {
+    query[decoded(name)] = decoded(value);
   }
   return query;
 }
@@ -105,7 +77,7 @@ std::string quoted_warning(const std::string& text) {
   return "299 - \"" + quoted + "\"";
 }
 
-// Sends without waiting; a client that has gone is no matter.
+// Sends without waiting; a client that disconnected is no error.
 pplx::task<void> send(http_request request, http_response response) {
   return request.reply(std::move(response)).then([](pplx::task<void> sent) {
     try {
@@ -121,10 +93,10 @@ void write_into(Buffer& buffer, const std::string& text) {
   buffer.sync().wait();
 }
 
-// Breaks the connection off: the reading side of the stream fails, so the listener closes the socket.
-void break_off(Buffer& buffer) {
+// Closes the connection: the reading side of the stream fails, so the listener closes the socket.
+void abort_connection(Buffer& buffer) {
   buffer.close(std::ios_base::out,
-               std::make_exception_ptr(std::runtime_error("the connection is broken off on purpose")));
+               std::make_exception_ptr(std::runtime_error("an injected fault closes the connection")));
 }
 
 class CpprestServer final : public HttpServer {
@@ -271,7 +243,7 @@ class CpprestServer final : public HttpServer {
       response.set_body(buffer.create_istream(), reply.content_type);
       send(message, std::move(response));
       write_into(buffer, reply.body.substr(0, reply.body.size() / 2));
-      break_off(buffer);
+      abort_connection(buffer);
       return;
     }
     response.set_body(std::move(reply.body), reply.content_type);
@@ -321,11 +293,11 @@ class CpprestServer final : public HttpServer {
     };
     const StreamEnd end = stream_watch(plan, store, options_.watch_stream, write, stopped);
     if (end == StreamEnd::kAborted || buffer.size() > options_.watch_buffer) {
-      break_off(buffer);
+      abort_connection(buffer);
     } else {
       buffer.close(std::ios_base::out).wait();
     }
-    // A client that does not read must not hold the stop up; closing the listener cuts it off.
+    // A client that does not read must not delay stop(); closing the listener disconnects it.
     for (int i = 0; i < 200 && !*gone && !stopping_; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
@@ -349,7 +321,7 @@ class CpprestServer final : public HttpServer {
     }
   }
 
-  // Continuations of cpprestsdk may run after the listener has closed; they look here first.
+  // cpprestsdk's continuations may run after the listener has closed; they check this first.
   struct Life {
     std::shared_mutex mutex;
     bool over = false;

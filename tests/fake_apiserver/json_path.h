@@ -9,7 +9,7 @@
 
 namespace plimsoll::testing::fake {
 
-// All values at the path; none when it leads nowhere or is not understood.
+// All values at the path; none when nothing matches or the syntax is not supported.
 std::vector<const Json*> values_at(const Json& object, const std::string& path);
 
 }  // namespace plimsoll::testing::fake

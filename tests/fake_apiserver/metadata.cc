@@ -1,7 +1,7 @@
 #include "tests/fake_apiserver/metadata.h"
 
-#include <array>
-#include <mutex>
+#include <boost/uuid/random_generator.hpp>
+#include <boost/uuid/uuid_io.hpp>
 #include <random>
 #include <regex>
 #include <set>
@@ -12,13 +12,6 @@ namespace plimsoll::testing::fake {
 namespace {
 
 constexpr std::size_t kAnnotationLimit = std::size_t{256} << 10;
-
-std::uint64_t random_bits() {
-  static std::mutex mutex;
-  static std::mt19937_64 generator{std::random_device{}()};
-  const std::lock_guard lock(mutex);
-  return generator();
-}
 
 const char* const kSubdomainRule =
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
@@ -55,7 +48,7 @@ std::string invalid_value(const std::string& value, const std::string& rule) {
   return "Invalid value: " + write_json(Json(value)) + ": " + rule;
 }
 
-// RBAC names may hold colons and capitals; everything else is a DNS subdomain.
+// RBAC names may contain colons and capitals; all other names are DNS subdomains.
 bool has_path_segment_name(const ResourceType& type) {
   return type.group == "rbac.authorization.k8s.io";
 }
@@ -101,7 +94,7 @@ void check_annotations(const Json& annotations, std::vector<Cause>& causes) {
   }
 }
 
-// Everything of an object that counts for its generation.
+// The part of an object whose change increments the generation.
 Json desired_state(const Json& object, const ResourceType& type) {
   Json desired = object;
   desired.removeMember("metadata");
@@ -114,14 +107,8 @@ Json desired_state(const Json& object, const ResourceType& type) {
 }  // namespace
 
 std::string new_uid() {
-  std::array<char, 37> text{};
-  const std::uint64_t high = random_bits();
-  const std::uint64_t low = random_bits();
-  std::snprintf(text.data(), text.size(), "%08x-%04x-4%03x-%04x-%012llx", static_cast<unsigned>(high >> 32),
-                static_cast<unsigned>(high >> 16 & 0xFFFF), static_cast<unsigned>(high & 0xFFF),
-                static_cast<unsigned>(0x8000 | (low >> 48 & 0x3FFF)),
-                static_cast<unsigned long long>(low & 0xFFFFFFFFFFFF));
-  return text.data();
+  thread_local boost::uuids::random_generator generate;
+  return boost::uuids::to_string(generate());
 }
 
 std::string now_text() {
@@ -129,11 +116,13 @@ std::string now_text() {
 }
 
 std::string generated_name(const std::string& prefix) {
-  // Without vowels and look-alikes, so that no word comes about.
+  // No vowels and no similar characters, as in apimachinery.
   static const std::string alphabet = "bcdfghjklmnpqrstvwxz2456789";
+  thread_local std::mt19937 generator{std::random_device{}()};
+  std::uniform_int_distribution<std::size_t> any(0, alphabet.size() - 1);
   std::string name = prefix.substr(0, 58);
   for (int i = 0; i < 5; ++i) {
-    name += alphabet[random_bits() % alphabet.size()];
+    name += alphabet[any(generator)];
   }
   return name;
 }
@@ -165,7 +154,7 @@ bool counts_generation(const ResourceType& type) {
          counting.count(type.group_resource()) != 0;
 }
 
-void stamp_creation(Json& object, const ResourceType& type) {
+void set_creation_metadata(Json& object, const ResourceType& type) {
   Json& metadata = object["metadata"];
   for (const char* owned :
        {"resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"}) {
@@ -180,7 +169,7 @@ void stamp_creation(Json& object, const ResourceType& type) {
   }
 }
 
-void carry_metadata(Json& object, const Json& before, const ResourceType& type) {
+void preserve_metadata(Json& object, const Json& before, const ResourceType& type) {
   Json& metadata = object["metadata"];
   const Json& old = before["metadata"];
   for (const char* owned : {"uid", "creationTimestamp", "generation", "resourceVersion", "selfLink", "name",

@@ -1,5 +1,5 @@
-// What the server itself writes into objects, and demands of their metadata. Pure functions but for uid,
-// names and times; any thread.
+// The metadata that the server sets, and its validation. Pure functions except for random names, uids and
+// timestamps; any thread.
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@ std::string new_uid();
 std::string now_text();                                 // as metav1.Time
 std::string generated_name(const std::string& prefix);  // five more characters
 
-// What is wrong with name, labels, annotations and their total size.
+// Validates the name, labels, annotations and the size of all annotations.
 std::vector<Cause> check_metadata(const Json& object, const ResourceType& type);
 
-// Sets what only the server sets at creation: uid, creationTimestamp, generation. Drops what it owns.
-void stamp_creation(Json& object, const ResourceType& type);
+// Sets uid, creationTimestamp and generation; removes other fields that only the server sets.
+void set_creation_metadata(Json& object, const ResourceType& type);
 
-// Carries over what no update may change, and counts the generation up when the desired state changed.
-void carry_metadata(Json& object, const Json& before, const ResourceType& type);
+// Restores the fields that no update may change; increments the generation when the desired state changed.
+void preserve_metadata(Json& object, const Json& before, const ResourceType& type);
 
-// True when kinds like this one count their generation.
+// Whether objects of this type have a generation.
 bool counts_generation(const ResourceType& type);
 
 }  // namespace plimsoll::testing::fake

@@ -46,7 +46,7 @@ std::string schema_name(const ResourceType& type) {
   return (name.empty() ? "io.k8s.api.core" : name) + "." + type.version + "." + type.kind;
 }
 
-// OpenAPI 3.0 has no word for what structural schemas say with these; kubectl explain ignores them.
+// The schema as stored: kubectl explain ignores the extensions of structural schemas.
 Json schema_of(const ResourceType& type) {
   Json schema = type.custom ? type.schema : Json(::Json::objectValue);
   schema["type"] = "object";
@@ -71,7 +71,7 @@ Json operation_of(const ResourceType& type, const char* action, bool writes) {
   operation["responses"]["200"]["content"]["application/json"]["schema"]["$ref"] =
       "#/components/schemas/" + schema_name(type);
   if (writes) {
-    // Clients that see this parameter leave the validation to the server.
+    // With this parameter clients leave validation to the server.
     for (const char* name : {"dryRun", "fieldManager", "fieldValidation"}) {
       Json parameter(::Json::objectValue);
       parameter["name"] = name;
@@ -95,8 +95,8 @@ Json openapi_v2() {
   return document;
 }
 
-// Field numbers of gnostic's openapi.v2 messages. Of each operation it says only what kubectl looks for
-// before a server-side dry run: that PATCH of this kind has a query parameter dryRun.
+// Field numbers of gnostic's openapi.v2 messages. Operations contain only what kubectl checks
+// before a server-side dry run: PATCH of this kind has a query parameter dryRun.
 std::string openapi_v2_protobuf(const Registry& registry) {
   const std::string query_parameter = protobuf_field(2, "query") + protobuf_field(4, "dryRun");
   const std::string non_body_parameter = protobuf_field(3, query_parameter);

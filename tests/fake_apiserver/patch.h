@@ -1,6 +1,5 @@
-// The three patches that are plain functions of the object and the patch: JSON patch (RFC 6902), merge patch
-// (RFC 7386) and strategic merge (lists merged by key, `$patch` and its kin). Server-side apply, which also
-// needs to know who owns which field, is apply.h. Pure functions; any thread.
+// JSON patch (RFC 6902), merge patch (RFC 7386) and strategic merge patch (lists merged by key, `$patch`
+// directives). apply.h has server-side apply. Pure functions; any thread.
 #pragma once
 
 #include "base/json.h"
@@ -8,12 +7,12 @@
 
 namespace plimsoll::testing::fake {
 
-// Errors: 400 when the patch is no list of operations, 422 when it cannot be carried out.
-Outcome<Json> apply_json_patch(Json object, const Json& patch);
+// Errors: 400 when the patch is not a list, 422 when an operation fails.
+Outcome<Json> apply_json_patch(const Json& object, const Json& patch);
 
-Json apply_merge_patch(Json object, const Json& patch);
+Json apply_merge_patch(const Json& object, const Json& patch);
 
-// For built-in kinds; a custom type has no merge keys and is refused this patch by the server.
+// For built-in kinds; the server refuses this patch for custom types, which have no merge keys.
 Outcome<Json> apply_strategic_merge(Json object, const Json& patch);
 
 }  // namespace plimsoll::testing::fake

@@ -19,7 +19,7 @@ struct JsonPatchCase {
 
 class JsonPatch : public ::testing::TestWithParam<JsonPatchCase> {};
 
-TEST_P(JsonPatch, DoesAsRfc6902Says) {
+TEST_P(JsonPatch, FollowsRfc6902) {
   const auto result = apply_json_patch(json(GetParam().object), json(GetParam().patch));
   if (*GetParam().result == '\0') {
     EXPECT_FALSE(result) << write_json(*result);
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
         JsonPatchCase{R"({"a":1})", R"({"op":"remove","path":"/a"})", ""},
         JsonPatchCase{R"({"a":1})", "[7]", ""}));
 
-TEST(JsonPatch, SaysWhyAsTheServerDoes) {
+TEST(JsonPatch, ReturnsTheStatusOfTheRealServer) {
   EXPECT_EQ(apply_json_patch(json("{}"), json("{}")).status().code, 400);
   const Status refused = apply_json_patch(json("{}"), json(R"([{"op":"remove","path":"/a"}])")).status();
   EXPECT_EQ(refused.code, 422);

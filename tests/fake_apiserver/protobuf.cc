@@ -1,291 +1,149 @@
 #include "tests/fake_apiserver/protobuf.h"
 
-#include <cstdint>
+#include <google/protobuf/compiler/parser.h>
+#include <google/protobuf/dynamic_message.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/json_util.h>
+
 #include <map>
-#include <optional>
-#include <vector>
 
 #include "base/base64.h"
-#include "base/clock.h"
 
 namespace plimsoll::testing::fake {
 namespace {
 
+namespace pb = google::protobuf;
+
 // Every Kubernetes protobuf document begins with this.
 constexpr std::string_view kMagic{"k8s\0", 4};
 
-struct Message;
+// Field numbers as in the generated.proto files of k8s.io/api and apimachinery. Of metadata only what a
+// client may set; 64-bit numbers are left out, for JSON writes them as text.
+constexpr std::string_view kMessages = R"(
+syntax = "proto3";
+message TypeMeta { string apiVersion = 1; string kind = 2; }
+message Unknown { TypeMeta typeMeta = 1; bytes raw = 2; }
+message OwnerReference { string kind = 1; string name = 3; string uid = 4; string apiVersion = 5; bool controller = 6;
+                         bool blockOwnerDeletion = 7; }
+message ObjectMeta { string name = 1; string generateName = 2; string namespace = 3; map<string, string> labels = 11;
+                     map<string, string> annotations = 12; repeated OwnerReference ownerReferences = 13;
+                     repeated string finalizers = 14; }
+message IntOrString { int32 type = 1; int32 intVal = 2; string strVal = 3; }
+message Review { ObjectMeta metadata = 1; }
+message ServiceAccount { ObjectMeta metadata = 1; }
+message NamespaceSpec { repeated string finalizers = 1; }
+message Namespace { ObjectMeta metadata = 1; NamespaceSpec spec = 2; }
+message ConfigMap { ObjectMeta metadata = 1; map<string, string> data = 2; map<string, bytes> binaryData = 3;
+                    bool immutable = 4; }
+message Secret { ObjectMeta metadata = 1; map<string, bytes> data = 2; string type = 3;
+                 map<string, string> stringData = 4; bool immutable = 5; }
+message PolicyRule { repeated string verbs = 1; repeated string apiGroups = 2; repeated string resources = 3;
+                     repeated string resourceNames = 4; repeated string nonResourceURLs = 5; }
+message Role { ObjectMeta metadata = 1; repeated PolicyRule rules = 2; }
+message Subject { string kind = 1; string apiGroup = 2; string name = 3; string namespace = 4; }
+message RoleRef { string apiGroup = 1; string kind = 2; string name = 3; }
+message RoleBinding { ObjectMeta metadata = 1; repeated Subject subjects = 2; RoleRef roleRef = 3; }
+message LabelSelector { map<string, string> matchLabels = 1; }
+message ContainerPort { string name = 1; int32 containerPort = 3; string protocol = 4; }
+message EnvVar { string name = 1; string value = 2; }
+message Container { string name = 1; string image = 2; repeated string command = 3; repeated string args = 4;
+                    repeated ContainerPort ports = 6; repeated EnvVar env = 7; string imagePullPolicy = 14; }
+message PodSpec { repeated Container containers = 2; string restartPolicy = 3; }
+message PodTemplateSpec { ObjectMeta metadata = 1; PodSpec spec = 2; }
+message JobSpec { int32 parallelism = 1; int32 completions = 2; PodTemplateSpec template = 6; int32 backoffLimit = 7; }
+message Job { ObjectMeta metadata = 1; JobSpec spec = 2; }
+message DeploymentSpec { int32 replicas = 1; LabelSelector selector = 2; PodTemplateSpec template = 3; }
+message Deployment { ObjectMeta metadata = 1; DeploymentSpec spec = 2; }
+message ServicePort { string name = 1; string protocol = 2; int32 port = 3; IntOrString targetPort = 4; }
+message ServiceSpec { repeated ServicePort ports = 1; map<string, string> selector = 2; string clusterIP = 3;
+                      string type = 4; }
+message Service { ObjectMeta metadata = 1; ServiceSpec spec = 2; }
+)";
 
-struct Field {
-  enum class Type { kText, kNumber, kFlag, kTime, kMessage, kTextMap, kBytesMap, kIntOrText };
-  const char* name;
-  Type type = Type::kText;
-  bool repeated = false;
-  const Message* message = nullptr;
-};
-
-// Field numbers as in the generated.proto files of k8s.io/api and apimachinery.
-struct Message {
-  std::map<std::uint32_t, Field> fields;
-};
-
-using Type = Field::Type;
-
-const Message kOwnerReference{{{1, {"kind"}},
-                               {3, {"name"}},
-                               {4, {"uid"}},
-                               {5, {"apiVersion"}},
-                               {6, {"controller", Type::kFlag}},
-                               {7, {"blockOwnerDeletion", Type::kFlag}}}};
-const Message kObjectMeta{{{1, {"name"}},
-                           {2, {"generateName"}},
-                           {3, {"namespace"}},
-                           {5, {"uid"}},
-                           {6, {"resourceVersion"}},
-                           {7, {"generation", Type::kNumber}},
-                           {8, {"creationTimestamp", Type::kTime}},
-                           {11, {"labels", Type::kTextMap}},
-                           {12, {"annotations", Type::kTextMap}},
-                           {13, {"ownerReferences", Type::kMessage, true, &kOwnerReference}},
-                           {14, {"finalizers", Type::kText, true}}}};
-const Field kMetadata{"metadata", Type::kMessage, false, &kObjectMeta};
-const Message kNamespaceSpec{{{1, {"finalizers", Type::kText, true}}}};
-const Message kNamespace{{{1, kMetadata}, {2, {"spec", Type::kMessage, false, &kNamespaceSpec}}}};
-const Message kConfigMap{{{1, kMetadata},
-                          {2, {"data", Type::kTextMap}},
-                          {3, {"binaryData", Type::kBytesMap}},
-                          {4, {"immutable", Type::kFlag}}}};
-const Message kSecret{{{1, kMetadata},
-                       {2, {"data", Type::kBytesMap}},
-                       {3, {"type"}},
-                       {4, {"stringData", Type::kTextMap}},
-                       {5, {"immutable", Type::kFlag}}}};
-const Message kServiceAccount{{{1, kMetadata}}};
-const Message kPolicyRule{{{1, {"verbs", Type::kText, true}},
-                           {2, {"apiGroups", Type::kText, true}},
-                           {3, {"resources", Type::kText, true}},
-                           {4, {"resourceNames", Type::kText, true}},
-                           {5, {"nonResourceURLs", Type::kText, true}}}};
-const Message kRole{{{1, kMetadata}, {2, {"rules", Type::kMessage, true, &kPolicyRule}}}};
-const Message kSubject{{{1, {"kind"}}, {2, {"apiGroup"}}, {3, {"name"}}, {4, {"namespace"}}}};
-const Message kRoleRef{{{1, {"apiGroup"}}, {2, {"kind"}}, {3, {"name"}}}};
-const Message kRoleBinding{{{1, kMetadata},
-                            {2, {"subjects", Type::kMessage, true, &kSubject}},
-                            {3, {"roleRef", Type::kMessage, false, &kRoleRef}}}};
-const Message kSelector{{{1, {"matchLabels", Type::kTextMap}}}};
-const Message kContainerPort{{{1, {"name"}}, {3, {"containerPort", Type::kNumber}}, {4, {"protocol"}}}};
-const Message kVariable{{{1, {"name"}}, {2, {"value"}}}};
-const Message kContainer{{{1, {"name"}},
-                          {2, {"image"}},
-                          {3, {"command", Type::kText, true}},
-                          {4, {"args", Type::kText, true}},
-                          {6, {"ports", Type::kMessage, true, &kContainerPort}},
-                          {7, {"env", Type::kMessage, true, &kVariable}},
-                          {14, {"imagePullPolicy"}}}};
-const Message kPodSpec{{{2, {"containers", Type::kMessage, true, &kContainer}}, {3, {"restartPolicy"}}}};
-const Message kPodTemplate{{{1, kMetadata}, {2, {"spec", Type::kMessage, false, &kPodSpec}}}};
-const Message kJobSpec{{{1, {"parallelism", Type::kNumber}},
-                        {2, {"completions", Type::kNumber}},
-                        {6, {"template", Type::kMessage, false, &kPodTemplate}},
-                        {7, {"backoffLimit", Type::kNumber}}}};
-const Message kJob{{{1, kMetadata}, {2, {"spec", Type::kMessage, false, &kJobSpec}}}};
-const Message kDeploymentSpec{{{1, {"replicas", Type::kNumber}},
-                               {2, {"selector", Type::kMessage, false, &kSelector}},
-                               {3, {"template", Type::kMessage, false, &kPodTemplate}}}};
-const Message kDeployment{{{1, kMetadata}, {2, {"spec", Type::kMessage, false, &kDeploymentSpec}}}};
-const Message kServicePort{
-    {{1, {"name"}}, {2, {"protocol"}}, {3, {"port", Type::kNumber}}, {4, {"targetPort", Type::kIntOrText}}}};
-const Message kServiceSpec{{{1, {"ports", Type::kMessage, true, &kServicePort}},
-                            {2, {"selector", Type::kTextMap}},
-                            {3, {"clusterIP"}},
-                            {4, {"type"}}}};
-const Message kService{{{1, kMetadata}, {2, {"spec", Type::kMessage, false, &kServiceSpec}}}};
-// Reviews are answered alike whatever they ask.
-const Message kReview{{{1, kMetadata}}};
-
-const Message* message_of(const std::string& api_version, const std::string& kind) {
-  static const std::map<std::string, const Message*> known = {
-      {"v1 Namespace", &kNamespace},
-      {"v1 ConfigMap", &kConfigMap},
-      {"v1 Secret", &kSecret},
-      {"v1 ServiceAccount", &kServiceAccount},
-      {"v1 Service", &kService},
-      {"apps/v1 Deployment", &kDeployment},
-      {"batch/v1 Job", &kJob},
-      {"authorization.k8s.io/v1 SelfSubjectAccessReview", &kReview},
-      {"authorization.k8s.io/v1 SubjectAccessReview", &kReview},
-      {"authentication.k8s.io/v1 TokenReview", &kReview},
-      {"rbac.authorization.k8s.io/v1 Role", &kRole},
-      {"rbac.authorization.k8s.io/v1 ClusterRole", &kRole},
-      {"rbac.authorization.k8s.io/v1 RoleBinding", &kRoleBinding},
-      {"rbac.authorization.k8s.io/v1 ClusterRoleBinding", &kRoleBinding}};
-  const auto found = known.find(api_version + " " + kind);
-  return found == known.end() ? nullptr : found->second;
-}
-
-class Reader {
+// The messages above, compiled once.
+class Messages {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-
-  struct Item {
-    std::uint32_t number = 0;
-    std::uint64_t value = 0;  // of a varint
-    std::string_view bytes;   // of anything with a length
-  };
-
-  // Nothing at the end, and when the data is broken.
-  std::optional<Item> next() {
-    if (bytes_.empty()) {
-      return std::nullopt;
-    }
-    const auto tag = varint();
-    if (!tag) {
-      return std::nullopt;
-    }
-    Item item;
-    item.number = static_cast<std::uint32_t>(*tag >> 3);
-    const auto value = varint();
-    if (!value || ((*tag & 7) != 0 && (*tag & 7) != 2)) {
-      broken_ = true;
-      return std::nullopt;
-    }
-    item.value = *value;
-    if ((*tag & 7) == 2) {
-      if (*value > bytes_.size()) {
-        broken_ = true;
-        return std::nullopt;
-      }
-      item.bytes = bytes_.substr(0, *value);
-      bytes_.remove_prefix(*value);
-    }
-    return item;
+  Messages() {
+    pb::io::ArrayInputStream text(kMessages.data(), static_cast<int>(kMessages.size()));
+    pb::io::Tokenizer tokens(&text, nullptr);
+    pb::FileDescriptorProto file;
+    file.set_name("kubernetes.proto");
+    pb::compiler::Parser().Parse(&tokens, &file);
+    pool_.BuildFile(file);
   }
 
-  bool broken() const { return broken_; }
+  // The message as JSON. Errors: kInvalid for broken data.
+  Result<Json> decode(const std::string& message, const std::string& bytes) {
+    const std::unique_ptr<pb::Message> parsed(
+        factory_.GetPrototype(pool_.FindMessageTypeByName(message))->New());
+    std::string text;
+    if (!parsed->ParseFromString(bytes) || !pb::util::MessageToJsonString(*parsed, &text).ok()) {
+      return invalid("the protobuf of " + message + " is broken");
+    }
+    return parse_json(text);
+  }
 
  private:
-  std::optional<std::uint64_t> varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 64 && !bytes_.empty(); shift += 7) {
-      const auto byte = static_cast<unsigned char>(bytes_.front());
-      bytes_.remove_prefix(1);
-      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
-      if ((byte & 0x80) == 0) {
-        return value;
-      }
-    }
-    broken_ = true;
-    return std::nullopt;
-  }
-
-  std::string_view bytes_;
-  bool broken_ = false;
+  pb::DescriptorPool pool_;
+  pb::DynamicMessageFactory factory_{&pool_};
 };
 
-bool read_message(std::string_view bytes, const Message& message, Json& object);
-
-// A map's entry is a message {key = 1, value = 2}.
-bool read_entry(std::string_view bytes, bool as_base64, Json& map) {
-  Reader reader(bytes);
-  std::string key;
-  std::string value;
-  while (const auto item = reader.next()) {
-    (item->number == 1 ? key : value) = std::string(item->bytes);
-  }
-  map[key] = as_base64 ? base64_encode(value) : value;
-  return !reader.broken();
+std::string message_of(const std::string& api_version, const std::string& kind) {
+  static const std::map<std::string, std::string> known = {
+      {"v1 Namespace", "Namespace"},
+      {"v1 ConfigMap", "ConfigMap"},
+      {"v1 Secret", "Secret"},
+      {"v1 ServiceAccount", "ServiceAccount"},
+      {"v1 Service", "Service"},
+      {"apps/v1 Deployment", "Deployment"},
+      {"batch/v1 Job", "Job"},
+      // Reviews are answered alike whatever they ask.
+      {"authorization.k8s.io/v1 SelfSubjectAccessReview", "Review"},
+      {"authorization.k8s.io/v1 SubjectAccessReview", "Review"},
+      {"authentication.k8s.io/v1 TokenReview", "Review"},
+      {"rbac.authorization.k8s.io/v1 Role", "Role"},
+      {"rbac.authorization.k8s.io/v1 ClusterRole", "Role"},
+      {"rbac.authorization.k8s.io/v1 RoleBinding", "RoleBinding"},
+      {"rbac.authorization.k8s.io/v1 ClusterRoleBinding", "RoleBinding"}};
+  const auto found = known.find(api_version + " " + kind);
+  return found == known.end() ? "" : found->second;
 }
 
-// IntOrString: {type = 1, intVal = 2, strVal = 3}.
-Json read_int_or_text(std::string_view bytes) {
-  Reader reader(bytes);
-  Json value;
-  bool is_text = false;
-  while (const auto item = reader.next()) {
-    if (item->number == 1) {
-      is_text = item->value == 1;
-    } else if (item->number == 2 && !is_text) {
-      value = static_cast<::Json::Int64>(item->value);
-    } else if (item->number == 3 && is_text) {
-      value = std::string(item->bytes);
+// JSON writes an IntOrString as its value; protobuf as {type, intVal, strVal}.
+void unwrap_target_ports(Json& object) {
+  for (Json& port : object["spec"]["ports"]) {
+    if (port.isMember("targetPort")) {
+      const Json target = port["targetPort"];
+      port["targetPort"] = target["type"].asInt() == 1 ? target["strVal"] : target.get("intVal", 0);
     }
   }
-  return value;
-}
-
-bool read_field(const Reader::Item& item, const Field& field, Json& object) {
-  Json value;
-  switch (field.type) {
-    case Type::kText: value = std::string(item.bytes); break;
-    case Type::kNumber: value = static_cast<::Json::Int64>(item.value); break;
-    case Type::kFlag: value = item.value != 0; break;
-    case Type::kTime: {
-      Reader reader(item.bytes);
-      const auto seconds = reader.next();
-      if (!seconds) {
-        return !reader.broken();  // the zero time: not set
-      }
-      value = format_time(Clock::WallTime(std::chrono::seconds(seconds->value)));
-      break;
-    }
-    case Type::kIntOrText: value = read_int_or_text(item.bytes); break;
-    case Type::kMessage:
-      value = Json(::Json::objectValue);
-      if (!read_message(item.bytes, *field.message, value)) {
-        return false;
-      }
-      break;
-    case Type::kTextMap:
-    case Type::kBytesMap: return read_entry(item.bytes, field.type == Type::kBytesMap, object[field.name]);
-  }
-  if (field.repeated) {
-    object[field.name].append(std::move(value));
-  } else if (!(value.isString() && value.asString().empty()) && !(value.isObject() && value.empty()) &&
-             !(value.isNumeric() && value.asInt64() == 0)) {
-    // Go writes what is not set as the zero value.
-    object[field.name] = std::move(value);
-  }
-  return true;
-}
-
-bool read_message(std::string_view bytes, const Message& message, Json& object) {
-  Reader reader(bytes);
-  while (const auto item = reader.next()) {
-    const auto field = message.fields.find(item->number);
-    if (field != message.fields.end() && !read_field(*item, field->second, object)) {
-      return false;
-    }
-  }
-  return !reader.broken();
 }
 
 }  // namespace
 
 Result<Json> decode_protobuf(std::string_view bytes) {
+  static Messages messages;
   if (!bytes.starts_with(kMagic)) {
     return invalid("the body does not begin like Kubernetes protobuf");
   }
-  // runtime.Unknown: typeMeta = 1 {apiVersion = 1, kind = 2}, raw = 2.
-  static const Message type_meta{{{1, {"apiVersion"}}, {2, {"kind"}}}};
-  Reader envelope(bytes.substr(kMagic.size()));
-  Json object(::Json::objectValue);
-  std::string_view raw;
-  while (const auto item = envelope.next()) {
-    if (item->number == 1 && !read_message(item->bytes, type_meta, object)) {
-      return invalid("the protobuf envelope is broken");
-    }
-    if (item->number == 2) {
-      raw = item->bytes;
-    }
+  auto envelope = messages.decode("Unknown", std::string(bytes.substr(kMagic.size())));
+  if (!envelope) {
+    return envelope;
   }
-  const std::string api_version = text_member(object, {"apiVersion"});
-  const std::string kind = text_member(object, {"kind"});
-  const Message* message = message_of(api_version, kind);
-  if (message == nullptr) {
+  const std::string api_version = text_member(*envelope, {"typeMeta", "apiVersion"});
+  const std::string kind = text_member(*envelope, {"typeMeta", "kind"});
+  const std::string message = message_of(api_version, kind);
+  if (message.empty()) {
     return Error(ErrorCode::kUnsupported, "protobuf of " + api_version + " " + kind);
   }
-  if (envelope.broken() || !read_message(raw, *message, object)) {
-    return invalid("the protobuf of " + kind + " is broken");
+  const auto raw = base64_decode(text_member(*envelope, {"raw"}));  // as JSON writes bytes
+  auto object = messages.decode(message, raw ? *raw : "");
+  if (object) {
+    if (message == "Service") {
+      unwrap_target_ports(*object);
+    }
+    (*object)["apiVersion"] = api_version;
+    (*object)["kind"] = kind;
   }
   return object;
 }

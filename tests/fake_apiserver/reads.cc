@@ -11,7 +11,7 @@
 namespace plimsoll::testing::fake {
 namespace {
 
-constexpr std::size_t kRestsKept = 32;
+constexpr std::size_t kMaxContinuations = 32;
 constexpr std::chrono::seconds kWatchDefault{1800};
 
 Json partial_of(const Json& object) {
@@ -158,12 +158,12 @@ Outcome<Snapshot> Reads::snapshot_for(const Request& request, const Target& targ
   return store_.list(target.type->storage(), target.namespace_name);
 }
 
-std::string Reads::keep_rest(std::uint64_t version, std::vector<ObjectPtr> objects) {
+std::string Reads::keep_continuation(std::uint64_t version, std::vector<ObjectPtr> objects) {
   const std::string token = "page-" + new_uid();
   const std::lock_guard lock(mutex_);
-  rests_.push_back({token, version, std::move(objects)});
-  if (rests_.size() > kRestsKept) {
-    rests_.pop_front();
+  continuations_.push_back({token, version, std::move(objects)});
+  if (continuations_.size() > kMaxContinuations) {
+    continuations_.pop_front();
   }
   return token;
 }
@@ -177,9 +177,9 @@ Reply Reads::list(const Request& request, const Target& target, const Format& fo
   const std::string token = request.query_value("continue");
   if (!token.empty()) {
     const std::lock_guard lock(mutex_);
-    const auto rest =
-        std::find_if(rests_.begin(), rests_.end(), [&](const Rest& each) { return each.token == token; });
-    if (rest == rests_.end() || rest->version < store_.oldest_version()) {
+    const auto rest = std::find_if(continuations_.begin(), continuations_.end(),
+                                   [&](const Continuation& each) { return each.token == token; });
+    if (rest == continuations_.end() || rest->version < store_.oldest_version()) {
       if (!token.starts_with("page-")) {
         return reply_status(bad_request("invalid continue token: continue key is not valid: " + token));
       }
@@ -209,7 +209,7 @@ Reply Reads::list(const Request& request, const Target& target, const Format& fo
                                 snapshot.objects.end());
     snapshot.objects.resize(limit);
     metadata["remainingItemCount"] = static_cast<::Json::UInt64>(rest.size());
-    metadata["continue"] = keep_rest(snapshot.version, std::move(rest));
+    metadata["continue"] = keep_continuation(snapshot.version, std::move(rest));
   }
 
   if (format.kind == Format::Kind::kTable) {

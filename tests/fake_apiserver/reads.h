@@ -19,21 +19,21 @@ class Reads {
   Answer watch(const Request& request, const Target& target, const Format& format) const;
 
  private:
-  // The rest of a list that was asked for in pages; kept so that all pages show the same version.
-  struct Rest {
+  // The remaining pages of a list; kept so that all pages have the same version.
+  struct Continuation {
     std::string token;
     std::uint64_t version = 0;
     std::vector<ObjectPtr> objects;
   };
   Outcome<Snapshot> snapshot_for(const Request& request, const Target& target) const;
-  std::string keep_rest(std::uint64_t version, std::vector<ObjectPtr> objects);
+  std::string keep_continuation(std::uint64_t version, std::vector<ObjectPtr> objects);
 
   const Store& store_;
   std::mutex mutex_;
-  std::deque<Rest> rests_;
+  std::deque<Continuation> continuations_;
 };
 
-// One object, in the form asked for.
+// One object in the requested form.
 std::string render_object(const ResourceType& type, const Object& object, const Format& format);
 Reply reply_object(const ResourceType& type, const Json& object, const Format& format, int code = 200);
 

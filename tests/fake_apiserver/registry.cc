@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "tests/fake_apiserver/resource_type.h"
+#include "tests/fake_apiserver/schema.h"
 
 namespace plimsoll::testing::fake {
 namespace {
@@ -67,6 +68,10 @@ std::vector<ResourceType> types_of_definition(const Json& definition) {
     type.columns = columns_of(version);
     type.custom = true;
     type.schema = member(version, {"schema", "openAPIV3Schema"});
+    type.unevaluated_rules = unevaluated_rules(type.schema);
+    for (UnevaluatedRule& rule : type.unevaluated_rules) {
+      rule.resource = type.group_resource();
+    }
     const Json& selectable = member(version, {"selectableFields"});
     if (selectable.isArray()) {
       for (const Json& field : selectable) {

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "tests/fake_apiserver/status.h"
+#include "tests/fake_apiserver/unevaluated_rule.h"
 
 namespace plimsoll::testing::fake {
 
@@ -21,7 +22,7 @@ struct Column {
   std::string format = {};
   std::string description = {};
   std::string json_path = {};                  // ".spec.size"; or
-  std::function<Json(const Json&)> cell = {};  // what built-in kinds compute
+  std::function<Json(const Json&)> cell = {};  // computed, of built-in kinds
   int priority = 0;                            // above 0: only in wide output
 };
 
@@ -34,16 +35,17 @@ struct ResourceType {
   std::vector<std::string> short_names;
   std::vector<std::string> categories;
   bool namespaced = true;
-  bool has_status = false;      // status is a subresource, kept apart from the rest
+  bool has_status = false;      // status is a subresource
   bool create_only = false;     // a review: answered, never stored
   std::vector<Column> columns;  // after NAME
   bool custom = false;
   Json schema;                                 // openAPIV3Schema of a custom type
+  UnevaluatedRules unevaluated_rules;          // of the schema
   std::vector<std::string> selectable_fields;  // beyond metadata.name and metadata.namespace
 
   std::string api_version() const { return group.empty() ? version : group + "/" + version; }
   std::string group_resource() const { return group.empty() ? plural : plural + "." + group; }
-  // Versions of a type share their objects; so do the two spellings of Event.
+  // The versions of a type share their objects; so do the two groups of Event.
   std::string storage() const { return kind == "Event" ? "events" : group_resource(); }
   Subject subject(const std::string& name) const { return {group, plural, kind, name}; }
 };

@@ -1,24 +1,17 @@
+#include <utility>  // which Boost 1.74 needs first
+
+#include <boost/asio/ip/address.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <map>
 #include <regex>
-#include <set>
 
+#include "base/base64.h"
 #include "tests/fake_apiserver/schema.h"
 
 namespace plimsoll::testing::fake {
 namespace {
-
-bool flag(const Json& schema, const char* name) {
-  const Json& value = member(schema, {name});
-  return value.isBool() && value.asBool();
-}
-
-bool is_whole(const Json& value) {
-  // Beyond 64 bits it counts as a real number.
-  return value.isIntegral() || (value.isDouble() && std::floor(value.asDouble()) == value.asDouble() &&
-                                std::abs(value.asDouble()) < 9.2e18);
-}
 
 std::string type_name(const Json& value) {
   switch (value.type()) {
@@ -27,22 +20,12 @@ std::string type_name(const Json& value) {
     case ::Json::stringValue: return "string";
     case ::Json::arrayValue: return "array";
     case ::Json::objectValue: return "object";
-    default: return is_whole(value) ? "integer" : "number";
+    default: return value.isInt64() ? "integer" : "number";  // schema.h: write_integers
   }
 }
 
 std::string quoted(const std::string& text) {
   return write_json(Json(text));
-}
-
-std::string number_text(const Json& value) {
-  return is_whole(value) && std::abs(value.asDouble()) < 1e15
-             ? std::to_string(static_cast<std::int64_t>(value.asDouble()))
-             : write_json(value);
-}
-
-std::string items_text(std::uint64_t count) {
-  return std::to_string(count) + (count == 1 ? " item" : " items");
 }
 
 std::size_t code_points(const std::string& text) {
@@ -53,33 +36,79 @@ std::size_t code_points(const std::string& text) {
   return count;
 }
 
-bool has_format(const std::string& text, const std::string& format) {
-  static const std::regex date_time(
-      R"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2}))");
-  static const std::regex date(R"(\d{4}-\d{2}-\d{2})");
-  if (format == "date-time") {
-    return std::regex_match(text, date_time);
-  }
-  if (format == "date") {
-    return std::regex_match(text, date);
-  }
-  return true;
+bool is_date(const std::string& text) {
+  static const std::regex form(R"((\d{4})-(\d{2})-(\d{2}))");
+  std::smatch part;
+  return std::regex_match(text, part, form) &&
+         std::chrono::year_month_day(std::chrono::year(std::stoi(part[1])),
+                                     std::chrono::month(static_cast<unsigned>(std::stoi(part[2]))),
+                                     std::chrono::day(static_cast<unsigned>(std::stoi(part[3]))))
+             .ok();
+}
+
+bool is_date_time(const std::string& text) {
+  static const std::regex form(R"((.{10})[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-]\d{2}:\d{2}))");
+  std::smatch part;
+  return std::regex_match(text, part, form) && is_date(part[1]);
+}
+
+bool is_uuid(const std::string& text) {
+  static const std::regex form("[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}",
+                               std::regex::ECMAScript | std::regex::icase);
+  return std::regex_match(text, form);
+}
+
+template <class Address>
+bool is_address(const std::string& text) {
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(text, error);
+  return !error && (std::is_same_v<Address, boost::asio::ip::address_v4> ? address.is_v4() : address.is_v6());
+}
+
+using FormatCheck = bool (*)(const std::string& text);
+
+// The formats that are evaluated; those of numbers have no check of their text.
+const std::map<std::string, FormatCheck>& formats() {
+  static const std::map<std::string, FormatCheck> known = {
+      {"byte", [](const std::string& text) { return !text.empty() && base64_decode(text).ok(); }},
+      {"date", is_date},
+      {"date-time", is_date_time},
+      {"double", nullptr},
+      {"float", nullptr},
+      {"int32", nullptr},
+      {"int64", nullptr},
+      {"ipv4", is_address<boost::asio::ip::address_v4>},
+      {"ipv6", is_address<boost::asio::ip::address_v6>},
+      {"uuid", is_uuid}};
+  return known;
+}
+
+// The format, when it is evaluated.
+std::string format_of(const Json& schema) {
+  const std::string format = text_member(schema, {"format"});
+  return formats().contains(format) ? format : "";
+}
+
+// The format that kube-apiserver infers for a value that is neither a string nor a list.
+std::string decoded_format(const Json& value) {
+  return value.isInt64() ? "int64" : value.isNumeric() ? "float64" : "";
 }
 
 class Validator {
  public:
   void run(const Json& value, const Json& schema, const std::string& path) {
-    if (value.isNull() && flag(schema, "nullable")) {
+    if (value.isNull() && is_set(schema, "nullable")) {
       return;
     }
     const bool fits = check_type(value, schema, path);
     check_enum(value, schema, path);
+    if (value.isNumeric() && text_member(schema, {"type"}) != "string") {
+      check_number(value, schema, path);
+    }
     if (!fits) {
       return;
     }
-    if (value.isNumeric()) {
-      check_number(value, schema, path);
-    } else if (value.isString()) {
+    if (value.isString()) {
       check_string(value.asString(), schema, path);
     } else if (value.isArray()) {
       check_array(value, schema, path);
@@ -103,19 +132,30 @@ class Validator {
 
   bool check_type(const Json& value, const Json& schema, const std::string& path) {
     const std::string actual = type_name(value);
-    std::string wanted = text_member(schema, {"type"});
-    bool fits = wanted.empty() || wanted == actual || (wanted == "number" && actual == "integer");
-    if (flag(schema, "x-kubernetes-int-or-string")) {
-      wanted = "integer,string";
-      fits = actual == "integer" || actual == "string";
+    const std::string type = text_member(schema, {"type"});
+    if (is_set(schema, "x-kubernetes-int-or-string")) {
+      return actual == "integer" || actual == "string" || wrong_type(path, "integer,string", actual);
     }
-    if (!fits) {
-      const std::string shown = quoted(actual);
-      add("FieldValueTypeInvalid",
-          "Invalid value: " + shown + ": " + path + " in body must be of type " + wanted + ": " + shown,
-          path);
+    if (type.empty() || type == actual || (type == "number" && actual == "integer")) {
+      return true;
     }
-    return fits;
+    const std::string format = format_of(schema);
+    if (format.empty() || value.isNull()) {
+      return wrong_type(path, type, actual);
+    }
+    if (!value.isString() && !value.isArray()) {
+      return wrong_type(path, format, decoded_format(value));
+    }
+    // kube-apiserver accepts a list where a string with a format is expected.
+    return type == "string" || wrong_type(path, type, actual);
+  }
+
+  bool wrong_type(const std::string& path, const std::string& expected, const std::string& actual) {
+    add("FieldValueTypeInvalid",
+        "Invalid value: " + quoted(actual) + ": " + path + " in body must be of type " + expected + ": " +
+            quoted(actual),
+        path);
+    return false;
   }
 
   void check_enum(const Json& value, const Json& schema, const std::string& path) {
@@ -128,44 +168,61 @@ class Validator {
       if (each == value) {
         return;
       }
-      supported += (supported.empty() ? "" : ", ") + write_json(each);
+      supported += (supported.empty() ? "" : ", ") + quoted(each.asString());
     }
     add("FieldValueNotSupported",
         "Unsupported value: " + write_json(value) + ": supported values: " + supported, path);
   }
 
   void check_number(const Json& value, const Json& schema, const std::string& path) {
-    const double number = value.asDouble();
-    const std::string format = text_member(schema, {"format"});
-    const bool beyond_int32 = number < std::numeric_limits<std::int32_t>::min() ||
-                              number > std::numeric_limits<std::int32_t>::max();
-    if (text_member(schema, {"type"}) == "integer" && format == "int32" && beyond_int32) {
+    const std::string format = format_of(schema);
+    if (text_member(schema, {"type"}) == "integer" &&
+        (!value.isInt64() || (format == "int32" && !value.isInt()))) {
       add("FieldValueInvalid",
-          "Invalid value: \"\": Checked value must be of type integer with format int32 in " + path, "");
+          "Invalid value: \"\": Checked value must be of type integer " +
+              (format.empty() ? "(default format)" : "with format " + format) + " in " + path,
+          "");
     }
-    const Json& minimum = member(schema, {"minimum"});
-    if (minimum.isNumeric()) {
-      if (flag(schema, "exclusiveMinimum") && number <= minimum.asDouble()) {
-        add_invalid(number_text(value), path, "should be greater than " + number_text(minimum));
-      } else if (number < minimum.asDouble()) {
-        add_invalid(number_text(value), path, "should be greater than or equal to " + number_text(minimum));
-      }
-    }
-    const Json& maximum = member(schema, {"maximum"});
-    if (maximum.isNumeric()) {
-      if (flag(schema, "exclusiveMaximum") && number >= maximum.asDouble()) {
-        add_invalid(number_text(value), path, "should be less than " + number_text(maximum));
-      } else if (number > maximum.asDouble()) {
-        add_invalid(number_text(value), path, "should be less than or equal to " + number_text(maximum));
-      }
-    }
+    check_bound(value, schema, path, "minimum", "exclusiveMinimum", "greater than");
+    check_bound(value, schema, path, "maximum", "exclusiveMaximum", "less than");
     const Json& factor = member(schema, {"multipleOf"});
-    if (factor.isNumeric() && std::remainder(number, factor.asDouble()) != 0) {
-      add_invalid(number_text(value), path, "should be a multiple of " + number_text(factor));
+    if (factor.isNumeric() && std::remainder(value.asDouble(), factor.asDouble()) != 0) {
+      add_invalid(write_json(value), path, "should be a multiple of " + write_json(factor));
     }
   }
 
-  // Says only the first thing that is wrong, as kube-apiserver does.
+  void check_bound(const Json& value, const Json& schema, const std::string& path, const char* keyword,
+                   const char* exclusive_keyword, const std::string& relation) {
+    const Json& bound = member(schema, {keyword});
+    if (!bound.isNumeric()) {
+      return;
+    }
+    const bool exclusive = is_set(schema, exclusive_keyword);
+    const double above = value.asDouble() - bound.asDouble();
+    const bool inside = relation == "less than" ? above < 0 : above > 0;
+    if (!inside && (exclusive || above != 0)) {
+      add_invalid(write_json(value), path,
+                  "should be " + relation + (exclusive ? " " : " or equal to ") + write_json(bound));
+    }
+  }
+
+  // The number of items of a list or of members of an object.
+  void check_count(std::size_t count, const Json& schema, const std::string& path, const std::string& limit,
+                   const std::string& unit) {
+    const Json& most = member(schema, {"max" + limit});
+    if (most.isUInt64() && count > most.asUInt64()) {
+      add("FieldValueTooMany",
+          "Too many: " + std::to_string(count) + ": must have at most " + most.asString() +
+              (most.asUInt64() == 1 ? " item" : " items"),
+          path);
+    }
+    const Json& least = member(schema, {"min" + limit});
+    if (least.isUInt64() && count < least.asUInt64()) {
+      add_invalid(std::to_string(count), path, "should have at least " + least.asString() + " " + unit);
+    }
+  }
+
+  // Reports only the first violation, as kube-apiserver does.
   void check_string(const std::string& text, const Json& schema, const std::string& path) {
     const Json& longest = member(schema, {"maxLength"});
     if (longest.isUInt64() && code_points(text) > longest.asUInt64()) {
@@ -180,79 +237,44 @@ class Validator {
     const std::string pattern = text_member(schema, {"pattern"});
     if (!pattern.empty()) {
       try {
-        if (!std::regex_search(text, std::regex(pattern, std::regex::ECMAScript))) {
+        // Compiling takes longer than matching, and a schema has few patterns.
+        thread_local std::map<std::string, std::regex> compiled;
+        if (!std::regex_search(text, compiled.try_emplace(pattern, pattern).first->second)) {
           add_invalid(quoted(text), path, "should match '" + pattern + "'");
         }
       } catch (const std::regex_error&) {
         add_invalid(quoted(text), path, "should match '" + pattern + "', which is no regular expression");
       }
     }
-    const std::string format = text_member(schema, {"format"});
-    if (!has_format(text, format)) {
-      add("FieldValueTypeInvalid",
-          "Invalid value: " + quoted(text) + ": " + path + " in body must be of type " + format + ": " +
-              quoted(text),
-          path);
+    const std::string format = format_of(schema);
+    if (const FormatCheck check = format.empty() ? nullptr : formats().at(format); check && !check(text)) {
+      wrong_type(path, format, text);
     }
   }
 
   void check_array(const Json& value, const Json& schema, const std::string& path) {
-    const Json& most = member(schema, {"maxItems"});
-    if (most.isUInt64() && value.size() > most.asUInt64()) {
-      add("FieldValueTooMany",
-          "Too many: " + std::to_string(value.size()) + ": must have at most " + items_text(most.asUInt64()),
-          path);
-    }
-    const Json& least = member(schema, {"minItems"});
-    if (least.isUInt64() && value.size() < least.asUInt64()) {
-      add_invalid(std::to_string(value.size()), path, "should have at least " + least.asString() + " items");
-    }
+    check_count(value.size(), schema, path, "Items", "items");
     const Json& items = member(schema, {"items"});
     for (Json::ArrayIndex i = 0; items.isObject() && i < value.size(); ++i) {
       run(value[i], items, path + "[" + std::to_string(i) + "]");
-    }
-    check_duplicates(value, schema, path);
-  }
-
-  void check_duplicates(const Json& value, const Json& schema, const std::string& path) {
-    const std::string kind = text_member(schema, {"x-kubernetes-list-type"});
-    if (kind != "set" && kind != "map") {
-      return;
-    }
-    std::set<std::string> seen;
-    for (Json::ArrayIndex i = 0; i < value.size(); ++i) {
-      Json identity = value[i];
-      if (kind == "map") {
-        identity = Json(::Json::objectValue);
-        for (const Json& key : member(schema, {"x-kubernetes-list-map-keys"})) {
-          identity[key.asString()] = member(value[i], {key.asString()});
-        }
-      }
-      const std::string text = write_json(identity);
-      if (!seen.insert(text).second) {
-        add("FieldValueDuplicate", "Duplicate value: " + text, path + "[" + std::to_string(i) + "]");
-      }
     }
   }
 
   void check_object(const Json& value, const Json& schema, const std::string& path) {
     const std::string prefix = path.empty() ? "" : path + ".";
-    for (const Json& name : member(schema, {"required"})) {
-      if (!value.isMember(name.asString())) {
-        add("FieldValueRequired", "Required value", prefix + name.asString());
+    const auto require = [&](const std::string& name) {
+      if (!value.isMember(name)) {
+        add("FieldValueRequired", "Required value", prefix + name);
       }
+    };
+    for (const Json& name : member(schema, {"required"})) {
+      require(name.asString());
     }
-    const Json& most = member(schema, {"maxProperties"});
-    if (most.isUInt64() && value.size() > most.asUInt64()) {
-      add("FieldValueTooMany",
-          "Too many: " + std::to_string(value.size()) + ": must have at most " + items_text(most.asUInt64()),
-          path);
+    if (is_set(schema, "x-kubernetes-embedded-resource")) {
+      require("apiVersion");
+      require("kind");
     }
-    const Json& least = member(schema, {"minProperties"});
-    if (least.isUInt64() && value.size() < least.asUInt64()) {
-      add_invalid(std::to_string(value.size()), path,
-                  "should have at least " + least.asString() + " properties");
-    }
+    check_count(value.size(), schema, path, "Properties", "properties");
     const Json& properties = member(schema, {"properties"});
     const Json& rest = member(schema, {"additionalProperties"});
     for (const std::string& name : value.getMemberNames()) {
@@ -264,51 +286,125 @@ class Validator {
     }
   }
 
-  static bool accepts(const Json& value, const Json& schema, const std::string& path) {
+  static std::vector<Cause> problems(const Json& value, const Json& schema, const std::string& path) {
     Validator alternative;
     alternative.run(value, schema, path);
-    return alternative.causes.empty();
+    return std::move(alternative.causes);
+  }
+
+  // Returns how many alternatives accept the value; if none does, adds the causes of the first.
+  std::size_t count_accepting(const Json& value, const Json& alternatives, const std::string& path,
+                              const std::string& none) {
+    std::vector<Cause> first;
+    std::size_t accepting = 0;
+    for (const Json& each : alternatives) {
+      std::vector<Cause> found = problems(value, each, path);
+      accepting += found.empty() ? 1 : 0;
+      if (first.empty()) {
+        first = std::move(found);
+      }
+    }
+    if (accepting == 0) {
+      add_rule(path, none);
+      causes.insert(causes.end(), first.begin(), first.end());
+    }
+    return accepting;
+  }
+
+  void add_rule(const std::string& path, const std::string& rule) {
+    add("FieldValueInvalid", "Invalid value: \"\": " + quoted(path) + " " + rule, "");
   }
 
   void check_combinations(const Json& value, const Json& schema, const std::string& path) {
+    const std::size_t before = causes.size();
     for (const Json& each : member(schema, {"allOf"})) {
       run(value, each, path);
     }
-    const auto count = [&](const char* combination) {
-      std::size_t fitting = 0;
-      for (const Json& each : member(schema, {combination})) {
-        fitting += accepts(value, each, path) ? 1 : 0;
-      }
-      return fitting;
-    };
-    const auto complain = [&](const std::string& rule) {
-      add("FieldValueInvalid", "Invalid value: \"\": " + quoted(path) + " " + rule, "");
-    };
-    if (member(schema, {"anyOf"}).isArray() && count("anyOf") == 0) {
-      complain("must validate at least one schema (anyOf)");
+    if (causes.size() > before) {
+      add_rule(path, "must validate all the schemas (allOf)");
     }
-    if (member(schema, {"oneOf"}).isArray()) {
-      const std::size_t fitting = count("oneOf");
-      if (fitting == 0) {
-        complain("must validate one and only one schema (oneOf). Found none valid");
-      } else if (fitting > 1) {
-        complain("must validate one and only one schema (oneOf). Found " + std::to_string(fitting) +
-                 " valid alternatives");
+    if (const Json& any = member(schema, {"anyOf"}); any.isArray()) {
+      count_accepting(value, any, path, "must validate at least one schema (anyOf)");
+    }
+    if (const Json& one = member(schema, {"oneOf"}); one.isArray()) {
+      const std::string rule = "must validate one and only one schema (oneOf). Found ";
+      const std::size_t accepting = count_accepting(value, one, path, rule + "none valid");
+      if (accepting > 1) {
+        add_rule(path, rule + std::to_string(accepting) + " valid alternatives");
       }
     }
-    const Json& excluded = member(schema, {"not"});
-    if (excluded.isObject() && accepts(value, excluded, path)) {
-      complain("must not validate the schema (not)");
+    if (const Json& no = member(schema, {"not"}); no.isObject() && problems(value, no, path).empty()) {
+      add_rule(path, "must not validate the schema (not)");
     }
   }
 };
+
+// Checks x-kubernetes-list-type of one list: entries of a set differ, and so do the keys of a map's entries.
+void check_list_type(const Json& list, const Json& schema, const std::string& path,
+                     std::vector<Cause>& causes) {
+  const std::string kind = text_member(schema, {"x-kubernetes-list-type"});
+  if (kind != "set" && kind != "map") {
+    return;
+  }
+  std::map<std::string, int> seen;
+  for (Json::ArrayIndex i = 0; i < list.size(); ++i) {
+    const std::string field = path + "[" + std::to_string(i) + "]";
+    Json identity = list[i];
+    if (identity.isNull()) {
+      continue;
+    }
+    if (kind == "map" && !identity.isObject()) {
+      causes.push_back(
+          {"FieldValueInvalid",
+           "Invalid value: " + write_json(identity) + ": must be an object for an array of list-type map",
+           field});
+      continue;
+    }
+    if (kind == "map") {
+      Json keys(::Json::objectValue);
+      for (const Json& key : member(schema, {"x-kubernetes-list-map-keys"})) {
+        if (identity.isMember(key.asString())) {
+          keys[key.asString()] = identity[key.asString()];
+        }
+      }
+      identity = std::move(keys);
+    }
+    const std::string text = write_json(identity);
+    if (++seen[text] == 2) {  // a third one is not reported
+      causes.push_back({"FieldValueDuplicate", "Duplicate value: " + text, field});
+    }
+  }
+}
+
+// Calls check_list_type for every list below `value`.
+void check_list_types(const Json& value, const Json& schema, const std::string& path,
+                      std::vector<Cause>& causes) {
+  if (value.isArray()) {
+    check_list_type(value, schema, path, causes);
+    for (Json::ArrayIndex i = 0; i < value.size(); ++i) {
+      check_list_types(value[i], member(schema, {"items"}), path + "[" + std::to_string(i) + "]", causes);
+    }
+  } else if (value.isObject()) {
+    const Json& properties = member(schema, {"properties"});
+    for (const std::string& name : value.getMemberNames()) {
+      const Json& property = member(properties, {name});
+      check_list_types(value[name], property.isNull() ? member(schema, {"additionalProperties"}) : property,
+                       path.empty() ? name : path + "." + name, causes);
+    }
+  }
+}
 
 }  // namespace
 
 std::vector<Cause> validate_schema(const Json& object, const Json& schema) {
   Validator validator;
   validator.run(object, schema, "");
+  check_list_types(object, schema, "", validator.causes);
   return std::move(validator.causes);
+}
+
+bool evaluates_format(const std::string& format) {
+  return formats().contains(format);
 }
 
 }  // namespace plimsoll::testing::fake

@@ -1,6 +1,7 @@
 #include "tests/fake_apiserver/selector.h"
 
 #include <algorithm>
+#include <boost/algorithm/string/split.hpp>
 #include <cctype>
 #include <map>
 
@@ -30,14 +31,8 @@ const std::map<std::string, std::vector<std::string>>& selectable_builtin_fields
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
+  std::vector<std::string> parts;
+  boost::algorithm::split(parts, text, [separator](char c) { return c == separator; });
   return parts;
 }
 
@@ -57,7 +52,7 @@ std::string text_at(const Json& object, const std::string& path) {
 
 }  // namespace
 
-// Reads the text form, one token at a time.
+// Parses the text form token by token.
 class LabelParser {
  public:
   explicit LabelParser(const std::string& text) : text_(text) {}
@@ -90,7 +85,7 @@ class LabelParser {
   }
 
  private:
-  // The operator and its values, after the key. Returns what is wrong.
+  // Parses the operator and its values, after the key. Returns the error; empty on success.
   std::string read_condition(LabelSelector::Requirement& requirement) {
     if (at_ >= text_.size() || text_[at_] == ',') {
       requirement.op = LabelSelector::Operator::kExists;

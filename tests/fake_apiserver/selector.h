@@ -1,4 +1,4 @@
-// Label and field selectors, as the query parameters labelSelector and fieldSelector spell them, and as the
+// Label and field selectors, parsed from the query parameters labelSelector and fieldSelector or from the
 // LabelSelector objects of webhook configurations. Plain values; any thread.
 #pragma once
 
@@ -34,12 +34,12 @@ class LabelSelector {
 
 class FieldSelector {
  public:
-  // "metadata.name=x,status.phase!=Running". Errors: 400 for a field that this type cannot be selected by.
+  // "metadata.name=x,status.phase!=Running". Errors: 400 for a field that is not selectable.
   static Outcome<FieldSelector> parse(const std::string& text, const ResourceType& type);
 
   bool matches(const Json& object) const;
   bool empty() const { return requirements_.empty(); }
-  // The name that metadata.name is required to have; empty when it is free.
+  // The required metadata.name; empty when any name matches.
   std::string required_name() const;
 
  private:

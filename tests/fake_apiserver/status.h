@@ -1,4 +1,4 @@
-// What a call of the fake API server ends in: a value, or a metav1.Status as kube-apiserver words it.
+// The result of a call of the fake API server: a value, or a metav1.Status with kube-apiserver's texts.
 //
 //   Outcome<ObjectPtr> found = find(key);
 //   if (!found) return found.status();
@@ -33,7 +33,7 @@ struct Cause {
   std::string field;
 };
 
-// Whom a status is about.
+// The object that a status is about.
 struct Subject {
   std::string group;
   std::string plural;

@@ -36,7 +36,7 @@ std::optional<Snapshot> Store::list_at(const std::string& storage, const std::st
        at != objects_.end() && at->first.storage == storage; ++at) {
     objects.insert(*at);
   }
-  // Walk back through the changes, undoing each.
+  // Undo the changes, the latest first.
   for (auto change = history_.rbegin(); change != history_.rend() && change->version > version; ++change) {
     if (change->key.storage != storage) {
       continue;

@@ -4,8 +4,8 @@
 //   Store store;
 //   Outcome... store.create(key, object);  Store::Changes news = store.wait_changes("pods", after, ...);
 //
-// Objects are immutable and shared: readers keep what they got while writers replace it. The history is
-// bounded by count and by bytes; whoever asks for older changes is told that they have expired. Thread-safe.
+// Objects are immutable and shared: readers keep their copy while writers replace it. The history is
+// bounded by count and by bytes; requests for older changes fail as expired. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -77,24 +77,24 @@ class Store {
   ObjectPtr get(const Key& key) const;
   // An empty namespace lists all of them.
   Snapshot list(const std::string& storage, const std::string& namespace_name) const;
-  // As it was at `version`; nothing when that is older than the history.
+  // The list at `version`; empty when that is older than the history.
   std::optional<Snapshot> list_at(const std::string& storage, const std::string& namespace_name,
                                   std::uint64_t version) const;
   std::uint64_t version() const;
-  std::uint64_t oldest_version() const;  // changes after this one are still known
+  std::uint64_t oldest_version() const;  // changes after this one are still in the history
 
   Written create(const Key& key, Json object);
-  // Only while the object still has `expected`.
+  // Fails with kChanged unless the object's version is `expected`.
   Written replace(const Key& key, std::uint64_t expected, Json object);
   Written remove(const Key& key, std::uint64_t expected);
 
-  // Changes of one storage after `after`: at once if there are any, else when there are, at the deadline, or
-  // when `stopped` says so after a wake().
+  // Changes of one storage after `after`. Waits until there are some, until the deadline, or until `stopped`
+  // returns true after a wake().
   Changes wait_changes(const std::string& storage, std::uint64_t after,
                        std::chrono::steady_clock::time_point deadline,
                        const std::function<bool()>& stopped) const;
   void wake();
-  // Drops the history, as etcd's compaction would: watches from the past then end in 410 Gone.
+  // Drops the history, as etcd's compaction does: watches from older versions then end with 410 Gone.
   void forget_history();
 
  private:

@@ -44,8 +44,8 @@ bool is_directive(const std::string& key) {
   return key.starts_with("$");
 }
 
-// Items of `list` in the order that $setElementOrder gives; those it does not name keep their places at the
-// end of the run before them.
+// Items of `list` in the order that $setElementOrder gives; items that it does not name
+// stay behind the item before them.
 Json ordered(const Json& list, const Json& order, const std::string& key) {
   const auto rank = [&](const Json& item) {
     for (Json::ArrayIndex i = 0; i < order.size(); ++i) {
@@ -117,7 +117,7 @@ Json merge_set(Json list, const Json& patch) {
   return list;
 }
 
-// The members of a patch that say how, rather than what.
+// Executes the directives of a patch.
 void run_directives(Json& object, const Json& patch) {
   static const std::string kDelete = "$deleteFromPrimitiveList/";
   static const std::string kOrder = "$setElementOrder/";

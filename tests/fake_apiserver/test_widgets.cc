@@ -2,49 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
+#include "base/yaml.h"
+
 namespace plimsoll::testing::fake {
 
-const char* const kWidgetDefinition = R"({
-  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-  "metadata": {"name": "widgets.example.dev"},
-  "spec": {
-    "group": "example.dev", "scope": "Namespaced",
-    "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"],
-              "categories": ["all", "things"]},
-    "versions": [{
-      "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-      "additionalPrinterColumns": [
-        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
-        {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
-        {"name": "Color", "type": "string", "jsonPath": ".spec.color", "priority": 1},
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}],
-      "schema": {"openAPIV3Schema": {
-        "type": "object", "required": ["spec"],
-        "properties": {
-          "spec": {"type": "object", "required": ["size"], "properties": {
-            "size": {"type": "integer", "minimum": 1, "maximum": 10},
-            "big": {"type": "integer", "format": "int32"},
-            "half": {"type": "number", "exclusiveMinimum": true, "minimum": 0},
-            "color": {"type": "string", "enum": ["Red", "Green"], "default": "Red"},
-            "name": {"type": "string", "maxLength": 5, "minLength": 2, "pattern": "^[a-z]+$"},
-            "flag": {"type": "boolean"},
-            "when": {"type": "string", "format": "date-time"},
-            "list": {"type": "array", "maxItems": 2, "minItems": 1, "items": {"type": "integer"}},
-            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-            "amount": {"x-kubernetes-int-or-string": true},
-            "maybe": {"type": "string", "nullable": true},
-            "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-              "items": {"type": "object", "required": ["name"],
-                        "properties": {"name": {"type": "string"}, "count": {"type": "integer", "default": 1}}}},
-            "labels": {"type": "object", "maxProperties": 1, "additionalProperties": {"type": "string"}},
-            "either": {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
-                       "properties": {"a": {"type": "string"}, "b": {"type": "string"}}},
-            "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
-          "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}]}})";
+Json widget_definition() {
+  std::ostringstream text;
+  text << std::ifstream(PLIMSOLL_SOURCE_DIR "/tests/fake_apiserver/widgets.yaml").rdbuf();
+  const auto documents = parse_yaml_documents(text.str());
+  EXPECT_TRUE(documents && documents->size() == 1);
+  return documents ? documents->front() : Json();
+}
 
 WidgetApi::WidgetApi() {
-  const Called installed =
-      call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", kWidgetDefinition);
+  const Called installed = call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                                write_json(widget_definition()));
   EXPECT_EQ(installed.code, 201) << write_json(installed.body);
 }
 

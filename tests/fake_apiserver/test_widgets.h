@@ -1,4 +1,4 @@
-// A custom type with a bit of everything, and an Api that serves it: what several tests here begin with.
+// A custom type that uses every feature of structural schemas, and an Api that serves it, for tests.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace plimsoll::testing::fake {
 
-// The CustomResourceDefinition of widgets.example.dev, as JSON text.
-extern const char* const kWidgetDefinition;
+// The CustomResourceDefinition of widgets.example.dev (widgets.yaml).
+Json widget_definition();
 
 inline constexpr const char* kWidgets = "/apis/example.dev/v1/namespaces/default/widgets";
 

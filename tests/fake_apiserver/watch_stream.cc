@@ -15,7 +15,7 @@ class Stream {
   Stream(const WatchPlan& plan, const std::function<bool(const std::string&)>& write)
       : plan_(plan), write_(write), format_(plan.format) {}
 
-  // Each returns false when the stream is over.
+  // Each returns false when the stream has ended.
   bool send(const char* type, const ObjectPtr& object) {
     if (fault_due()) {
       return false;
@@ -41,7 +41,7 @@ class Stream {
     if (change.type == ChangeType::kDeleted) {
       return send("DELETED", change.object);
     }
-    // It left the selection: the last state that fitted, with the version of the change.
+    // It no longer matches: send the last matching state, with the version of the change.
     Json last = change.previous->json;
     last["metadata"]["resourceVersion"] = std::to_string(change.version);
     auto object = std::make_shared<Object>();
@@ -102,7 +102,7 @@ StreamEnd stream_watch(const WatchPlan& plan, const Store& store, const WatchStr
     if (plan.fault->kind == Fault::Kind::kDropWatch) {
       return StreamEnd::kAborted;
     }
-    stream.send_error(expired("too old resource version: a fault that was asked for"));
+    stream.send_error(expired("too old resource version: an injected fault"));
     return StreamEnd::kClean;
   };
   bool alive = true;

@@ -1,5 +1,5 @@
-// Carries a watch out: waits for changes and writes them as lines, until the deadline, the client's end, or
-// stop. Runs on a thread of its own; blocks there.
+// Runs a watch: waits for changes and writes them as lines, until the deadline, the client's disconnection or
+// stop. Blocks its thread.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,14 @@
 namespace plimsoll::testing::fake {
 
 struct WatchStreamOptions {
-  // kube-apiserver sends about one a minute; tests want to see them sooner.
+  // kube-apiserver sends about one a minute; tests need them sooner.
   std::chrono::milliseconds bookmark_interval{5'000};
 };
 
 enum class StreamEnd { kClean, kAborted };
 
-// `write` returns false when the client has gone. `stopped` is asked after each wake of the store. kAborted:
-// a fault wants the connection broken off instead of ended.
+// `write` returns false when the client has disconnected. `stopped` is called after each wake of the store.
+// kAborted: an injected fault demands that the connection is closed in the middle of the stream.
 StreamEnd stream_watch(const WatchPlan& plan, const Store& store, const WatchStreamOptions& options,
                        const std::function<bool(const std::string&)>& write,
                        const std::function<bool()>& stopped);

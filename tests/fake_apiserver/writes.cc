@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "crds/training_job.h"
+#include "base/log.h"
 #include "tests/fake_apiserver/apply.h"
 #include "tests/fake_apiserver/defaults.h"
 #include "tests/fake_apiserver/metadata.h"
@@ -14,7 +14,7 @@ namespace plimsoll::testing::fake {
 namespace {
 
 constexpr const char* kDefinitions = "customresourcedefinitions.apiextensions.k8s.io";
-// How often a write that names no version is tried against a busy object.
+// Attempts of a write without a resourceVersion against an object that others change.
 constexpr int kAttempts = 16;
 
 Json condition(const char* type, const char* reason, const char* message) {
@@ -27,7 +27,7 @@ Json condition(const char* type, const char* reason, const char* message) {
   return json;
 }
 
-// A definition is served from the moment it is stored, so its status says so at once.
+// A definition is served as soon as it is stored, so it is established at once.
 void establish(Json& definition) {
   Json& status = definition["status"];
   status["acceptedNames"] = definition["spec"]["names"];
@@ -45,7 +45,7 @@ void establish(Json& definition) {
   }
 }
 
-// Kinds whose update must say which version it is based on.
+// Whether an update needs metadata.resourceVersion.
 bool needs_version(const ResourceType& type) {
   static const std::set<std::string> kinds = {"leases.coordination.k8s.io", "poddisruptionbudgets.policy",
                                               "mutatingwebhookconfigurations.admissionregistration.k8s.io",
@@ -76,7 +76,7 @@ std::optional<Status> check_type_meta(const Json& object, const Target& target) 
 }
 
 // Fills in the namespace of the URL and refuses another one.
-std::optional<Status> settle_namespace(Json& object, const Target& target) {
+std::optional<Status> set_namespace(Json& object, const Target& target) {
   Json& metadata = object["metadata"];
   if (!target.type->namespaced) {
     metadata.removeMember("namespace");
@@ -91,7 +91,7 @@ std::optional<Status> settle_namespace(Json& object, const Target& target) {
   return std::nullopt;
 }
 
-std::optional<Status> settle_name(Json& object, const Target& target) {
+std::optional<Status> check_name(Json& object, const Target& target) {
   const std::string given = text_member(object, {"metadata", "name"});
   if (given.empty()) {
     return bad_request("the name of the object (" + target.name +
@@ -104,7 +104,7 @@ std::optional<Status> settle_name(Json& object, const Target& target) {
   return std::nullopt;
 }
 
-// An applied configuration may name no field that the schema does not know.
+// An applied configuration must not contain unknown fields.
 std::optional<Status> check_declared(Json configuration, const Target& target) {
   const ResourceType& type = *target.type;
   if (!type.custom) {
@@ -127,7 +127,7 @@ std::optional<Status> check_declared(Json configuration, const Target& target) {
   return status;
 }
 
-// The part of `wanted` that this endpoint may change, put onto the rest of `live`.
+// `live` with the part of `wanted` that this endpoint may change.
 Json isolate(const Json& wanted, const Json& live, const Target& target) {
   if (!target.type->has_status) {
     return wanted;
@@ -150,28 +150,7 @@ bool same_but_bookkeeping(Json a, Json b) {
   return a == b;
 }
 
-// The stand-in for the CEL rules of TrainingJob's schema, which nothing here can evaluate.
-std::vector<Cause> check_training_job(const Json& object, const Json& before) {
-  const auto job = crds::decode_training_job(object);
-  if (!job) {
-    const std::string field = job.error().fragment.empty() ? "spec" : job.error().fragment;
-    return {{"FieldValueInvalid", "Invalid value: " + job.error().message, field}};
-  }
-  std::vector<crds::FieldError> errors = crds::validate(*job);
-  if (!before.isNull()) {
-    if (const auto old = crds::decode_training_job(before)) {
-      const auto changed = crds::validate_update(*old, *job);
-      errors.insert(errors.end(), changed.begin(), changed.end());
-    }
-  }
-  std::vector<Cause> causes;
-  for (const crds::FieldError& error : errors) {
-    causes.push_back({"FieldValueInvalid", "Invalid value: " + error.message, error.field});
-  }
-  return causes;
-}
-
-// An object that is going away takes no more finalizers.
+// An object that is being deleted accepts no new finalizers.
 void check_finalizers(const Json& object, const Json& before, std::vector<Cause>& causes) {
   if (!member(before, {"metadata", "deletionTimestamp"}).isString()) {
     return;
@@ -192,14 +171,22 @@ void check_finalizers(const Json& object, const Json& before, std::vector<Cause>
   }
 }
 
-// kube-apiserver evaluates CEL rules only on objects that are well-formed otherwise, and says when it did
-// not.
+// Whether kube-apiserver skips the CEL rules because of these causes; it then adds a cause that says so.
 bool blocks_rules(const std::vector<Cause>& causes) {
   static const std::set<std::string> blocking = {"FieldValueRequired", "FieldValueTypeInvalid",
                                                  "FieldValueNotSupported", "FieldValueTooLong",
                                                  "FieldValueTooMany"};
   return std::any_of(causes.begin(), causes.end(),
                      [](const Cause& cause) { return blocking.contains(cause.reason); });
+}
+
+void report(const UnevaluatedRules& rules) {
+  for (const UnevaluatedRule& rule : rules) {
+    log_info("Rule is not evaluated", {{"resource", rule.resource},
+                                       {"field", rule.field},
+                                       {"construct", rule.construct},
+                                       {"rule", rule.rule}});
+  }
 }
 
 }  // namespace
@@ -210,7 +197,7 @@ Outcome<Written> Writes::create(const Target& target, Json object, const WriteOp
   if (auto problem = check_type_meta(object, target)) {
     return *problem;
   }
-  if (auto problem = settle_namespace(object, target)) {
+  if (auto problem = set_namespace(object, target)) {
     return *problem;
   }
   if (!text_member(object, {"metadata", "resourceVersion"}).empty()) {
@@ -228,12 +215,12 @@ Outcome<Written> Writes::create(const Target& target, Json object, const WriteOp
   Target named = target;
   named.name = text_member(object, {"metadata", "name"});
 
-  stamp_creation(object, type);
+  set_creation_metadata(object, type);
   if (auto problem = complete(object, named, options, false, warnings)) {
     return *problem;
   }
-  begin_status(object, type);
-  // An apply has already counted its owners.
+  initialise_status(object, type);
+  // Server-side apply has already set the owners.
   if (!object["metadata"].isMember("managedFields")) {
     track_update(object, Json(), type, {options.field_manager, ""});
   }
@@ -264,10 +251,10 @@ Outcome<Written> Writes::update(const Target& target, Json object, const WriteOp
   if (auto problem = check_type_meta(object, target)) {
     return *problem;
   }
-  if (auto problem = settle_name(object, target)) {
+  if (auto problem = check_name(object, target)) {
     return *problem;
   }
-  if (auto problem = settle_namespace(object, target)) {
+  if (auto problem = set_namespace(object, target)) {
     return *problem;
   }
   return change(
@@ -314,11 +301,11 @@ Outcome<Written> Writes::patch(const Target& target, const std::string& media_ty
       return bad_request("metadata.managedFields must be nil");
     }
     Json configuration = patch;
-    if (auto problem = settle_namespace(configuration, target)) {
+    if (auto problem = set_namespace(configuration, target)) {
       return *problem;
     }
     if (!text_member(configuration, {"metadata", "name"}).empty() || store_.get(target.key()) == nullptr) {
-      if (auto problem = settle_name(configuration, target)) {
+      if (auto problem = check_name(configuration, target)) {
         return *problem;
       }
     }
@@ -379,34 +366,34 @@ Outcome<Written> Writes::change(const Target& target, const WriteOptions& option
     if (current == nullptr) {
       return not_found(target.subject());
     }
-    std::vector<std::string> said;
+    std::vector<std::string> attempt_warnings;
     const Json live = convert(current->json, type.api_version());
     auto wanted = make(live);
     if (!wanted) {
       return wanted.status();
     }
     const std::string based_on = text_member(*wanted, {"metadata", "resourceVersion"});
-    const bool insists = !based_on.empty() && based_on != std::to_string(current->version);
-    if (insists) {
+    const bool has_precondition = !based_on.empty() && based_on != std::to_string(current->version);
+    if (has_precondition) {
       return modified(target.subject());
     }
-    if (auto problem = settle_name(*wanted, target)) {
+    if (auto problem = check_name(*wanted, target)) {
       return *problem;
     }
     if (type.group_resource() == kDefinitions && target.subresource.empty()) {
       (*wanted)["status"] = live["status"];
       establish(*wanted);
     }
-    carry_metadata(*wanted, live, type);
-    auto admitted = admit(*wanted, live, target, options, said);
+    preserve_metadata(*wanted, live, type);
+    auto admitted = admit(*wanted, live, target, options, attempt_warnings);
     if (!admitted) {
-      warnings.insert(warnings.end(), said.begin(), said.end());
+      warnings.insert(warnings.end(), attempt_warnings.begin(), attempt_warnings.end());
       return admitted.status();
     }
-    carry_metadata(*admitted, live, type);
-    warnings.insert(warnings.end(), said.begin(), said.end());
+    preserve_metadata(*admitted, live, type);
+    warnings.insert(warnings.end(), attempt_warnings.begin(), attempt_warnings.end());
     if (options.dry_run || same_but_bookkeeping(*admitted, live)) {
-      // What changes nothing is not written; ownership alone is, as kube-apiserver does.
+      // As in kube-apiserver: an update without changes is not written, a change of owners is.
       const bool same_owners = (*admitted)["metadata"]["managedFields"] == live["metadata"]["managedFields"];
       if (options.dry_run || same_owners) {
         return Written{std::move(*admitted), false};
@@ -445,6 +432,7 @@ std::optional<Status> Writes::complete(Json& object, const Target& target, const
     return std::nullopt;
   }
   const Json before = object;
+  write_integers(object);
   std::string unknown;
   for (const std::string& field : prune(object, type.schema)) {
     const std::string text = "unknown field \"" + field + "\"";
@@ -476,15 +464,11 @@ std::optional<Status> Writes::validate(const Json& object, const Json& before, c
     add(check_builtin(object, before, type));
   } else {
     add(validate_schema(object, type.schema));
-    const bool has_rules = has_cel_rules(type.schema);
-    if (has_rules && blocks_rules(causes)) {
+    if (has_cel_rules(type.unevaluated_rules) && blocks_rules(causes)) {
       causes.push_back({"FieldValueInvalid",
                         "Invalid value: null: some validation rules were not checked because the object was "
                         "invalid; correct the existing errors to complete validation",
                         "<nil>"});
-    } else if (has_rules && causes.empty() && target.subresource.empty() && type.group == crds::kGroup &&
-               type.kind == "TrainingJob") {
-      add(check_training_job(object, before));
     }
   }
   if (causes.empty()) {
@@ -581,7 +565,7 @@ Outcome<Written> Writes::remove(const Target& target, const Json& delete_options
       return Written{live, false};
     }
     const std::string propagation = text_member(delete_options, {"propagationPolicy"});
-    // Jobs are the kind whose dependents outlive them unless the client says otherwise.
+    // The dependents of a Job are kept unless the client says otherwise.
     const bool orphan = propagation == "Orphan" || (propagation.empty() && target.type->plural == "jobs");
     Store::Written stored;
     const bool waits = !member(live, {"metadata", "finalizers"}).empty();
@@ -613,7 +597,13 @@ Outcome<Written> Writes::remove(const Target& target, const Json& delete_options
 
 void Writes::after_write(const Target& target, const Json& object) {
   if (target.type->group_resource() == kDefinitions) {
-    registry_.install(types_of_definition(object));
+    const std::vector<ResourceType> types = types_of_definition(object);
+    for (const ResourceType& type : types) {
+      report(type.unevaluated_rules);
+    }
+    registry_.install(types);
+  } else if (target.type->group == "admissionregistration.k8s.io") {
+    report(match_conditions(object));
   }
 }
 
@@ -643,7 +633,7 @@ void Writes::remove_contents(const std::string& storage, const std::string& name
   for (const ObjectPtr& object : store_.list(storage, namespace_name).objects) {
     const Key key{storage, text_member(object->json, {"metadata", "namespace"}),
                   text_member(object->json, {"metadata", "name"})};
-    // Whatever finalizers it has: nobody is left to see to them.
+    // Finalizers are ignored: their controllers' objects are deleted too.
     for (ObjectPtr now = object; now != nullptr; now = store_.get(key)) {
       if (store_.remove(key, now->version).result == Store::Write::kDone) {
         break;
@@ -652,7 +642,7 @@ void Writes::remove_contents(const std::string& storage, const std::string& name
   }
 }
 
-// What the garbage collector of the controller-manager does: dependents go when their last owner has gone.
+// As the controller-manager's garbage collector: deletes dependents without another owner.
 void Writes::remove_dependents(const std::string& uid) {
   for (const TypePtr& type : registry_.all()) {
     for (const ObjectPtr& object : store_.list(type->storage(), "").objects) {
@@ -666,9 +656,9 @@ void Writes::remove_dependents(const std::string& uid) {
       policy["propagationPolicy"] = "Background";
       const Target dependent{type, text_member(object->json, {"metadata", "namespace"}),
                              text_member(object->json, {"metadata", "name"}), ""};
-      std::vector<std::string> unheard;
-      // One that is already gone, or waits for its finalizers, is as well.
-      static_cast<void>(remove(dependent, policy, {}, unheard));
+      std::vector<std::string> ignored_warnings;
+      // A dependent that is already deleted, or waits for its finalizers, is no error.
+      static_cast<void>(remove(dependent, policy, {}, ignored_warnings));
     }
   }
 }

@@ -1,6 +1,6 @@
-// CREATE, UPDATE, PATCH and DELETE, each through the same steps as in kube-apiserver: decode, default, prune,
-// count owners, mutating webhooks, validation, validating webhooks, and then the store, unless it is a dry
-// run. Thread-safe; a write that lost a race is tried again when the client did not insist on a version.
+// CREATE, UPDATE, PATCH and DELETE with the steps of kube-apiserver: decode, prune, default, track field
+// owners, mutating webhooks, validation, validating webhooks, store (except in a dry run). Thread-safe; a
+// write that lost a race is retried unless the client gave a resourceVersion.
 #pragma once
 
 #include <functional>
@@ -34,17 +34,18 @@ class Writes {
                           std::vector<std::string>& warnings);
   Outcome<Written> patch(const Target& target, const std::string& media_type, const Json& patch,
                          const WriteOptions& options, std::vector<std::string>& warnings);
-  // `delete_options` is the body, or null. Gives the object as it was, or as it now waits for its finalizers.
+  // `delete_options` is the body, or null. Returns the deleted object, or the object that waits for its
+  // finalizers.
   Outcome<Written> remove(const Target& target, const Json& delete_options, const WriteOptions& options,
                           std::vector<std::string>& warnings);
 
  private:
   using Change = std::function<Outcome<Json>(const Json& live)>;
 
-  // Reads, changes and writes until no other write comes between.
+  // Reads, changes and writes; repeats when another write came in between.
   Outcome<Written> change(const Target& target, const WriteOptions& options, const Change& make,
                           std::vector<std::string>& warnings);
-  // Drops unknown fields, or says that they are there, and fills in the defaults.
+  // Prunes or reports unknown fields, and applies the defaults.
   std::optional<Status> complete(Json& object, const Target& target, const WriteOptions& options,
                                  bool is_patch, std::vector<std::string>& warnings) const;
   std::optional<Status> validate(const Json& object, const Json& before, const Target& target) const;
@@ -52,7 +53,7 @@ class Writes {
                       const WriteOptions& options, std::vector<std::string>& warnings);
   std::optional<Status> check_namespace(const Target& target) const;
 
-  // What follows a stored change: served types, and what a removal takes with it.
+  // Effects of a stored change: served types, and deletion of contents and dependents.
   void after_write(const Target& target, const Json& object);
   void after_removal(const Target& target, const Json& object, bool orphan);
   void remove_contents(const std::string& storage, const std::string& namespace_name);

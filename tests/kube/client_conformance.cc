@@ -67,12 +67,22 @@ class Server : public ::testing::Environment {
 // GoogleTest owns it.
 const Server* const kServer = static_cast<Server*>(::testing::AddGlobalTestEnvironment(new Server));
 
+}  // namespace
+
+ApiServer* conformance_server(std::string& why) {
+  why = kServer->why();
+  return kServer->get();
+}
+
+namespace {
+
 class Conformance : public ::testing::TestWithParam<ApiServerKind> {
  protected:
   void SetUp() override {
-    server_ = kServer->get();
+    std::string why;
+    server_ = conformance_server(why);
     if (server_ == nullptr) {
-      GTEST_SKIP() << kServer->why();
+      GTEST_SKIP() << why;
     }
     client_ = server_->make_client();
     // A namespace a test, so that no test sees another's objects.

@@ -7,4 +7,7 @@ namespace plimsoll::kube {
 
 testing::ApiServerKind conformance_kind();
 
+// The one server of the program; null, with the reason, where this kind is not available.
+testing::ApiServer* conformance_server(std::string& why);
+
 }  // namespace plimsoll::kube

@@ -17,7 +17,7 @@
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
 #include "kube/reflector.h"
-#include "tests/fake_apiserver/fake_api_server.h"
+#include "tests/controlplane/fake_api_server.h"
 #include "tests/kube/client_conformance.h"
 #include "tests/kube/fault_proxy.h"
 #include "tests/kube/simulation.h"

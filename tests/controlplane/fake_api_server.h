@@ -1,11 +1,12 @@
-// FakeApiServer: a kube-apiserver inside the test process, on 127.0.0.1 and TLS, good enough for kubectl.
+// FakeApiServer: the fake API server (tests/fake_apiserver) with certificates, a token and a kubeconfig, on
+// 127.0.0.1 and TLS.
 //
 //   Result<std::unique_ptr<FakeApiServer>> server = FakeApiServer::start();
 //   run_kubectl(**server, {"get", "namespaces"});
 //   (*server)->inject({.kind = Fault::Kind::kStatus, .verb = "update", .status = 409, .reason = "Conflict"});
 //
-// What it does and does not do is in README.md. Where it differs from the real one, it is wrong. It runs no
-// controllers but a simple garbage collector. Thread-safe; the destructor stops it and waits.
+// tests/fake_apiserver/README.md says what it does and does not do. Where it differs from the real one, it is
+// wrong. Thread-safe; the destructor stops it and waits.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "tests/fake_apiserver/fake_api_server.h"
+#include "tests/controlplane/fake_api_server.h"
 
 namespace {
 

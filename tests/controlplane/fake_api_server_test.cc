@@ -1,5 +1,5 @@
 // The server as its clients see it: over TLS, through the production client.
-#include "tests/fake_apiserver/fake_api_server.h"
+#include "tests/controlplane/fake_api_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST_F(FakeServer, ServesTheProductionClient) {
   EXPECT_TRUE(client_->remove(kConfigMaps, "default", "a"));
 }
 
-TEST_F(FakeServer, DemandsItsToken) {
+TEST_F(FakeServer, RequiresItsToken) {
   std::string text;
   {
     std::ifstream file(server_->kubeconfig());
@@ -140,7 +140,7 @@ TEST_F(FakeServer, StreamsChangesAndBookmarks) {
   wait_until([&] { return server_->open_watches() == 0; });
 }
 
-TEST_F(FakeServer, EndsWatchesOfTheForgottenPast) {
+TEST_F(FakeServer, EndsWatchesWhoseHistoryIsDropped) {
   kube::WatchOptions options;
   options.resource_version =
       text_member(*client_->list(kConfigMaps, "default"), {"metadata", "resourceVersion"});
@@ -150,7 +150,7 @@ TEST_F(FakeServer, EndsWatchesOfTheForgottenPast) {
   EXPECT_EQ(watching.result().error().code, ErrorCode::kExpired);
 }
 
-TEST_F(FakeServer, BreaksAWatchOff) {
+TEST_F(FakeServer, DropsAWatch) {
   Fault fault;
   fault.kind = Fault::Kind::kDropWatch;
   fault.verb = "watch";
@@ -164,7 +164,7 @@ TEST_F(FakeServer, BreaksAWatchOff) {
   EXPECT_EQ(watching.events, 1);
 }
 
-TEST_F(FakeServer, BreaksAnAnswerOff) {
+TEST_F(FakeServer, TruncatesAnAnswer) {
   ASSERT_TRUE(client_->create(kConfigMaps, "default", config_map("a", std::string(100'000, 'x'))));
   Fault fault;
   fault.kind = Fault::Kind::kTruncate;
@@ -178,7 +178,7 @@ TEST_F(FakeServer, BreaksAnAnswerOff) {
   EXPECT_TRUE(client_->get(kConfigMaps, "default", "a"));
 }
 
-TEST_F(FakeServer, NoticesThatAWatcherHasGone) {
+TEST_F(FakeServer, NoticesThatAWatchingClientDisconnected) {
   {
     kube::WatchOptions options;
     options.resource_version = "0";

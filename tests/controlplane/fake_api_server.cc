@@ -1,4 +1,4 @@
-#include "tests/fake_apiserver/fake_api_server.h"
+#include "tests/controlplane/fake_api_server.h"
 
 #include <cassert>
 #include <csignal>
@@ -88,6 +88,8 @@ class EmbeddedApiServer final : public FakeApiServer {
     assert(client);
     return *std::move(client);
   }
+
+  fake::UnevaluatedRules unevaluated_rules() const override { return api_.unevaluated_rules(); }
 
   void inject(const Fault& fault) override { api_.faults().add(fault); }
   void clear_faults() override { api_.faults().clear(); }

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "tests/fake_apiserver/fake_api_server.h"
+#include "tests/controlplane/fake_api_server.h"
 #include "tests/fake_apiserver/test_widgets.h"
 
 namespace plimsoll::testing {
@@ -23,7 +23,8 @@ class Kubectl : public ::testing::Test {
     auto started = FakeApiServer::start();
     ASSERT_TRUE(started) << started.error().message;
     server_ = *std::move(started);
-    EXPECT_THAT(ok({"create", "-f", "-"}, fake::kWidgetDefinition), HasSubstr("widgets.example.dev created"));
+    EXPECT_THAT(ok({"create", "-f", "-"}, write_json(fake::widget_definition())),
+                HasSubstr("widgets.example.dev created"));
   }
 
   CommandResult run(const std::vector<std::string>& arguments, const std::string& input = {}) {
@@ -57,7 +58,8 @@ TEST_F(Kubectl, AppliesTheThreeWays) {
   EXPECT_THAT(ok({"apply", "-f", "-"}, widget("{size: 1, name: abc}")), HasSubstr("unchanged"));
   EXPECT_THAT(ok({"apply", "-f", "-"}, widget("{size: 2}")), HasSubstr("configured"));
   // What the last configuration had and this one has not is gone.
-  EXPECT_EQ(ok({"get", "widget", "a", "-o", "jsonpath={.spec}"}), R"({"color":"Red","size":2})");
+  EXPECT_EQ(ok({"get", "widget", "a", "-o", "jsonpath={.spec}"}),
+            R"({"color":"Red","nested":{"depth":3},"perhaps":"yes please","size":2})");
   EXPECT_THAT(ok({"apply", "--server-side", "-f", "-"}, widget("{size: 2}")),
               HasSubstr("serverside-applied"));
   ok({"apply", "--server-side", "--force-conflicts", "-f", "-"}, widget("{size: 3}"));
