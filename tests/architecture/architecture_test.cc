@@ -213,70 +213,71 @@ TEST(Architecture, FoldersOfTheEstimatorAreSmallNamespacesWithAReadme) {
     EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "estimator" / folder / "README.md").size(), 100U)
         << folder;
   }
-  // It must find what the program's own types and rules would hide: it judges custom resources by their CRD
-  // alone.
-  TEST(Architecture, TheFakeApiServerKnowsNoTypesOfPlimsoll) {
-    const std::string folder = "tests/fake_apiserver/";
-    std::size_t sources = 0;
-    for (const auto& entry : fs::directory_iterator(fs::path(PLIMSOLL_SOURCE_DIR) / folder)) {
-      const std::string name = entry.path().filename();
-      if (name.ends_with("_test.cc") || !(name.ends_with(".cc") || name.ends_with(".h"))) {
-        continue;
-      }
-      ++sources;
-      for (const std::string& include : includes_of(text_of(entry.path()))) {
-        EXPECT_TRUE(include.starts_with("base/") || include.starts_with(folder)) << name << ": " << include;
-      }
-    }
-    EXPECT_GT(sources, 30U);
-  }
+}
 
-  TEST(Architecture, EveryRoomIntroducesItself) {
-    for (const auto& [room, allowed] : kArrows) {
-      EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / room / "README.md").size(), 100U)
-          << room
-          << "/README.md should say what the room is, name its front-door header, and how it is tested";
+// It must find what the program's own types and rules would hide: it judges custom resources by their CRD
+// alone.
+TEST(Architecture, TheFakeApiServerKnowsNoTypesOfPlimsoll) {
+  const std::string folder = "tests/fake_apiserver/";
+  std::size_t sources = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(PLIMSOLL_SOURCE_DIR) / folder)) {
+    const std::string name = entry.path().filename();
+    if (name.ends_with("_test.cc") || !(name.ends_with(".cc") || name.ends_with(".h"))) {
+      continue;
+    }
+    ++sources;
+    for (const std::string& include : includes_of(text_of(entry.path()))) {
+      EXPECT_TRUE(include.starts_with("base/") || include.starts_with(folder)) << name << ": " << include;
     }
   }
+  EXPECT_GT(sources, 30U);
+}
 
-  TEST(Architecture, TheBuildHasTheSameArrows) {
-    const std::string build = text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "CMakeLists.txt");
-    const std::regex room_line(R"(plimsoll_room\((\w+) USES([^)]*)\))");
-    std::map<std::string, Names> linked;
-    for (std::sregex_iterator it(build.begin(), build.end(), room_line), end; it != end; ++it) {
-      std::istringstream targets((*it)[2]);
-      Names& rooms = linked[(*it)[1]];
-      for (std::string target; targets >> target;) {
-        if (kArrows.contains(target)) {
-          rooms.insert(target);
-        }
+TEST(Architecture, EveryRoomIntroducesItself) {
+  for (const auto& [room, allowed] : kArrows) {
+    EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / room / "README.md").size(), 100U)
+        << room << "/README.md should say what the room is, name its front-door header, and how it is tested";
+  }
+}
+
+TEST(Architecture, TheBuildHasTheSameArrows) {
+  const std::string build = text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "CMakeLists.txt");
+  const std::regex room_line(R"(plimsoll_room\((\w+) USES([^)]*)\))");
+  std::map<std::string, Names> linked;
+  for (std::sregex_iterator it(build.begin(), build.end(), room_line), end; it != end; ++it) {
+    std::istringstream targets((*it)[2]);
+    Names& rooms = linked[(*it)[1]];
+    for (std::string target; targets >> target;) {
+      if (kArrows.contains(target)) {
+        rooms.insert(target);
       }
     }
-    for (const auto& [room, allowed] : kArrows) {
-      ASSERT_TRUE(linked.contains(room)) << room << " is no library of the build";
-      for (const std::string& other : linked[room]) {
-        EXPECT_TRUE(allowed.contains(other)) << "CMakeLists.txt links " << room << " with " << other;
-      }
+  }
+  for (const auto& [room, allowed] : kArrows) {
+    ASSERT_TRUE(linked.contains(room)) << room << " is no library of the build";
+    for (const std::string& other : linked[room]) {
+      EXPECT_TRUE(allowed.contains(other)) << "CMakeLists.txt links " << room << " with " << other;
     }
   }
+}
 
-  // The checks themselves.
-  TEST(Architecture, ChecksSeeWhatIsWrong) {
-    EXPECT_THAT(includes_of("#include <vector>\n #  include \"base/json.h\"\n// #include \"not/this.h\"\n"),
-                ElementsAre("base/json.h"));
-    EXPECT_THAT(forbidden_includes({{"crds/a.h", {"base/json.h", "crds/b.h"}}}), IsEmpty());
-    EXPECT_THAT(forbidden_includes({{"kube/client.h", {"crds/training_job.h"}}}),
-                ElementsAre("kube/client.h: kube may not include crds (crds/training_job.h)"));
-    EXPECT_THAT(forbidden_includes({{"base/json.cc", {"json.h"}}}),
-                ElementsAre("base/json.cc: \"json.h\" is no path from the root into a room"));
-    EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
-                         {"estimator/b/y.h", {"estimator/c/x.h", "estimator/b/x.h"}},
-                         {"estimator/c/z.h", {"estimator/top.h"}}}),
-                IsEmpty());
-    EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
-                         {"estimator/b/y.h", {"estimator/c/x.h"}},
-                         {"estimator/c/z.h", {"estimator/a/y.h"}}}),
-                ElementsAre("estimator/a -> estimator/b -> estimator/c -> estimator/a"));
-  }
+// The checks themselves.
+TEST(Architecture, ChecksSeeWhatIsWrong) {
+  EXPECT_THAT(includes_of("#include <vector>\n #  include \"base/json.h\"\n// #include \"not/this.h\"\n"),
+              ElementsAre("base/json.h"));
+  EXPECT_THAT(forbidden_includes({{"crds/a.h", {"base/json.h", "crds/b.h"}}}), IsEmpty());
+  EXPECT_THAT(forbidden_includes({{"kube/client.h", {"crds/training_job.h"}}}),
+              ElementsAre("kube/client.h: kube may not include crds (crds/training_job.h)"));
+  EXPECT_THAT(forbidden_includes({{"base/json.cc", {"json.h"}}}),
+              ElementsAre("base/json.cc: \"json.h\" is no path from the root into a room"));
+  EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
+                       {"estimator/b/y.h", {"estimator/c/x.h", "estimator/b/x.h"}},
+                       {"estimator/c/z.h", {"estimator/top.h"}}}),
+              IsEmpty());
+  EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
+                       {"estimator/b/y.h", {"estimator/c/x.h"}},
+                       {"estimator/c/z.h", {"estimator/a/y.h"}}}),
+              ElementsAre("estimator/a -> estimator/b -> estimator/c -> estimator/a"));
+}
 
 }  // namespace
