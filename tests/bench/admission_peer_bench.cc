@@ -334,7 +334,7 @@ int run(const Settings& settings) {
   const std::string small = testing::different_reviews(testing::sample_job(), 1).front();
   bool all = true;
   for (const Contestant& contestant : contestants) {
-    all = all && (settings.idle == 0 || measure_idle(report, contestant, small, settings.idle));
+    all = all && measure_idle(report, contestant, small, settings.idle);
   }
   all = all && compare_with(testing::sample_job(), settings.requests, kTargetSmall) &&
         compare_with(with_fewer_tables(*job), settings.requests / kMiddleShare, kTargetLarge) &&
