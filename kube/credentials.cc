@@ -3,8 +3,8 @@
 #include <mutex>
 #include <optional>
 
+#include "base/file.h"
 #include "kube/exec_plugin.h"
-#include "kube/file.h"
 #include "kube/reloaded_file.h"
 
 namespace plimsoll::kube {

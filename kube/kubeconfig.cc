@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "base/base64.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_view.h"
 #include "base/yaml.h"
-#include "kube/file.h"
 
 namespace plimsoll::kube {
 namespace {

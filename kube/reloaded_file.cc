@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "kube/file.h"
+#include "base/file.h"
 
 namespace plimsoll::kube {
 namespace {

@@ -5,9 +5,9 @@
 #include <random>
 #include <utility>
 
+#include "base/duration.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "kube/file.h"
-#include "webhook/duration.h"
 
 namespace plimsoll::process {
 namespace {
@@ -30,7 +30,7 @@ std::string identity() {
 }
 
 Result<std::chrono::milliseconds> duration(const char* option, const std::string& text) {
-  const std::optional<std::chrono::milliseconds> time = webhook::parse_duration(text);
+  const std::optional<std::chrono::milliseconds> time = parse_duration(text);
   if (!time) {
     return invalid(std::string("--") + option + " must be a time such as 15s", text.substr(0, 64));
   }
@@ -67,7 +67,7 @@ Result<kube::LeaseOptions> lease_of(const LeadershipOptions& options) {
   lease.namespace_name = options.lease_namespace;
   lease.identity = identity();
   if (lease.namespace_name.empty()) {
-    const Result<std::string> own = kube::read_file(kPodNamespace);
+    const Result<std::string> own = read_file(kPodNamespace);
     lease.namespace_name = own ? *own : "default";
   }
   const auto lasts = duration("leader-elect-lease-duration", options.lease_duration);

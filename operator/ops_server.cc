@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kPlainText = "text/plain; charset=utf-8";
 
-webhook::HttpServerOptions server_options(const OpsServerOptions& options) {
-  webhook::HttpServerOptions server;
+http::ServerOptions server_options(const OpsServerOptions& options) {
+  http::ServerOptions server;
   server.bind_address = options.address;
   server.port = options.port;
   server.body_limit = 4096;  // probes and scrapes send none
@@ -23,7 +23,7 @@ webhook::HttpServerOptions server_options(const OpsServerOptions& options) {
   return server;
 }
 
-webhook::HttpResponse text(int status, std::string body) {
+http::Response text(int status, std::string body) {
   return {status, kPlainText, std::move(body)};
 }
 
@@ -31,10 +31,9 @@ webhook::HttpResponse text(int status, std::string body) {
 
 OpsServer::OpsServer(OpsServerOptions options)
     : options_(std::move(options)),
-      server_(server_options(options_),
-              [this](const webhook::HttpRequest& request) { return handle(request); }) {}
+      server_(server_options(options_), [this](const http::Request& request) { return handle(request); }) {}
 
-webhook::HttpResponse OpsServer::handle(const webhook::HttpRequest& request) const {
+http::Response OpsServer::handle(const http::Request& request) const {
   const bool known = request.path == "/healthz" || request.path == "/readyz" || request.path == "/metrics";
   if (!known) {
     return text(404, "there are /healthz, /readyz and /metrics\n");
@@ -48,7 +47,7 @@ webhook::HttpResponse OpsServer::handle(const webhook::HttpRequest& request) con
   return request.path == "/readyz" ? ready() : metrics();
 }
 
-webhook::HttpResponse OpsServer::ready() const {
+http::Response OpsServer::ready() const {
   std::string report;
   bool all = true;
   for (const ReadyCheck& check : options_.checks) {
@@ -60,7 +59,7 @@ webhook::HttpResponse OpsServer::ready() const {
   return text(all ? 200 : 503, report + (all ? "ready\n" : "not ready\n"));
 }
 
-webhook::HttpResponse OpsServer::metrics() const {
+http::Response OpsServer::metrics() const {
   std::vector<prometheus::MetricFamily> families;
   for (const auto& collectable : options_.metrics) {
     std::vector<prometheus::MetricFamily> some = collectable->Collect();

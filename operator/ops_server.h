@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "webhook/http_server.h"
+#include "http/server.h"
 
 namespace plimsoll::process {
 
@@ -42,18 +42,18 @@ class OpsServer {
  public:
   explicit OpsServer(OpsServerOptions options);
 
-  // Errors: those of webhook::HttpServer::start.
+  // Errors: those of http::Server::start.
   Result<void> start() { return server_.start(); }
   std::uint16_t port() const { return server_.port(); }
   void stop() { server_.stop(std::chrono::milliseconds(0)); }
 
  private:
-  webhook::HttpResponse handle(const webhook::HttpRequest& request) const;
-  webhook::HttpResponse ready() const;
-  webhook::HttpResponse metrics() const;
+  http::Response handle(const http::Request& request) const;
+  http::Response ready() const;
+  http::Response metrics() const;
 
   const OpsServerOptions options_;
-  webhook::HttpServer server_;
+  http::Server server_;
 };
 
 // Writes a port's number into a file, at once and whole, for whoever started the process with port 0. Nothing

@@ -14,8 +14,8 @@
 
 #include "base/allocator.h"
 #include "base/cgroup.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "kube/file.h"
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
 
@@ -142,7 +142,7 @@ Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file) {
   if (file.empty()) {
     return catalog;
   }
-  Result<std::string> text = kube::read_file(file);
+  Result<std::string> text = read_file(file);
   if (!text) {
     return text.error();
   }

@@ -7,8 +7,12 @@
 #include <memory>
 #include <optional>
 
+#include "base/duration.h"
 #include "base/log.h"
 #include "base/memory_pool.h"
+#include "http/certificate_source.h"
+#include "http/server.h"
+#include "http/tls_dial.h"
 #include "operator/heap_trimmer.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
@@ -16,14 +20,10 @@
 #include "operator/resource_plan.h"
 #include "operator/view_metrics.h"
 #include "webhook/admission_handler.h"
-#include "webhook/certificate_source.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/decision_scheduler.h"
-#include "webhook/duration.h"
-#include "webhook/http_server.h"
 #include "webhook/metrics.h"
 #include "webhook/table_source.h"
-#include "webhook/tls_dial.h"
 
 namespace plimsoll::process {
 namespace {
@@ -99,8 +99,8 @@ class WebhookProcess {
         client_(std::move(client)),
         keeper_(*client_, std::move(catalog), view_, view_metrics_.observers()),
         tables_(*client_, {.cache_limit = plan_.table_cache}),
-        certificates_(std::make_shared<webhook::FileCertificateSource>(
-            webhook::FileCertificateOptions{.directory = options.certificate_directory})),
+        certificates_(std::make_shared<http::FileCertificateSource>(
+            http::FileCertificateOptions{.directory = options.certificate_directory})),
         server_(
             {.bind_address = options.bind_address,
              .port = static_cast<std::uint16_t>(options.port),
@@ -108,7 +108,7 @@ class WebhookProcess {
              .body_memory_limit = static_cast<std::size_t>(plan_.bodies.count),
              .max_connections = static_cast<std::size_t>(plan_.connections),
              .max_in_flight = kHandlers},
-            [this](const webhook::HttpRequest& request) { return handler_.handle(request); }, certificates_),
+            [this](const http::Request& request) { return handler_.handle(request); }, certificates_),
         ops_({.address = options.server.ops_address,
               .port = options.server.ops_port,
               .checks = {{"caches", [this] { return caches_ready(); }},
@@ -145,7 +145,7 @@ class WebhookProcess {
   ViewMetrics view_metrics_{*registry_};
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource tables_;
-  const std::shared_ptr<webhook::FileCertificateSource> certificates_;
+  const std::shared_ptr<http::FileCertificateSource> certificates_;
   webhook::AdmissionHandler handler_{{.cluster = &view_,
                                       .tables = &tables_,
                                       .metrics = &metrics_,
@@ -154,7 +154,7 @@ class WebhookProcess {
                                       .imports = &imports_,
                                       .import_memory = plan_.import,
                                       .scheduler = &scheduler_}};
-  webhook::HttpServer server_;
+  http::Server server_;
   OpsServer ops_;
 };
 
@@ -210,7 +210,7 @@ Result<void> WebhookProcess::webhook_ready() const {
   if (server_.draining()) {
     return Error(ErrorCode::kUnavailable, "stopping");
   }
-  return webhook::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
+  return http::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
   if (options.certificate_directory.empty()) {
     return wrong_usage(kCommand, "--certificate-directory is needed: the folder of tls.crt and tls.key");
   }
-  const std::optional<std::chrono::milliseconds> lame_duck = webhook::parse_duration(options.lame_duck);
+  const std::optional<std::chrono::milliseconds> lame_duck = parse_duration(options.lame_duck);
   if (!lame_duck) {
     return wrong_usage(kCommand, "--lame-duck must be a duration such as 5s, is " + options.lame_duck);
   }

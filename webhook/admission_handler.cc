@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "base/duration.h"
 #include "base/log.h"
-#include "webhook/duration.h"
 #include "webhook/text.h"
 #include "webhook/validate.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLoggedNameLimit = 253;  // the longest name Kubernetes allows
 
-HttpResponse refusal(int status, std::string reason, std::string message, const std::string& uid = {}) {
+http::Response refusal(int status, std::string reason, std::string message, const std::string& uid = {}) {
   return {
       status, "application/json",
       encode_error(
@@ -34,7 +34,7 @@ bool is_json(std::string_view content_type) {
 }
 
 // Of a review for which there is no room, so that the configuration's failurePolicy decides.
-HttpResponse refuse_for_now(const Error& why, const std::string& uid) {
+http::Response refuse_for_now(const Error& why, const std::string& uid) {
   const int status = why.code == ErrorCode::kTooLarge ? 413 : why.code == ErrorCode::kCancelled ? 503 : 429;
   return refusal(status, name_of(why.code), "the review was not looked at: " + why.message, uid);
 }
@@ -79,7 +79,7 @@ std::chrono::milliseconds time_to_answer(std::string_view query) {
   return std::max(timeout - kAnswerMargin, timeout / 2);
 }
 
-HttpResponse AdmissionHandler::handle(const HttpRequest& request) const {
+http::Response AdmissionHandler::handle(const http::Request& request) const {
   const bool mutating = request.path == kMutatePath;
   if (!mutating && request.path != kValidatePath) {
     return {404, "text/plain; charset=utf-8", "there is nothing at this path\n"};
@@ -110,8 +110,8 @@ HttpResponse AdmissionHandler::handle(const HttpRequest& request) const {
   }
 }
 
-HttpResponse AdmissionHandler::answer_review(bool mutating, const HttpRequest& request, Budget::Time deadline,
-                                             std::string& uid) const {
+http::Response AdmissionHandler::answer_review(bool mutating, const http::Request& request,
+                                               Budget::Time deadline, std::string& uid) const {
   const char* webhook = mutating ? "mutate" : "validate";
   MemoryPool::Reservation reserved;
   if (options_.memory != nullptr) {
@@ -137,7 +137,7 @@ HttpResponse AdmissionHandler::answer_review(bool mutating, const HttpRequest& r
 }
 
 Result<std::optional<DecisionScheduler::Turn>> AdmissionHandler::enter(const AdmissionRequest& review,
-                                                                       const HttpRequest& request,
+                                                                       const http::Request& request,
                                                                        Budget::Time deadline) const {
   if (options_.scheduler == nullptr) {
     return std::optional<DecisionScheduler::Turn>();
@@ -150,7 +150,7 @@ Result<std::optional<DecisionScheduler::Turn>> AdmissionHandler::enter(const Adm
   return std::optional<DecisionScheduler::Turn>(*std::move(turn));
 }
 
-Mutation AdmissionHandler::decide(const AdmissionRequest& review, const HttpRequest& request,
+Mutation AdmissionHandler::decide(const AdmissionRequest& review, const http::Request& request,
                                   Budget::Time deadline) const {
   MemoryPool::Reservation for_import;
   if (options_.imports != nullptr && names_config_map(review)) {
@@ -180,10 +180,10 @@ Mutation AdmissionHandler::decide(const AdmissionRequest& review, const HttpRequ
   return mutation;
 }
 
-HttpResponse AdmissionHandler::answer_mutate(const AdmissionRequest& review, const HttpRequest& request,
-                                             Budget::Time deadline) const {
+http::Response AdmissionHandler::answer_mutate(const AdmissionRequest& review, const http::Request& request,
+                                               Budget::Time deadline) const {
   const Mutation mutation = decide(review, request, deadline);
-  HttpResponse response{200, "application/json", encode_answer(review.uid, mutation.answer)};
+  http::Response response{200, "application/json", encode_answer(review.uid, mutation.answer)};
   count("mutate", mutation.applied, mutation.reason, request);
   if (mutation.gpus_saved > 0 && options_.metrics != nullptr) {
     options_.metrics->record_saved(mutation.gpus_saved);
@@ -200,8 +200,8 @@ HttpResponse AdmissionHandler::answer_mutate(const AdmissionRequest& review, con
   return response;
 }
 
-HttpResponse AdmissionHandler::answer_validate(const AdmissionRequest& review, const HttpRequest& request,
-                                               Budget::Time deadline) const {
+http::Response AdmissionHandler::answer_validate(const AdmissionRequest& review, const http::Request& request,
+                                                 Budget::Time deadline) const {
   const Result<std::optional<DecisionScheduler::Turn>> turn = enter(review, request, deadline);
   if (!turn) {
     count("validate", false, name_of(turn.error().code), request);
@@ -213,7 +213,7 @@ HttpResponse AdmissionHandler::answer_validate(const AdmissionRequest& review, c
 }
 
 void AdmissionHandler::count(const char* webhook, bool applied, const std::string& reason,
-                             const HttpRequest& request) const {
+                             const http::Request& request) const {
   if (options_.metrics != nullptr) {
     options_.metrics->record(webhook, applied, reason, std::chrono::steady_clock::now() - request.received);
   }

@@ -1,7 +1,7 @@
-// AdmissionHandler: HTTP requests to the two admission webhooks, as HttpServer hands them over.
+// AdmissionHandler: HTTP requests to the two admission webhooks, as http::Server hands them over.
 //
 //   AdmissionHandler handler({.cluster = &store, .tables = &tables, .metrics = &metrics});
-//   HttpServer server(options, [&](const HttpRequest& request) { return handler.handle(request); }, ...);
+//   http::Server server(options, [&](const http::Request& request) { return handler.handle(request); }, ...);
 //
 // POST kMutatePath and kValidatePath with an AdmissionReview; whatever comes there is answered with one. The
 // time the API server gives (?timeout=5s) less kAnswerMargin bounds the decision, as do the request's stop
@@ -21,8 +21,8 @@
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "estimator/provisioner/provisioner.h"
+#include "http/server.h"
 #include "webhook/decision_scheduler.h"
-#include "webhook/http_server.h"
 #include "webhook/metrics.h"
 #include "webhook/mutate.h"
 #include "webhook/progress_watch.h"
@@ -58,7 +58,7 @@ class AdmissionHandler {
  public:
   explicit AdmissionHandler(AdmissionHandlerOptions options) : options_(options) {}
 
-  HttpResponse handle(const HttpRequest& request) const;
+  http::Response handle(const http::Request& request) const;
 
   // Whether reviews get their answers. Errors: kUnavailable when one is past its deadline and, for as long as
   // it was given, no other was answered either.
@@ -66,17 +66,18 @@ class AdmissionHandler {
 
  private:
   // Sets `uid` as soon as it is known.
-  HttpResponse answer_review(bool mutating, const HttpRequest& request, Budget::Time deadline,
-                             std::string& uid) const;
-  HttpResponse answer_mutate(const AdmissionRequest& review, const HttpRequest& request,
-                             Budget::Time deadline) const;
-  HttpResponse answer_validate(const AdmissionRequest& review, const HttpRequest& request,
+  http::Response answer_review(bool mutating, const http::Request& request, Budget::Time deadline,
+                               std::string& uid) const;
+  http::Response answer_mutate(const AdmissionRequest& review, const http::Request& request,
                                Budget::Time deadline) const;
-  Mutation decide(const AdmissionRequest& review, const HttpRequest& request, Budget::Time deadline) const;
+  http::Response answer_validate(const AdmissionRequest& review, const http::Request& request,
+                                 Budget::Time deadline) const;
+  Mutation decide(const AdmissionRequest& review, const http::Request& request, Budget::Time deadline) const;
   Result<std::optional<DecisionScheduler::Turn>> enter(const AdmissionRequest& review,
-                                                       const HttpRequest& request,
+                                                       const http::Request& request,
                                                        Budget::Time deadline) const;
-  void count(const char* webhook, bool applied, const std::string& reason, const HttpRequest& request) const;
+  void count(const char* webhook, bool applied, const std::string& reason,
+             const http::Request& request) const;
 
   AdmissionHandlerOptions options_;
   mutable ProgressWatch progress_;

@@ -11,7 +11,7 @@
 // most, of the namespace that has most of them, is asked to stop. So there are always slots for short ones.
 //
 // A turn begins and ends on the thread that computes. Nothing can raise that thread's priority again: let it
-// end (HttpServer does). Thread-safe; must outlive its turns. One thread of its own.
+// end (http::Server does). Thread-safe; must outlive its turns. One thread of its own.
 #pragma once
 
 #include <chrono>

@@ -64,13 +64,13 @@ void AdmissionMetrics::record_saved(std::int64_t gpus) {
   saved_.Increment(static_cast<double>(gpus));
 }
 
-ServerMetrics::ServerMetrics(const HttpServer& server, const FileCertificateSource& certificates,
+ServerMetrics::ServerMetrics(const http::Server& server, const http::FileCertificateSource& certificates,
                              const DecisionScheduler* scheduler)
     : server_(server), certificates_(certificates), scheduler_(scheduler) {}
 
 std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
   using prometheus::MetricType;
-  const HttpServerStats stats = server_.stats();
+  const http::ServerStats stats = server_.stats();
   std::vector<prometheus::MetricFamily> families;
   families.push_back(gauge("plimsoll_admission_in_flight", "Requests at or waiting for a worker",
                            static_cast<double>(stats.in_flight)));

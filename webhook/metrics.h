@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "webhook/certificate_source.h"
+#include "http/certificate_source.h"
+#include "http/server.h"
 #include "webhook/decision_scheduler.h"
-#include "webhook/http_server.h"
 
 namespace plimsoll::webhook {
 
@@ -48,13 +48,13 @@ class AdmissionMetrics {
 class ServerMetrics : public prometheus::Collectable {
  public:
   // `scheduler` may be null.
-  ServerMetrics(const HttpServer& server, const FileCertificateSource& certificates,
+  ServerMetrics(const http::Server& server, const http::FileCertificateSource& certificates,
                 const DecisionScheduler* scheduler = nullptr);
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
-  const HttpServer& server_;
-  const FileCertificateSource& certificates_;
+  const http::Server& server_;
+  const http::FileCertificateSource& certificates_;
   const DecisionScheduler* const scheduler_;
 };
 

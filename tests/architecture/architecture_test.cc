@@ -28,10 +28,11 @@ const std::map<std::string, Names> kArrows = {
     {"crds", {"base"}},
     {"estimator", {"base", "crds"}},
     {"kube", {"base"}},
-    {"webhook", {"base", "crds", "estimator", "kube"}},
+    {"http", {"base"}},
+    {"webhook", {"base", "crds", "estimator", "kube", "http"}},
     {"controllers", {"base", "crds", "estimator", "kube"}},
     {"cli", {"base", "crds", "estimator", "kube"}},
-    {"operator", {"base", "crds", "estimator", "kube", "webhook", "controllers", "cli"}},
+    {"operator", {"base", "crds", "estimator", "kube", "http", "webhook", "controllers", "cli"}},
 };
 
 // The folders of estimator/, from the lowest up, and what each may include besides itself and lower rooms.

@@ -136,14 +136,14 @@ int run(const Settings& settings) {
                                            .scheduler = besides ? &scheduler : nullptr});
   Times server_times;
   Times cpu_times;
-  webhook::HttpServerOptions options = testing::test_options();
+  http::ServerOptions options = testing::test_options();
   options.workers = besides ? kHandlers : settings.workers;
-  webhook::HttpServer server(
+  http::Server server(
       options,
-      [&](const webhook::HttpRequest& request) {
+      [&](const http::Request& request) {
         const auto begin = std::chrono::steady_clock::now();
         const Seconds cpu_begin = cpu_time_of_thread();
-        webhook::HttpResponse response = handler.handle(request);
+        http::Response response = handler.handle(request);
         cpu_times.add(cpu_time_of_thread() - cpu_begin);
         server_times.add(std::chrono::steady_clock::now() - begin);
         return response;

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/yaml.h"
-#include "tests/webhook/peer.h"
+#include "tests/http/peer.h"
 #include "tests/webhook/samples.h"
 
 namespace plimsoll::testing {

@@ -1,8 +1,8 @@
 #include "tests/controllers/job_world.h"
 
+#include "base/file.h"
 #include "base/yaml.h"
 #include "controllers/job_children.h"
-#include "kube/file.h"
 #include "tests/controlplane/api_server.h"
 
 namespace plimsoll::testing {
@@ -92,7 +92,7 @@ JobWorld::JobWorld() {
   client_ = server_->make_client();
   for (const char* kind : {"trainingjobs", "gpumodels", "memoryprofiles"}) {
     const Json crd =
-        yaml(*kube::read_file(PLIMSOLL_SOURCE_DIR "/crds/plimsoll.dev_" + std::string(kind) + ".yaml"));
+        yaml(*read_file(PLIMSOLL_SOURCE_DIR "/crds/plimsoll.dev_" + std::string(kind) + ".yaml"));
     EXPECT_TRUE(client_->create(kCrdResource, "", crd).ok()) << kind;
   }
   set_gpus({{"A100-80GB", 64, 64}});

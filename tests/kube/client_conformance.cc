@@ -8,10 +8,10 @@
 #include <optional>
 #include <thread>
 
+#include "base/file.h"
 #include "base/yaml.h"
 #include "kube/client.h"
 #include "kube/event_recorder.h"
-#include "kube/file.h"
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
 #include "kube/leader_elector.h"

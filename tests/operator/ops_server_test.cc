@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/webhook/peer.h"
+#include "tests/http/peer.h"
 
 namespace plimsoll::process {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "tests/webhook/peer.h"
+#include "tests/http/peer.h"
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using testing::sample_job;
 using testing::sample_review;
 
-HttpRequest post(const std::string& path, const Json& review) {
+http::Request post(const std::string& path, const Json& review) {
   return {.method = "POST",
           .path = path,
           .query = "timeout=5s",
@@ -47,7 +47,7 @@ TEST(AdmissionHandler, CountsWhatItDoes) {
   cluster.set(testing::sample_view());
   const AdmissionHandler handler({.cluster = &cluster, .tables = nullptr, .metrics = &metrics});
 
-  const HttpResponse given = handler.handle(post(kMutatePath, sample_review(sample_job())));
+  const http::Response given = handler.handle(post(kMutatePath, sample_review(sample_job())));
   const Json patch = testing::patch_of(testing::response_of(given.body, "1f0c7a52"));
   const std::int64_t saved =
       128 - testing::patched(sample_job(), patch)["spec"]["trainers"]["replicas"].asInt64();
@@ -77,8 +77,8 @@ TEST(AdmissionHandler, CountsWhatItDoes) {
   EXPECT_TRUE(counted("plimsoll_admission_gpus_saved_total " + std::to_string(saved))) << text;
 }
 
-HttpRequest due_in(std::chrono::milliseconds time, const std::string& path, const Json& review) {
-  HttpRequest request = post(path, review);
+http::Request due_in(std::chrono::milliseconds time, const std::string& path, const Json& review) {
+  http::Request request = post(path, review);
   request.received = std::chrono::steady_clock::now() - 4800ms + time;
   return request;
 }
@@ -98,9 +98,9 @@ TEST(AdmissionHandler, AReviewWaitsForItsMemory) {
     std::vector<std::jthread> clients;
     for (int i = 0; i < 16; ++i) {
       clients.emplace_back([&] {
-        HttpRequest request = post(kMutatePath, large);
+        http::Request request = post(kMutatePath, large);
         request.query = "timeout=30s";
-        const HttpResponse answer = handler.handle(request);
+        const http::Response answer = handler.handle(request);
         given += testing::patch_of(testing::response_of(answer.body, "1f0c7a52")).empty() ? 0 : 1;
       });
     }
@@ -115,7 +115,7 @@ TEST(AdmissionHandler, AReviewWaitsForItsMemory) {
   EXPECT_EQ(handler.handle(post(kMutatePath, large)).status, 413);
   const auto others = pool.reserve(pool.largest(), std::chrono::steady_clock::now());
   large["request"]["object"]["metadata"]["annotations"]["long"] = std::string(1'000'000, 'x');
-  const HttpResponse late = handler.handle(due_in(20ms, kValidatePath, large));
+  const http::Response late = handler.handle(due_in(20ms, kValidatePath, large));
   EXPECT_EQ(late.status, 429);
   EXPECT_NE(late.body.find("TooManyRequests"), std::string::npos) << late.body;
   EXPECT_EQ(handler.handle(post(kValidatePath, review)).status, 200);  // small ones do not wait
@@ -133,7 +133,7 @@ TEST(AdmissionHandler, AnImportWaitsForItsMemoryAndOtherDecisionsDoNot) {
   from["configMapKeyRef"]["key"] = "tables.csv";
   imported["spec"]["model"]["dlrm"].removeMember("tables");
   imported["spec"]["model"]["dlrm"]["tablesFrom"] = from;
-  const auto answer_to = [&](const HttpRequest& request) {
+  const auto answer_to = [&](const http::Request& request) {
     return testing::response_of(handler.handle(request).body, "1f0c7a52");
   };
   {
@@ -160,12 +160,12 @@ TEST(AdmissionHandler, WithoutATurnTheJobIsKeptAndAValidationIsPutOff) {
   const Result<DecisionScheduler::Turn> turn = scheduler.enter("other", DecisionScheduler::Time::max(), {});
   ASSERT_TRUE(turn.ok());
   const Json review = sample_review(sample_job());
-  const HttpResponse kept = handler.handle(due_in(20ms, kMutatePath, review));
+  const http::Response kept = handler.handle(due_in(20ms, kMutatePath, review));
   const Json response = testing::response_of(kept.body, "1f0c7a52");
   EXPECT_TRUE(testing::patch_of(response).empty());
   EXPECT_EQ(response["warnings"].size(), 1U) << kept.body;
   EXPECT_EQ(handler.handle(due_in(20ms, kValidatePath, review)).status, 429);
-  HttpRequest stopped = post(kValidatePath, review);
+  http::Request stopped = post(kValidatePath, review);
   std::stop_source stop;
   stop.request_stop();
   stopped.stop = stop.get_token();
@@ -179,7 +179,7 @@ TEST(ServerMetrics, TellOfTheServerAndItsCertificate) {
   ASSERT_TRUE(peer.start_tls());
   peer.write("no HTTP\r\n\r\n");
   EXPECT_TRUE(peer.read_response().has_value());
-  const FileCertificateSource certificates({.directory = "nowhere"});
+  const http::FileCertificateSource certificates({.directory = "nowhere"});
   const std::string text =
       prometheus::TextSerializer().Serialize(ServerMetrics(server.server(), certificates).Collect());
   EXPECT_NE(text.find(R"(plimsoll_webhook_rejected_total{reason="malformed"} 1)"), std::string::npos) << text;

@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "tests/webhook/peer.h"
+#include "tests/http/peer.h"
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 

@@ -6,41 +6,18 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
-#include <string>
 
-#include "tests/controlplane/certificates.h"
+#include "tests/http/test_certificates.h"
 #include "webhook/admission_handler.h"
-#include "webhook/http_server.h"
 
 namespace plimsoll::testing {
 
-// One authority for the whole program: making keys takes its time.
-const CertificateAuthority& test_authority();
-KeyPair new_server_pair();
-
-// A certificate that a test swaps by hand.
-class HeldCertificate : public webhook::CertificateSource {
- public:
-  HeldCertificate() { swap(); }
-  void swap();  // to a new one
-  void clear();
-  std::shared_ptr<boost::asio::ssl::context> current() const override;
-
- private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<boost::asio::ssl::context> context_;
-};
-
-// Loopback, any port, and times that a test can wait for where it says so.
-webhook::HttpServerOptions test_options();
-
 class TestServer {
  public:
-  explicit TestServer(webhook::HttpServerOptions options = test_options());
+  explicit TestServer(http::ServerOptions options = test_options());
 
   std::uint16_t port() const { return server_.port(); }
-  webhook::HttpServer& server() { return server_; }
+  http::Server& server() { return server_; }
   HeldCertificate& certificate() { return *certificate_; }
   prometheus::Registry& registry() { return registry_; }
 
@@ -50,7 +27,7 @@ class TestServer {
   webhook::AdmissionMetrics metrics_{registry_};
   estimator::ClusterViewStore cluster_;
   webhook::AdmissionHandler handler_{{.cluster = &cluster_, .tables = nullptr, .metrics = &metrics_}};
-  webhook::HttpServer server_;
+  http::Server server_;
 };
 
 }  // namespace plimsoll::testing

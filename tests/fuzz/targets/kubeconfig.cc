@@ -2,12 +2,12 @@
 // replaced here, and parse_kubeconfig never starts a program.
 #include "kube/kubeconfig.h"
 
-#include "kube/file.h"
+#include "base/file.h"
 #include "tests/fuzz/target.h"
 
-namespace plimsoll::kube {
+namespace plimsoll {
 
-// Instead of kube/file.cc, which the linker then leaves out.
+// Instead of base/file.cc, which the linker then leaves out.
 Result<std::string> read_file(const std::string& path, Bytes /*limit*/) {
   if (path.ends_with(".pem")) {
     return std::string("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
@@ -15,7 +15,7 @@ Result<std::string> read_file(const std::string& path, Bytes /*limit*/) {
   return Error(ErrorCode::kNotFound, "there are no files here");
 }
 
-}  // namespace plimsoll::kube
+}  // namespace plimsoll
 
 namespace plimsoll::testing {
 

@@ -1,22 +1,20 @@
-// HttpServer: a small HTTP/1.1 server for endpoints that face a network: TLS or plain, every resource
-// bounded.
+// Server: an HTTP/1.1 server for endpoints that face a network: TLS or plain, every resource bounded.
 //
-//   HttpServer server({.bind_address = "0.0.0.0", .port = 9443}, handle, certificates);
+//   Server server({.bind_address = "0.0.0.0", .port = 9443}, handle, certificates);
 //   if (auto started = server.start(); !started) return started.error();
 //   ...
 //   server.stop(5s);   // lame duck, drain, close: returns when no thread and no socket is left
 //
-// All threads wait for all connections, so that whichever has nothing to do takes what comes next, and a
-// request is read, handled and answered by one of them. They are one more than the workers, of which no more
-// than `workers` are ever at the handler: handlers that take long stop neither a handshake nor another
-// connection. Another thread takes new connections and watches the time. Whatever a peer does ends within a
-// deadline and below a limit of HttpServerOptions. What is no HTTP is answered 400, what is too large 413 or
-// 431, and 429 or 503 when there is too much of it; peers that are too slow are cut off. Handlers that throw
-// become a 500.
+// All threads wait for all connections, and a request is read, handled and answered by one of them. They are
+// one more than the workers, of which no more than `workers` are ever at the handler: handlers that take long
+// stop neither a handshake nor another connection. Another thread accepts connections and watches the
+// deadlines. Whatever a peer does ends within a deadline and below a limit of ServerOptions. What is not HTTP
+// is answered 400, what is too large 413 or 431, and 429 or 503 when there is too much of it; peers that are
+// too slow are disconnected. A handler that throws becomes a 500.
 //
-// Stopping loses no request of a well-behaved client: while the lame duck lasts, new connections are taken
+// Stopping loses no request of a well-behaved client: while the lame duck lasts, new connections are accepted
 // and every answer says `Connection: close`; then the listener closes, handlers are asked to end by
-// HttpRequest::stop, requests under way are answered, and connections on which nothing happens are closed.
+// Request::stop, requests in flight are answered, and idle connections are closed.
 //
 // A handler may lower the priority of its thread: such a thread ends after its request, and another takes its
 // place, for a process without privileges cannot raise a priority again.
@@ -34,11 +32,11 @@
 #include <string>
 
 #include "base/result.h"
-#include "webhook/certificate_source.h"
+#include "http/certificate_source.h"
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 
-struct HttpRequest {
+struct Request {
   std::string method;  // "GET", "POST", ... as it came
   std::string path;    // without the query
   std::string query;   // without the '?'; still percent-encoded
@@ -49,15 +47,15 @@ struct HttpRequest {
   std::stop_token stop = {};
 };
 
-struct HttpResponse {
+struct Response {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
 };
 
-using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
+using Handler = std::function<Response(const Request&)>;
 
-struct HttpServerOptions {
+struct ServerOptions {
   std::string bind_address = "0.0.0.0";
   std::uint16_t port = 0;  // 0: any free one, see port()
   int workers = 2;         // handlers that run at the same time
@@ -68,10 +66,10 @@ struct HttpServerOptions {
   std::size_t body_limit = 7 << 20;
   // All bodies held at once, of which peers that were never served hold three quarters at most.
   std::size_t body_memory_limit = 128 << 20;
-  // Fewer when the process may open fewer files. A quarter is the most that may be in their handshake, a half
-  // the most that may be without a request that was answered: when there are more, the oldest of them is
-  // closed, so that silent peers never take the place of those that are served. Beyond the whole, the served
-  // one that has been idle for longest goes.
+  // Fewer when the process may open fewer files. At most a quarter may be in their handshake, and at most a
+  // half without a request that was answered: when there are more, the oldest of them is closed, so that
+  // silent peers never take the place of clients that are served. Beyond the whole, the served one that has
+  // been idle for longest is closed.
   std::size_t max_connections = 1024;
   // Requests at or waiting for a worker; above it the answer is 429 at once. More would only queue until the
   // API server has given up on them.
@@ -92,7 +90,7 @@ struct HttpServerOptions {
 };
 
 // Counters since start, and three gauges. A snapshot; the members are not of one instant.
-struct HttpServerStats {
+struct ServerStats {
   std::uint64_t accepted = 0;
   std::uint64_t open_connections = 0;  // gauge
   std::uint64_t in_flight = 0;         // gauge: requests at or waiting for a worker
@@ -106,14 +104,14 @@ struct HttpServerStats {
   std::uint64_t evicted = 0;                 // closed to make room for others
 };
 
-class HttpServer {
+class Server {
  public:
   // `certificates` null: plain HTTP. Shared with whoever renews them.
-  HttpServer(HttpServerOptions options, HttpHandler handler,
-             std::shared_ptr<const CertificateSource> certificates = nullptr);
-  ~HttpServer();  // stop(0s)
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
+  Server(ServerOptions options, Handler handler,
+         std::shared_ptr<const CertificateSource> certificates = nullptr);
+  ~Server();  // stop(0s)
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
   // Binds, listens and serves. Errors: kInvalid for an address that is none, kUnavailable when the port is
   // taken.
@@ -128,11 +126,11 @@ class HttpServer {
   // Blocks until everything is closed. A second call does nothing.
   void stop(std::chrono::milliseconds lame_duck);
 
-  HttpServerStats stats() const;
+  ServerStats stats() const;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

@@ -1,4 +1,4 @@
-#include "webhook/certificate_source.h"
+#include "http/certificate_source.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,9 +7,9 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/webhook/test_server.h"
+#include "tests/http/test_certificates.h"
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 namespace {
 
 using namespace std::chrono_literals;
@@ -202,4 +202,4 @@ TEST(FileCertificateSource, RefusesAFileTooLargeToBeACertificate) {
 }
 
 }  // namespace
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

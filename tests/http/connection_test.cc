@@ -1,53 +1,44 @@
-#include "webhook/http_connection.h"
+#include "http/connection.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
+#include <utility>  // before asio's headers, which need it under C++20
 
-#include "tests/webhook/peer.h"
-#include "tests/webhook/test_server.h"
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 
-namespace plimsoll::webhook {
+#include "tests/http/peer.h"
+#include "tests/http/test_certificates.h"
+
+namespace plimsoll::http {
 namespace {
 
+using boost::asio::ip::tcp;
 using testing::Peer;
 using testing::request_text;
 using testing::Response;
-using Next = HttpConnection::Next;
+using Next = Connection::Next;
 
 // A connection over the loopback that the test takes its steps for, and the peer at its other end.
-class HttpConnectionTest : public ::testing::Test {
+class ConnectionTest : public ::testing::Test {
  protected:
-  HttpConnectionTest() {
-    shared_.options = testing::test_options();
-    shared_.handler = [](const HttpRequest& request) {
-      return HttpResponse{200, "text/plain", request.method + " " + request.path + " " + request.body};
+  ConnectionTest() {
+    state_.options = testing::test_options();
+    state_.handler = [](const Request& request) {
+      return http::Response{200, "text/plain", request.method + " " + request.path + " " + request.body};
     };
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT_EQ(::bind(listener, generic, size), 0);
-    EXPECT_EQ(::listen(listener, 1), 0);
-    EXPECT_EQ(::getsockname(listener, generic, &size), 0);
-    peer_ = std::make_unique<Peer>(ntohs(address.sin_port));
+    tcp::acceptor listener(io_, {boost::asio::ip::address_v4::loopback(), 0});
+    peer_ = std::make_unique<Peer>(listener.local_endpoint().port());
     EXPECT_TRUE(peer_->connected());
-    accepted_ = Descriptor(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    ::close(listener);
+    accepted_ = listener.accept();
   }
 
-  void serve() { connection_ = std::make_unique<HttpConnection>(shared_, std::move(accepted_), nullptr); }
+  void serve() { connection_ = std::make_unique<Connection>(state_, std::move(accepted_), nullptr); }
 
   // Bytes are there when they were written: the loopback delivers within the call.
   void expect_answer(const std::string& body) {
@@ -56,13 +47,14 @@ class HttpConnectionTest : public ::testing::Test {
     EXPECT_EQ(answer->body, body);
   }
 
-  HttpServerShared shared_;
-  Descriptor accepted_;
+  ServerState state_;
+  boost::asio::io_context io_;
+  tcp::socket accepted_{io_};
   std::unique_ptr<Peer> peer_;
-  std::unique_ptr<HttpConnection> connection_;
+  std::unique_ptr<Connection> connection_;
 };
 
-TEST_F(HttpConnectionTest, TakesARequestByteByByte) {
+TEST_F(ConnectionTest, TakesARequestByteByByte) {
   serve();
   const std::string request = request_text("POST", "/a", "text/plain", "xyz");
   for (std::size_t i = 0; i + 1 < request.size(); ++i) {
@@ -79,29 +71,29 @@ TEST_F(HttpConnectionTest, TakesARequestByteByByte) {
 }
 
 // What a peer sends ahead waits for its turn, behind other connections.
-TEST_F(HttpConnectionTest, AnswersOneRequestAtATime) {
+TEST_F(ConnectionTest, AnswersOneRequestAtATime) {
   serve();
   peer_->write(request_text("POST", "/1", "text/plain", "a") + request_text("POST", "/2", "text/plain", "b") +
                "POST /3");
   for (const char* answer : {"POST /1 a", "POST /2 b"}) {
     ASSERT_EQ(connection_->advance(), Next::kHandler);
     connection_->handle();
-    EXPECT_EQ(connection_->advance(), Next::kWritable);
+    EXPECT_EQ(connection_->advance(), Next::kAgain);
     EXPECT_FALSE(connection_->idle());
     expect_answer(answer);
   }
   EXPECT_EQ(connection_->advance(), Next::kReadable);
 }
 
-TEST_F(HttpConnectionTest, SendsALargeAnswerAsThePeerTakesIt) {
+TEST_F(ConnectionTest, SendsALargeAnswerAsThePeerTakesIt) {
   const std::string large(8 << 20, 'x');
-  shared_.handler = [&](const HttpRequest&) { return HttpResponse{200, "text/plain", large}; };
+  state_.handler = [&](const Request&) { return http::Response{200, "text/plain", large}; };
   serve();
   peer_->write("GET / HTTP/1.1\r\n\r\n");
   ASSERT_EQ(connection_->advance(), Next::kHandler);
   connection_->handle();
   EXPECT_EQ(connection_->advance(), Next::kWritable);
-  EXPECT_LT(connection_->deadline(), HttpConnection::Clock::time_point::max());
+  EXPECT_LT(connection_->deadline(), Connection::Clock::time_point::max());
 
   std::thread reader([&] { expect_answer(large); });
   Next next = Next::kWritable;
@@ -113,9 +105,9 @@ TEST_F(HttpConnectionTest, SendsALargeAnswerAsThePeerTakesIt) {
   reader.join();
 }
 
-TEST_F(HttpConnectionTest, HasNoDeadlineWhileItIsAtTheHandler) {
+TEST_F(ConnectionTest, HasNoDeadlineWhileItIsAtTheHandler) {
   serve();
-  const auto far = HttpConnection::Clock::now() + std::chrono::hours(1);
+  const auto far = Connection::Clock::now() + std::chrono::hours(1);
   EXPECT_LT(connection_->deadline(), far);
   peer_->write("GET / HTTP/1.1\r\n\r\n");
   ASSERT_EQ(connection_->advance(), Next::kHandler);
@@ -126,35 +118,35 @@ TEST_F(HttpConnectionTest, HasNoDeadlineWhileItIsAtTheHandler) {
   expect_answer("GET / ");
 }
 
-TEST_F(HttpConnectionTest, EndsWhenItIsLate) {
+TEST_F(ConnectionTest, EndsWhenItIsLate) {
   serve();
   peer_->write("GET / HT");
   ASSERT_EQ(connection_->advance(), Next::kReadable);
-  connection_->time_out_at(HttpConnection::Clock::now());
+  connection_->time_out_at(Connection::Clock::now());
   EXPECT_EQ(connection_->advance(), Next::kReadable) << "it is not late yet";
   connection_->time_out_at(connection_->deadline());
   EXPECT_EQ(connection_->advance(), Next::kOver);
-  EXPECT_EQ(shared_.rejected_timeout, 1U);
+  EXPECT_EQ(state_.rejected_timeout, 1U);
   EXPECT_TRUE(peer_->closed_within(5));
 }
 
-TEST_F(HttpConnectionTest, EndsAnIdleOneThatIsAskedTo) {
+TEST_F(ConnectionTest, EndsAnIdleOneThatIsAskedTo) {
   serve();
   ASSERT_EQ(connection_->advance(), Next::kReadable);
-  EXPECT_TRUE(connection_->end_if_idle());
-  EXPECT_FALSE(connection_->end_if_idle()) << "asked already";
+  EXPECT_TRUE(connection_->close_if_idle());
+  EXPECT_FALSE(connection_->close_if_idle()) << "asked already";
   EXPECT_EQ(connection_->advance(), Next::kOver);
   EXPECT_TRUE(peer_->closed_within(5));
 }
 
 // The request was on its way before the server wished the connection's end.
-TEST_F(HttpConnectionTest, AskedToEndStillServesWhatHasCome) {
+TEST_F(ConnectionTest, AskedToEndStillServesWhatHasCome) {
   serve();
   ASSERT_EQ(connection_->advance(), Next::kReadable);
   peer_->write(request_text("POST", "/late", "text/plain", "x"));
-  EXPECT_TRUE(connection_->end_if_idle());
+  EXPECT_TRUE(connection_->close_if_idle());
   ASSERT_EQ(connection_->advance(), Next::kHandler);
-  EXPECT_FALSE(connection_->end_if_idle());
+  EXPECT_FALSE(connection_->close_if_idle());
   connection_->handle();
   connection_->advance();
   const std::optional<Response> answer = peer_->read_response();
@@ -164,7 +156,7 @@ TEST_F(HttpConnectionTest, AskedToEndStillServesWhatHasCome) {
   EXPECT_TRUE(peer_->closed_within(5));
 }
 
-TEST_F(HttpConnectionTest, CuttingWaitsForTheHandler) {
+TEST_F(ConnectionTest, CuttingWaitsForTheHandler) {
   serve();
   peer_->write("GET / HTTP/1.1\r\n\r\n");
   ASSERT_EQ(connection_->advance(), Next::kHandler);
@@ -174,17 +166,17 @@ TEST_F(HttpConnectionTest, CuttingWaitsForTheHandler) {
   EXPECT_EQ(connection_->advance(), Next::kOver);
 }
 
-TEST_F(HttpConnectionTest, GivesBackTheMemoryOfABodyThatIsNeverComplete) {
+TEST_F(ConnectionTest, GivesBackTheMemoryOfABodyThatIsNeverComplete) {
   serve();
   peer_->write("POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n" + std::string(60, 'x'));
   ASSERT_EQ(connection_->advance(), Next::kReadable);
-  EXPECT_EQ(shared_.body_memory, 60U);
+  EXPECT_EQ(state_.body_memory, 60U);
   connection_->cut();
   EXPECT_EQ(connection_->advance(), Next::kOver);
-  EXPECT_EQ(shared_.rejected_malformed, 0U) << "the peer did nothing wrong";
+  EXPECT_EQ(state_.rejected_malformed, 0U) << "the peer did nothing wrong";
   connection_.reset();
-  EXPECT_EQ(shared_.body_memory, 0U);
+  EXPECT_EQ(state_.body_memory, 0U);
 }
 
 }  // namespace
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

@@ -4,25 +4,42 @@
 #include <chrono>
 #include <thread>
 
-#include "tests/webhook/load.h"
-#include "tests/webhook/peer.h"
-#include "tests/webhook/samples.h"
-#include "tests/webhook/test_server.h"
+#include "base/log.h"
+#include "http/server.h"
+#include "tests/http/load.h"
+#include "tests/http/peer.h"
+#include "tests/http/test_certificates.h"
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::Load;
 using testing::LoadResult;
 using testing::Peer;
-using testing::TestServer;
 
-std::string review(int number) {
-  Json job = testing::sample_job("job-" + std::to_string(number));
-  job["spec"]["training"]["batchSizePerTrainer"] = 256 + number % 512;
-  return write_json(testing::sample_review(job));
+constexpr const char* kPath = "/work";
+
+std::string body(int number) {
+  return std::string(static_cast<std::size_t>(1'000 + number % 512), 'x');
 }
+
+// Takes its time as an admission does.
+http::Response work(const Request& request) {
+  std::this_thread::sleep_for(2ms);
+  return {200, "text/plain", request.body};
+}
+
+struct TestServer {
+  explicit TestServer(ServerOptions options = testing::test_options())
+      : server(std::move(options), work, certificate) {
+    configure_log(LogLevel::kError, LogFormat::kText);
+    EXPECT_TRUE(server.start().ok());
+  }
+  std::uint16_t port() const { return server.port(); }
+  std::shared_ptr<testing::HeldCertificate> certificate = std::make_shared<testing::HeldCertificate>();
+  Server server;
+};
 
 void wait_for(const Load& load, std::uint64_t more) {
   const std::uint64_t goal = load.answered() + more;
@@ -34,9 +51,9 @@ void wait_for(const Load& load, std::uint64_t more) {
 
 TEST(UnderLoad, CertificatesAreSwappedWithoutALostRequest) {
   TestServer server;
-  Load load({server.port()}, 8, kMutatePath, review);
+  Load load({server.port()}, 8, kPath, body);
   for (int swap = 0; swap < 25; ++swap) {
-    server.certificate().swap();
+    server.certificate->swap();
     wait_for(load, 10);
   }
   const LoadResult result = load.finish();
@@ -50,10 +67,10 @@ TEST(UnderLoad, AServerStopsWithoutALostRequest) {
   for (int round = 0; round < 3; ++round) {
     TestServer stays;
     auto goes = std::make_unique<TestServer>();
-    Load load({goes->port(), stays.port()}, 16, kMutatePath, review);
+    Load load({goes->port(), stays.port()}, 16, kPath, body);
     wait_for(load, 50);
-    goes->server().stop(500ms);
-    EXPECT_EQ(goes->server().stats().open_connections, 0U);
+    goes->server.stop(500ms);
+    EXPECT_EQ(goes->server.stats().open_connections, 0U);
     goes.reset();
     wait_for(load, 50);
     const LoadResult result = load.finish();
@@ -64,14 +81,13 @@ TEST(UnderLoad, AServerStopsWithoutALostRequest) {
 
 TEST(Stopping, TakesNewConnectionsWhileTheLameDuckLasts) {
   TestServer server;
-  std::thread stopping([&] { server.server().stop(1s); });
-  while (!server.server().draining()) {
+  std::thread stopping([&] { server.server.stop(1s); });
+  while (!server.server.draining()) {
     std::this_thread::sleep_for(1ms);
   }
   Peer peer(server.port());
   ASSERT_TRUE(peer.start_tls());
-  const std::optional<testing::Response> answer =
-      peer.exchange("POST", kMutatePath, "application/json", review(1));
+  const std::optional<testing::Response> answer = peer.exchange("POST", kPath, "text/plain", body(1));
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->status, 200);
   EXPECT_FALSE(answer->keep_alive);
@@ -80,32 +96,32 @@ TEST(Stopping, TakesNewConnectionsWhileTheLameDuckLasts) {
 }
 
 TEST(Stopping, ClosesIdleConnectionsAndCutsThoseThatHang) {
-  HttpServerOptions options = testing::test_options();
+  ServerOptions options = testing::test_options();
   options.idle_grace = 50ms;
   options.drain_timeout = 200ms;
   TestServer server(options);
   Peer idle(server.port());
   ASSERT_TRUE(idle.start_tls());
-  ASSERT_TRUE(idle.exchange("POST", kMutatePath, "application/json", review(1)).has_value());
+  ASSERT_TRUE(idle.exchange("POST", kPath, "text/plain", body(1)).has_value());
   Peer silent(server.port());
   Peer half(server.port());
   ASSERT_TRUE(half.start_tls());
   half.write("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n12");
-  while (server.server().stats().open_connections < 3) {
+  while (server.server.stats().open_connections < 3) {
     std::this_thread::sleep_for(1ms);
   }
-  server.server().stop(0ms);
-  EXPECT_EQ(server.server().stats().open_connections, 0U);
+  server.server.stop(0ms);
+  EXPECT_EQ(server.server.stats().open_connections, 0U);
   EXPECT_TRUE(idle.closed_within(5));
   EXPECT_TRUE(silent.closed_within(5));
   EXPECT_TRUE(half.closed_within(5));
-  server.server().stop(0ms);  // again: nothing happens
+  server.server.stop(0ms);  // again: nothing happens
 }
 
 TEST(Stopping, AnswersWhatIsUnderWay) {
-  HttpServer server(testing::test_options(), [](const HttpRequest&) {
+  Server server(testing::test_options(), [](const Request&) {
     std::this_thread::sleep_for(300ms);
-    return HttpResponse{200, "text/plain", "done"};
+    return http::Response{200, "text/plain", "done"};
   });
   ASSERT_TRUE(server.start().ok());
   Peer peer(server.port());
@@ -120,4 +136,4 @@ TEST(Stopping, AnswersWhatIsUnderWay) {
 }
 
 }  // namespace
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

@@ -1,4 +1,4 @@
-#include "webhook/certificate_source.h"
+#include "http/certificate_source.h"
 
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -19,10 +19,10 @@
 #include <cstring>
 #include <vector>
 
+#include "base/file.h"
 #include "base/log.h"
-#include "kube/file.h"
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 namespace {
 
 // A chain of a few certificates has some KiB; more is no certificate.
@@ -148,9 +148,9 @@ Result<void> configure(SSL_CTX* context, const std::vector<Certificate>& chain, 
   return {};
 }
 
-// Errors: those of kube::read_file, and kInvalid for an empty file.
+// Errors: those of read_file, and kInvalid for an empty file.
 Result<std::string> read_pem_file(const std::string& path) {
-  Result<std::string> content = kube::read_file(path, kFileLimit);
+  Result<std::string> content = read_file(path, kFileLimit);
   if (content && content->empty()) {
     return invalid(path + " is empty");
   }
@@ -313,4 +313,4 @@ std::string FileCertificateSource::problem() const {
   return problem_;
 }
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

@@ -1,9 +1,9 @@
-#include "tests/webhook/load.h"
+#include "tests/http/load.h"
 
 #include <memory>
 #include <utility>
 
-#include "tests/webhook/peer.h"
+#include "tests/http/peer.h"
 
 namespace plimsoll::testing {
 namespace {

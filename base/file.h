@@ -6,10 +6,10 @@
 #include "base/bytes.h"
 #include "base/result.h"
 
-namespace plimsoll::kube {
+namespace plimsoll {
 
 // Errors: kNotFound when there is no such file, kForbidden when it may not be read, kTooLarge past `limit`,
 // kInvalid when it is no regular file or cannot be read.
 Result<std::string> read_file(const std::string& path, Bytes limit = 16_MiB);
 
-}  // namespace plimsoll::kube
+}  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "kube/file.h"
+#include "base/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace plimsoll::kube {
+namespace plimsoll {
 namespace {
 
 Error failed(const std::string& path, int reason) {
@@ -56,4 +56,4 @@ Result<std::string> read_file(const std::string& path, Bytes limit) {
   return text;
 }
 
-}  // namespace plimsoll::kube
+}  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "webhook/tls_dial.h"
+#include "http/tls_dial.h"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/ssl.hpp>
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 
 Result<void> dial_tls(const std::string& bind_address, std::uint16_t port,
                       std::chrono::milliseconds timeout) {
@@ -48,4 +48,4 @@ Result<void> dial_tls(const std::string& bind_address, std::uint16_t port,
   return {};
 }
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-namespace plimsoll::webhook {
+namespace plimsoll {
 
 // Nothing for what is no duration of the units h, m, s and ms, is negative, or exceeds a day.
 std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll

@@ -1,46 +1,49 @@
-#include "webhook/server_socket.h"
+#include "http/socket.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/socket.h>
-
-#include <utility>  // before asio's headers, which need it under C++20
 
 #include <boost/asio/ssl/context.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <new>
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 namespace {
+
+namespace asio = boost::asio;
+using boost::asio::ip::tcp;
+using boost::system::error_code;
 
 // What one call of OpenSSL may take.
 int size_for_openssl(std::size_t size) {
   return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
 }
 
-IoResult result_of(ssize_t bytes, IoState when_full) {
-  if (bytes > 0) {
-    return {IoState::kBytes, static_cast<std::size_t>(bytes)};
+IoResult result_of(std::size_t bytes, const error_code& problem, IoState when_full) {
+  if (!problem) {
+    return {IoState::kBytes, bytes};
   }
-  if (bytes == 0) {
+  if (problem == asio::error::eof) {
     return {IoState::kEnd};
   }
-  const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  const bool later = problem == asio::error::would_block || problem == asio::error::interrupted;
   return {later ? when_full : IoState::kBroken};
 }
 
 }  // namespace
 
-ServerSocket::ServerSocket(Descriptor descriptor, std::shared_ptr<boost::asio::ssl::context> context)
-    : descriptor_(std::move(descriptor)), context_(std::move(context)) {
+Socket::Socket(tcp::socket socket, std::shared_ptr<asio::ssl::context> context)
+    : socket_(std::move(socket)), context_(std::move(context)) {
+  if (error_code problem; socket_.non_blocking(true, problem)) {
+    cut();  // seen by the first operation
+  }
   if (context_ == nullptr) {
     return;
   }
   ssl_ = SSL_new(context_->native_handle());
-  if (ssl_ == nullptr || SSL_set_fd(ssl_, descriptor_.get()) != 1) {
+  if (ssl_ == nullptr || SSL_set_fd(ssl_, socket_.native_handle()) != 1) {
     SSL_free(ssl_);
     throw std::bad_alloc();  // the one reason there is
   }
@@ -51,12 +54,12 @@ ServerSocket::ServerSocket(Descriptor descriptor, std::shared_ptr<boost::asio::s
                          SSL_MODE_RELEASE_BUFFERS);  // 34 KiB less while a connection is idle
 }
 
-ServerSocket::~ServerSocket() {
+Socket::~Socket() {
   SSL_free(ssl_);
 }
 
 template <class Call>
-IoResult ServerSocket::over_tls(const Call& call) {
+IoResult Socket::over_tls(const Call& call) {
   ERR_clear_error();  // SSL_get_error looks at what others have left there
   const int done = call(ssl_);
   if (done > 0) {
@@ -68,66 +71,73 @@ IoResult ServerSocket::over_tls(const Call& call) {
     case SSL_ERROR_ZERO_RETURN: return {IoState::kEnd};
     default: break;
   }
-  shaken_ = false;  // after an error of its own TLS has nothing to say, not even close_notify
+  established_ = false;  // after an error of its own TLS sends nothing more, not even close_notify
   const bool plain = ERR_GET_REASON(ERR_peek_error()) == SSL_R_HTTP_REQUEST;
   ERR_clear_error();
   return {plain ? IoState::kPlainHttp : IoState::kBroken};
 }
 
-IoResult ServerSocket::handshake() {
+IoResult Socket::handshake() {
   if (ssl_ == nullptr) {
     return {IoState::kBytes};
   }
   const IoResult result = over_tls(SSL_do_handshake);
-  shaken_ = result.state == IoState::kBytes;
+  established_ = result.state == IoState::kBytes;
   return result;
 }
 
-IoResult ServerSocket::read(std::span<char> into) {
+IoResult Socket::read(std::span<char> into) {
   if (ssl_ == nullptr) {
-    return result_of(::recv(descriptor_.get(), into.data(), into.size(), 0), IoState::kWouldRead);
+    return discard(into);
   }
   return over_tls([&](SSL* ssl) { return SSL_read(ssl, into.data(), size_for_openssl(into.size())); });
 }
 
-IoResult ServerSocket::write(std::string_view bytes) {
+IoResult Socket::write(std::string_view bytes) {
   if (ssl_ == nullptr) {
-    return result_of(::send(descriptor_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
-                     IoState::kWouldWrite);
+    error_code problem;
+    const std::size_t sent = socket_.write_some(asio::buffer(bytes), problem);
+    return result_of(sent, problem, IoState::kWouldWrite);
   }
   return over_tls([&](SSL* ssl) { return SSL_write(ssl, bytes.data(), size_for_openssl(bytes.size())); });
 }
 
-bool ServerSocket::has_read_ahead() const {
+bool Socket::has_buffered() const {
   return ssl_ != nullptr && SSL_has_pending(ssl_) == 1;
 }
 
-bool ServerSocket::quiet() const {
+bool Socket::quiet() {
   char one = 0;
-  return !has_read_ahead() && ::recv(descriptor_.get(), &one, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+  error_code problem;
+  return !has_buffered() && socket_.receive(asio::buffer(&one, 1), tcp::socket::message_peek, problem) == 0;
 }
 
-void ServerSocket::forget_tls() {
+void Socket::drop_tls() {
   SSL_free(std::exchange(ssl_, nullptr));
 }
 
-void ServerSocket::finish_writing() {
-  if (ssl_ != nullptr && shaken_) {
+void Socket::finish_writing() {
+  if (ssl_ != nullptr && established_) {
     over_tls(SSL_shutdown);  // if it does not fit into the socket's buffer, the peer sees a cut
   }
-  ::shutdown(descriptor_.get(), SHUT_WR);
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-IoResult ServerSocket::discard(std::span<char> into) {
-  return result_of(::recv(descriptor_.get(), into.data(), into.size(), 0), IoState::kWouldRead);
+IoResult Socket::discard(std::span<char> into) {
+  error_code problem;
+  const std::size_t got = socket_.read_some(asio::buffer(into.data(), into.size()), problem);
+  return result_of(got, problem, IoState::kWouldRead);
 }
 
-void ServerSocket::stop_reading() {
-  ::shutdown(descriptor_.get(), SHUT_RD);
+void Socket::stop_reading() {
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_receive, ignored);
 }
 
-void ServerSocket::cut() {
-  ::shutdown(descriptor_.get(), SHUT_RDWR);
+void Socket::cut() {
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_both, ignored);
 }
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

@@ -1,4 +1,4 @@
-#include "webhook/http_server.h"
+#include "http/server.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "tests/webhook/peer.h"
-#include "tests/webhook/test_server.h"
+#include "tests/http/peer.h"
+#include "tests/http/test_certificates.h"
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 namespace {
 
 using namespace std::chrono_literals;
@@ -23,7 +23,7 @@ using testing::Peer;
 using testing::request_text;
 using testing::Response;
 
-HttpResponse echo(const HttpRequest& request) {
+http::Response echo(const Request& request) {
   if (request.path == "/slow") {
     std::this_thread::sleep_for(300ms);
   }
@@ -36,13 +36,13 @@ HttpResponse echo(const HttpRequest& request) {
 
 // A server and what it was made of; plain HTTP unless a certificate is given.
 struct Echo {
-  explicit Echo(HttpServerOptions options = testing::test_options(),
+  explicit Echo(ServerOptions options = testing::test_options(),
                 std::shared_ptr<const CertificateSource> certificates = nullptr)
       : server(std::move(options), echo, std::move(certificates)) {
     const Result<void> started = server.start();
     EXPECT_TRUE(started.ok()) << started.error().message;
   }
-  HttpServer server;
+  Server server;
 };
 
 std::string get(const std::string& target) {
@@ -58,7 +58,7 @@ void expect_served(std::uint16_t port) {
   EXPECT_EQ(answer->status, 200);
 }
 
-TEST(HttpServer, TellsMethodPathQueryAndBodyApart) {
+TEST(Server, TellsMethodPathQueryAndBodyApart) {
   Echo echo;
   Peer peer(echo.server.port());
   const std::optional<Response> answer = peer.exchange("POST", "/a/b?c=d?e", "text/plain", "body");
@@ -67,7 +67,7 @@ TEST(HttpServer, TellsMethodPathQueryAndBodyApart) {
   EXPECT_TRUE(answer->keep_alive);
 }
 
-TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
+TEST(Server, AnswersPipelinedRequestsInOrder) {
   Echo echo;
   Peer peer(echo.server.port());
   std::string all;
@@ -84,7 +84,7 @@ TEST(HttpServer, AnswersPipelinedRequestsInOrder) {
   }
 }
 
-TEST(HttpServer, SpeaksHttp10AndClosesAfterIt) {
+TEST(Server, SpeaksHttp10AndClosesAfterIt) {
   Echo echo;
   Peer peer(echo.server.port());
   ASSERT_TRUE(peer.write("GET /old HTTP/1.0\r\n\r\n"));
@@ -95,7 +95,7 @@ TEST(HttpServer, SpeaksHttp10AndClosesAfterIt) {
   EXPECT_TRUE(peer.closed_within(5));
 }
 
-TEST(HttpServer, TakesChunkedBodiesAndContinuesWhenAsked) {
+TEST(Server, TakesChunkedBodiesAndContinuesWhenAsked) {
   Echo echo;
   Peer peer(echo.server.port());
   ASSERT_TRUE(
@@ -115,7 +115,7 @@ TEST(HttpServer, TakesChunkedBodiesAndContinuesWhenAsked) {
   EXPECT_EQ(answer->body, "POST /e ?  : ok");
 }
 
-TEST(HttpServer, AnswersHeadWithoutABody) {
+TEST(Server, AnswersHeadWithoutABody) {
   Echo echo;
   Peer peer(echo.server.port());
   ASSERT_TRUE(peer.write("HEAD /h HTTP/1.1\r\nHost: x\r\n\r\n" + get("/next")));
@@ -127,7 +127,7 @@ TEST(HttpServer, AnswersHeadWithoutABody) {
   EXPECT_EQ(next->body, "GET /next ?  : ");
 }
 
-TEST(HttpServer, AHandlerThatThrowsIsA500) {
+TEST(Server, AHandlerThatThrowsIsA500) {
   Echo echo;
   Peer peer(echo.server.port());
   ASSERT_TRUE(peer.write(get("/throw")));
@@ -144,7 +144,7 @@ struct Malformed {
 };
 
 // What is no HTTP gets a 400 (or what fits better) and the connection's end; the server lives.
-TEST(HttpServer, RefusesWhatIsNoHttp) {
+TEST(Server, RefusesWhatIsNoHttp) {
   const std::string post = "POST / HTTP/1.1\r\nHost: x\r\n";
   const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
   const std::vector<Malformed> all = {
@@ -195,8 +195,8 @@ TEST(HttpServer, RefusesWhatIsNoHttp) {
   EXPECT_EQ(echo.server.stats().rejected_malformed, all.size());
 }
 
-TEST(HttpServer, RefusesABodyBeyondItsLimitAfterTakingOneAtIt) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, RefusesABodyBeyondItsLimitAfterTakingOneAtIt) {
+  ServerOptions options = testing::test_options();
   Echo echo(options);
   Peer good(echo.server.port());
   const std::optional<Response> taken =
@@ -211,8 +211,8 @@ TEST(HttpServer, RefusesABodyBeyondItsLimitAfterTakingOneAtIt) {
   EXPECT_EQ(refused->status, 413);
 }
 
-TEST(HttpServer, RefusesWhatWouldTakeTooMuchMemoryTogether) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, RefusesWhatWouldTakeTooMuchMemoryTogether) {
+  ServerOptions options = testing::test_options();
   options.body_memory_limit = 1'400'000;
   Echo echo(options);
   Peer holder(echo.server.port());  // holds most of what peers that were not served may, and never finishes
@@ -245,8 +245,8 @@ TEST(HttpServer, RefusesWhatWouldTakeTooMuchMemoryTogether) {
   EXPECT_EQ(held->status, 200);
 }
 
-TEST(HttpServer, AnswersAtOnceWhenTooManyWait) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, AnswersAtOnceWhenTooManyWait) {
+  ServerOptions options = testing::test_options();
   options.workers = 1;
   options.max_in_flight = 2;
   Echo echo(options);
@@ -275,7 +275,7 @@ TEST(HttpServer, AnswersAtOnceWhenTooManyWait) {
   EXPECT_EQ(taken->status, 200);
 }
 
-TEST(HttpServer, SlowHandlersDoNotStopOthers) {
+TEST(Server, SlowHandlersDoNotStopOthers) {
   Echo echo;
   Peer slow(echo.server.port());
   slow.write(get("/slow"));
@@ -284,8 +284,8 @@ TEST(HttpServer, SlowHandlersDoNotStopOthers) {
 }
 
 // With every worker at its handler, and it is one, others are still shaken hands with, read and answered.
-TEST(HttpServer, BusyWorkersDoNotStopHandshakesNorRefusals) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, BusyWorkersDoNotStopHandshakesNorRefusals) {
+  ServerOptions options = testing::test_options();
   options.workers = 1;
   options.max_in_flight = 1;
   Echo echo(options, std::make_shared<testing::HeldCertificate>());
@@ -306,8 +306,8 @@ TEST(HttpServer, BusyWorkersDoNotStopHandshakesNorRefusals) {
 }
 
 // 200 peers that send nothing, half a TLS hello, half a header or half a body.
-TEST(HttpServer, SlowClientsDoNotStopAFastOne) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, SlowClientsDoNotStopAFastOne) {
+  ServerOptions options = testing::test_options();
   options.handshake_timeout = options.header_timeout = options.body_timeout = 3s;
   const auto certificate = std::make_shared<testing::HeldCertificate>();
   Echo echo(options, certificate);
@@ -346,8 +346,8 @@ TEST(HttpServer, SlowClientsDoNotStopAFastOne) {
 }
 
 // A peer that drips one byte at a time keeps no deadline from coming.
-TEST(HttpServer, DrippingDoesNotExtendADeadline) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, DrippingDoesNotExtendADeadline) {
+  ServerOptions options = testing::test_options();
   options.header_timeout = 300ms;
   Echo echo(options);
   Peer peer(echo.server.port());
@@ -358,8 +358,8 @@ TEST(HttpServer, DrippingDoesNotExtendADeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
 }
 
-TEST(HttpServer, ClosesIdleConnections) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, ClosesIdleConnections) {
+  ServerOptions options = testing::test_options();
   options.idle_timeout = 200ms;
   Echo echo(options);
   Peer peer(echo.server.port());
@@ -368,8 +368,8 @@ TEST(HttpServer, ClosesIdleConnections) {
   EXPECT_TRUE(peer.closed_within(10));
 }
 
-TEST(HttpServer, AtTheLimitOfConnectionsTheLongestIdleMakesPlace) {
-  HttpServerOptions options = testing::test_options();
+TEST(Server, AtTheLimitOfConnectionsTheLongestIdleMakesPlace) {
+  ServerOptions options = testing::test_options();
   options.max_connections = 3;
   Echo echo(options);
   std::vector<std::unique_ptr<Peer>> idle;
@@ -387,7 +387,7 @@ TEST(HttpServer, AtTheLimitOfConnectionsTheLongestIdleMakesPlace) {
   EXPECT_TRUE(idle[2]->read_response().has_value());
 }
 
-TEST(HttpServer, SurvivesRunningOutOfFileDescriptors) {
+TEST(Server, SurvivesRunningOutOfFileDescriptors) {
   Echo echo;
   // The clients' sockets exist before the limit falls; the server's cannot be made after it.
   std::vector<int> sockets;
@@ -419,7 +419,7 @@ TEST(HttpServer, SurvivesRunningOutOfFileDescriptors) {
   expect_served(echo.server.port());
 }
 
-TEST(HttpServer, SpeaksTls12And13AndNothingOlder) {
+TEST(Server, SpeaksTls12And13AndNothingOlder) {
   const auto certificate = std::make_shared<testing::HeldCertificate>();
   Echo echo(testing::test_options(), certificate);
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
@@ -433,7 +433,7 @@ TEST(HttpServer, SpeaksTls12And13AndNothingOlder) {
   }
 }
 
-TEST(HttpServer, ChoosesHttp11AndRefusesOnlyHttp2) {
+TEST(Server, ChoosesHttp11AndRefusesOnlyHttp2) {
   const auto certificate = std::make_shared<testing::HeldCertificate>();
   Echo echo(testing::test_options(), certificate);
   Peer both(echo.server.port());
@@ -444,7 +444,7 @@ TEST(HttpServer, ChoosesHttp11AndRefusesOnlyHttp2) {
   EXPECT_FALSE(only.start_tls({.alpn = "\x02h2"}));
 }
 
-TEST(HttpServer, ResumesSessions) {
+TEST(Server, ResumesSessions) {
   const auto certificate = std::make_shared<testing::HeldCertificate>();
   Echo echo(testing::test_options(), certificate);
   Peer first(echo.server.port());
@@ -459,7 +459,7 @@ TEST(HttpServer, ResumesSessions) {
   SSL_SESSION_free(session);
 }
 
-TEST(HttpServer, TellsAPlainClientOnTheTlsPort) {
+TEST(Server, TellsAPlainClientOnTheTlsPort) {
   const auto certificate = std::make_shared<testing::HeldCertificate>();
   Echo echo(testing::test_options(), certificate);
   Peer peer(echo.server.port());
@@ -471,7 +471,7 @@ TEST(HttpServer, TellsAPlainClientOnTheTlsPort) {
   EXPECT_TRUE(peer.closed_within(5));
 }
 
-TEST(HttpServer, WithoutACertificateConnectionsCloseUntilThereIsOne) {
+TEST(Server, WithoutACertificateConnectionsCloseUntilThereIsOne) {
   const auto certificate = std::make_shared<testing::HeldCertificate>();
   certificate->clear();
   Echo echo(testing::test_options(), certificate);
@@ -482,7 +482,7 @@ TEST(HttpServer, WithoutACertificateConnectionsCloseUntilThereIsOne) {
   EXPECT_TRUE(later.start_tls());
 }
 
-TEST(HttpServer, ATruncatedBodyIsAnsweredWhenThePeerStillListens) {
+TEST(Server, ATruncatedBodyIsAnsweredWhenThePeerStillListens) {
   Echo echo;
   Peer peer(echo.server.port());
   peer.write("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf");
@@ -492,18 +492,18 @@ TEST(HttpServer, ATruncatedBodyIsAnsweredWhenThePeerStillListens) {
   EXPECT_EQ(answer->status, 400);
 }
 
-TEST(HttpServer, RefusesAnAddressThatIsNoneAndAPortThatIsTaken) {
-  HttpServerOptions nowhere = testing::test_options();
+TEST(Server, RefusesAnAddressThatIsNoneAndAPortThatIsTaken) {
+  ServerOptions nowhere = testing::test_options();
   nowhere.bind_address = "webhook.example";
-  HttpServer bad(nowhere, echo);
+  Server bad(nowhere, echo);
   const Result<void> refused = bad.start();
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
 
   Echo first;
-  HttpServerOptions taken = testing::test_options();
+  ServerOptions taken = testing::test_options();
   taken.port = first.server.port();
-  HttpServer second(taken, echo);
+  Server second(taken, echo);
   const Result<void> failed = second.start();
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().code, ErrorCode::kUnavailable);
@@ -511,4 +511,4 @@ TEST(HttpServer, RefusesAnAddressThatIsNoneAndAPortThatIsTaken) {
 }
 
 }  // namespace
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

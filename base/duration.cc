@@ -1,4 +1,4 @@
-#include "webhook/duration.h"
+#include "base/duration.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-namespace plimsoll::webhook {
+namespace plimsoll {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, double>, 4> kUnits = {
@@ -41,4 +41,4 @@ std::optional<std::chrono::milliseconds> parse_duration(const std::string& text)
   return std::chrono::milliseconds(static_cast<std::int64_t>(total));
 }
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll

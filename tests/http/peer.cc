@@ -1,4 +1,4 @@
-#include "tests/webhook/peer.h"
+#include "tests/http/peer.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -3,7 +3,7 @@
 //
 //   auto certificates = std::make_shared<FileCertificateSource>(FileCertificateOptions{.directory = dir});
 //   certificates->start();                          // watches until stop() or destruction
-//   HttpServer server(options, handler, certificates);
+//   Server server(options, handler, certificates);
 //
 // FileCertificateSource reads tls.crt and tls.key, and ca.crt where there is one: the layout of a
 // kubernetes.io/tls Secret. A mounted Secret is swapped by a symlink in its directory, so the directory is
@@ -29,7 +29,7 @@ namespace boost::asio::ssl {
 class context;
 }
 
-namespace plimsoll::webhook {
+namespace plimsoll::http {
 
 class CertificateSource {
  public:
@@ -88,4 +88,4 @@ class FileCertificateSource : public CertificateSource {
   std::thread thread_;
 };
 
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::http

@@ -1,0 +1,66 @@
+// HandlerSlots: how many requests are at the handler at the same time; the others queue, up to a limit.
+//
+//   HandlerSlots<Connection> slots(workers, max_in_flight, in_flight);
+//   if (slots.acquire(one) == Slot::kGiven) {
+//     handle(one);
+//     Connection* next = slots.release();   // has the slot now, if there is one
+//   }
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+
+namespace plimsoll::http {
+
+enum class Slot { kGiven, kQueued, kRejected };
+
+template <class Waiter>
+class HandlerSlots {
+ public:
+  // `limit` of those that have a slot or queue; `count` is how many they are, for others to read.
+  HandlerSlots(std::size_t slots, std::size_t limit, std::atomic<std::uint64_t>& count)
+      : slots_(slots), limit_(limit), count_(count) {}
+
+  // kQueued: a later release() returns it.
+  Slot acquire(Waiter* waiter) {
+    const std::lock_guard lock(mutex_);
+    if (running_ + queue_.size() >= limit_) {
+      return Slot::kRejected;
+    }
+    ++count_;
+    if (running_ < slots_) {
+      ++running_;
+      return Slot::kGiven;
+    }
+    queue_.push_back(waiter);
+    return Slot::kQueued;
+  }
+
+  // Gives the slot to the first of the queue and returns it; null when the queue is empty.
+  Waiter* release() {
+    const std::lock_guard lock(mutex_);
+    --count_;
+    if (queue_.empty()) {
+      --running_;
+      return nullptr;
+    }
+    Waiter* next = queue_.front();
+    queue_.pop_front();
+    return next;
+  }
+
+ private:
+  const std::size_t slots_;
+  const std::size_t limit_;
+  std::atomic<std::uint64_t>& count_;
+  std::mutex mutex_;
+  std::size_t running_ = 0;
+  std::deque<Waiter*> queue_;
+};
+
+}  // namespace plimsoll::http
