@@ -28,10 +28,13 @@ const std::map<std::string, Names> kArrows = {
     {"crds", {"base"}},
     {"estimator", {"base", "crds"}},
     {"kube", {"base"}},
-    {"webhook", {"base", "crds", "estimator", "kube"}},
-    {"controllers", {"base", "crds", "estimator", "kube"}},
+    {"metrics", {"base", "kube"}},
+    {"webhook", {"base", "crds", "estimator", "kube", "metrics"}},
+    {"remediation", {"base", "crds", "estimator"}},
+    {"controllers", {"base", "crds", "estimator", "kube", "metrics", "remediation"}},
     {"cli", {"base", "crds", "estimator", "kube"}},
-    {"operator", {"base", "crds", "estimator", "kube", "webhook", "controllers", "cli"}},
+    {"operator",
+     {"base", "crds", "estimator", "kube", "metrics", "remediation", "webhook", "controllers", "cli"}},
 };
 
 // file, from the repository's root -> what it includes in quotes
