@@ -9,7 +9,7 @@
 namespace plimsoll::controllers {
 namespace {
 
-// torchrec names tables by the module that holds them; users give theirs when they load the plan.
+// torchrec names tables by their module; users give its name when they load the plan.
 constexpr const char* kModule = "embeddings";
 
 // Of a shard in both forms of the plan: as trees, and as text.
@@ -28,7 +28,7 @@ const estimator::AvailableGpu* find_gpu(const estimator::ClusterView& cluster, c
   return found == cluster.gpus.end() ? nullptr : &*found;
 }
 
-// The job with no choice left: these trainers of this model.
+// The job with its size fixed to these trainers of this model.
 crds::TrainingJob fixed(const crds::TrainingJob& job, const crds::Attempt& attempt) {
   crds::TrainingJob same = job;
   crds::ProvisioningSpec& provisioning = same.spec.provisioning;

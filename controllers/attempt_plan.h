@@ -1,5 +1,5 @@
-// What an attempt is given to run by: the estimate for just its trainers, for the job's status, and the plan
-// for its containers, /etc/plimsoll/plan.json:
+// The plan of an attempt: the estimate for its trainers, for the job's status, and the file for its
+// containers, /etc/plimsoll/plan.json:
 //
 //   {"gpuModel", "trainers", "perNode", "batchSizePerTrainer", "peak": {...}, "sharding": {...}, "torchrec":
 //   {...}}
@@ -22,7 +22,7 @@ namespace plimsoll::controllers {
 struct AttemptPlan {
   Json estimate;                     // status.estimate; null when none could be made
   std::optional<Bytes> upper_bound;  // of the fullest trainer
-  Bytes learned{};                   // of it, what earlier jobs have taught
+  Bytes learned{};                   // of it, what was learned from earlier jobs
   std::string text;                  // of plan.json
   std::string problem;               // why there is no estimate, or why the job does not fit; else empty
   std::string reason;                // CamelCase, of the condition Estimated

@@ -14,8 +14,7 @@ namespace plimsoll::controllers {
 namespace {
 
 constexpr std::size_t kMaxNamed = 3;
-// Of different Jobs that are asked for; pods of more count without a look at their Jobs. The attempts of a
-// job leave one or two.
+// Jobs that are read; pods of further Jobs count in any case. The attempts of a job leave one or two.
 constexpr std::size_t kMaxJobs = 32;
 constexpr std::int64_t kPage = 500;  // client-go's
 constexpr std::chrono::seconds kStuckAfter{60};
@@ -56,7 +55,7 @@ std::optional<Pod> pod_of(const JsonView& object, const std::string& job) {
   return orphan || !pod.job_uid.empty() ? std::optional(std::move(pod)) : std::nullopt;
 }
 
-// Whether the Job of that name and uid belongs to somebody else.
+// Whether the Job of that name and uid belongs to another controller.
 Result<bool> is_foreign(kube::Client& client, const Json& job, const std::string& name,
                         const std::string& uid, const kube::CallOptions& call) {
   const Result<Json> made_by = client.get(kJobs, text_member(job, {"metadata", "namespace"}), name, call);
@@ -74,7 +73,7 @@ bool is_one_of(const WhichPods& which, const Pod& pod) {
   return which.except_job_uid.empty() || pod.job_uid != which.except_job_uid;
 }
 
-// The pods of one Job, however many: the first few by name, which is the order of a list.
+// The pods of one Job: the first few, in the list's order, which is by name.
 struct Group {
   std::string job;
   std::vector<Pod> named;

@@ -4,10 +4,10 @@
 //   Result<RemainingPods> pods = remaining_pods(client, job, {.except_job_uid = orphan}, now, call);
 //   if (pods && pods->count > 0) ...                    // wait; pods->message says for what
 //
-// Asked of the API server, not of a cache. A pod counts if it has the job's label and has not come to a
-// terminal phase, and the Job that made it, by its name an attempt of this job, is gone, is an orphan, or
-// belongs to this TrainingJob or to a deleted one of its name. A pod that merely wears the label, or whose
-// Job is another controller's, does not count: it cannot hold the job up.
+// Read from the API server, not from a cache. A pod counts if it has the job's label and is in no terminal
+// phase, and if its Job, by its name an attempt of this job, is gone, is an orphan, or belongs to this
+// TrainingJob or to a deleted one of its name. A pod that only has the label, or whose Job is another
+// controller's, does not count: it cannot delay the job.
 //
 // Nothing is deleted here, and never by force: a node that does not answer may still run the container. Any
 // thread.
@@ -25,7 +25,7 @@ namespace plimsoll::controllers {
 
 struct RemainingPods {
   std::int64_t count = 0;
-  // A pod is past the time that it was given to terminate, by more than a minute: its node may be lost.
+  // A pod's grace period has been over for more than a minute: its node may be lost.
   bool stuck = false;
   std::string message;  // the pods and their nodes, the first few by name; what to do if they are stuck
 };

@@ -1,4 +1,5 @@
 #include "controllers/calibration.h"
+#include "metrics/families.h"
 
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
@@ -18,8 +19,9 @@ namespace {
 const kube::Resource kProfiles{crds::kGroup, crds::kVersion, "memoryprofiles", true};
 constexpr const char* kFieldManager = "plimsoll-calibration";
 
-// Uids whose attempts the metrics have; past it they are forgotten, and seen as of before the start.
-constexpr std::size_t kMostTold = 100'000;
+// Uids whose attempts are in the metrics; beyond so many all are forgotten, and their attempts before the
+// start of the process do not count again.
+constexpr std::size_t kMaxCounted = 100'000;
 
 kube::Reflector::Options reflect(const char* plural, bool namespaced) {
   kube::Reflector::Options options;
@@ -27,7 +29,7 @@ kube::Reflector::Options reflect(const char* plural, bool namespaced) {
   return options;
 }
 
-// What is learned from.
+// The fields that are read.
 JsonSelection slim_job() {
   return JsonSelection()
       .only({}, {"metadata", "spec", "status"})
@@ -45,15 +47,9 @@ bool has_ended(const crds::Attempt& attempt) {
 
 struct CalibrationController::Metrics {
   explicit Metrics(prometheus::Registry& registry)
-      : errors(prometheus::BuildHistogram()
-                   .Name("plimsoll_estimate_relative_error")
-                   .Help("Estimated less needed memory of an attempt, as a share of the needed")
-                   .Register(registry)),
-        out_of_memory(prometheus::BuildCounter()
-                          .Name("plimsoll_oom_detected_total")
-                          .Help("Attempts that ran out of memory; kind is cuda or host")
-                          .Register(registry)),
-        panics(reconcile_panics(registry, "calibration")) {}
+      : errors(metrics::histograms(registry, "plimsoll_estimate_relative_error")),
+        out_of_memory(metrics::counters(registry, "plimsoll_oom_detected_total")),
+        panics(metrics::reconcile_panics(registry, "calibration")) {}
 
   prometheus::Family<prometheus::Histogram>& errors;
   prometheus::Family<prometheus::Counter>& out_of_memory;
@@ -68,7 +64,7 @@ CalibrationController::CalibrationController(kube::Client& client, estimator::Gp
       metrics_(options.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options.registry)),
       queue_metrics_(options.registry == nullptr
                          ? nullptr
-                         : std::make_unique<QueueMetrics>(*options.registry, "calibration")),
+                         : std::make_unique<metrics::QueueMetrics>(*options.registry, "calibration")),
       queue_({.retries = options.retries, .clock = options.clock, .observer = queue_metrics_.get()}),
       jobs_(client,
             [this] {
@@ -82,8 +78,8 @@ CalibrationController::CalibrationController(kube::Client& client, estimator::Gp
                   kube::Reflector::Options profiles = reflect("memoryprofiles", true);
                   profiles.on_change = [this](const kube::Reflector::Change& change) {
                     if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
-                      look_again(text_member(*change.object, {"metadata", "namespace"}),
-                                 text_member(*change.object, {"spec", "family"}));
+                      learn_again(text_member(*change.object, {"metadata", "namespace"}),
+                                  text_member(*change.object, {"spec", "family"}));
                     }
                   };
                   return profiles;
@@ -113,8 +109,8 @@ void CalibrationController::stop() {
   gpu_models_.stop();
 }
 
-// Jobs that have taught a profile which is gone teach the next one.
-void CalibrationController::look_again(const std::string& namespace_name, const std::string& family) {
+// When a profile is deleted, its jobs go into the next one.
+void CalibrationController::learn_again(const std::string& namespace_name, const std::string& family) {
   for (const kube::SharedObject& job : jobs_.snapshot()) {
     if (text_member(*job, {"metadata", "namespace"}) == namespace_name &&
         text_member(*job, {"spec", "model", "family"}) == family) {
@@ -136,14 +132,14 @@ void CalibrationController::run(const std::stop_token& stop) {
     Result<void> done;
     if (const std::optional<std::string> thrown = catch_all([&] { done = reconcile(*key, stop); })) {
       done = Error(ErrorCode::kInternal, *thrown);
-      tell_of_exception(*key, *thrown);
+      report_exception(*key, *thrown);
     }
     if (done) {
       queue_.forget(*key);
     } else {
-      // Conflicts are part of the trade: the watch brings the newer profile within moments.
+      // Conflicts are routine: the watch brings the newer profile within moments.
       const bool routine = done.error().code == ErrorCode::kConflict;
-      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Could not learn from a job",
+      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Failed to learn from a job",
           {{"job", *key}, {"reason", to_string(done.error())}});
       queue_.add_rate_limited(*key);
     }
@@ -151,7 +147,7 @@ void CalibrationController::run(const std::stop_token& stop) {
   }
 }
 
-void CalibrationController::tell_of_exception(const std::string& key, const std::string& thrown) {
+void CalibrationController::report_exception(const std::string& key, const std::string& thrown) {
   if (metrics_) {
     metrics_->panics.Increment();
   }
@@ -172,21 +168,21 @@ Result<void> CalibrationController::reconcile(const std::string& key, const std:
   if (object == nullptr) {
     return {};
   }
-  TaughtJob job{.uid = text_member(*object, {"metadata", "uid"}),
-                .name = text_member(*object, {"metadata", "name"}),
-                .failure_policy = crds::decode_failure_policy(*object),
-                .status = crds::decode_status(object.tree())};
+  LearnedJob job{.uid = text_member(*object, {"metadata", "uid"}),
+                 .name = text_member(*object, {"metadata", "name"}),
+                 .failure_policy = crds::decode_failure_policy(*object),
+                 .status = crds::decode_status(object.tree())};
   if (job.uid.empty() || std::none_of(job.status.attempts.begin(), job.status.attempts.end(), has_ended)) {
     return {};
   }
   const std::string namespace_name = text_member(*object, {"metadata", "namespace"});
   const std::string family = text_member(*object, {"spec", "model", "family"});
-  tell(job, namespace_name);
-  return family.empty() ? Result<void>() : teach(job, namespace_name, family, stop);
+  count(job, namespace_name);
+  return family.empty() ? Result<void>() : learn_from(job, namespace_name, family, stop);
 }
 
-Result<void> CalibrationController::teach(const TaughtJob& job, const std::string& namespace_name,
-                                          const std::string& family, const std::stop_token& stop) {
+Result<void> CalibrationController::learn_from(const LearnedJob& job, const std::string& namespace_name,
+                                               const std::string& family, const std::stop_token& stop) {
   const auto known_of = [&](const std::vector<crds::ProfileSample>& samples) {
     const auto known = std::find_if(samples.begin(), samples.end(), [&](const crds::ProfileSample& sample) {
       return sample.job_uid == job.uid;
@@ -200,14 +196,14 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
       continue;
     }
     ++of_namespace;
-    // By name, so that the webhook and this take the same where a family has several.
+    // By name, so that the webhook and the operator use the same one of several.
     if (text_member(*one, {"spec", "family"}) == family) {
       profile = one.tree();
       break;
     }
   }
   if (profile.isNull() && of_namespace >= estimator::kProfilesOfNamespace) {
-    // Whoever makes up families fills no more of the API server, nor of the memory of those that watch it.
+    // A limit on made-up families, for the API server and for those that watch it.
     log_warning("Learned nothing from a job: its namespace has too many MemoryProfiles",
                 {{"job", namespace_name + "/" + job.name},
                  {"family", family},
@@ -220,9 +216,9 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
   if (!sample_of(job, known, present)) {
     return {};
   }
-  TaughtJob enriched = job;
+  LearnedJob enriched = job;
   if (options_.prometheus != nullptr) {
-    ask_prometheus(enriched, namespace_name, known == nullptr ? -1 : known->last_attempt, stop);
+    read_dcgm_peaks(enriched, namespace_name, known == nullptr ? -1 : known->last_attempt, stop);
   }
   if (profile.isNull()) {
     Result<Json> made = profile_of(namespace_name, family, stop);
@@ -238,7 +234,7 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
     return {};
   }
   const std::vector<crds::ProfileSample> before = samples;
-  samples = remembered(std::move(samples), *std::move(sample));
+  samples = with_sample(std::move(samples), *std::move(sample));
   if (samples == before) {
     return {};  // older than all that is remembered
   }
@@ -263,7 +259,7 @@ Result<void> CalibrationController::teach(const TaughtJob& job, const std::strin
   return {};
 }
 
-// The family's profile, which is not in our copy: made, or found made already.
+// The family's profile, which is not in the cache: created, or found.
 Result<Json> CalibrationController::profile_of(const std::string& namespace_name, const std::string& family,
                                                const std::stop_token& stop) {
   kube::CallOptions call;
@@ -289,9 +285,9 @@ Result<Json> CalibrationController::profile_of(const std::string& namespace_name
   return made ? std::move(made) : made.error().within("create the MemoryProfile of " + family);
 }
 
-// What it cannot tell is done without.
-void CalibrationController::ask_prometheus(TaughtJob& job, const std::string& namespace_name,
-                                           std::int64_t after, const std::stop_token& stop) const {
+// Prometheus may have no answer; then there are no DCGM figures.
+void CalibrationController::read_dcgm_peaks(LearnedJob& job, const std::string& namespace_name,
+                                            std::int64_t after, const std::stop_token& stop) const {
   kube::CallOptions call;
   call.timeout = options_.prometheus_timeout;
   call.stop = stop;
@@ -321,15 +317,15 @@ std::vector<estimator::AvailableGpu> CalibrationController::gpus() const {
   return estimator::inventory_of(models, catalog_);
 }
 
-// Each attempt that has ended since the start goes into the metrics once.
-void CalibrationController::tell(const TaughtJob& job, const std::string& namespace_name) {
+// Puts each attempt that has ended since the start into the metrics, once.
+void CalibrationController::count(const LearnedJob& job, const std::string& namespace_name) {
   if (!metrics_) {
     return;
   }
-  if (told_.size() >= kMostTold) {
-    told_.clear();
+  if (counted_.size() >= kMaxCounted) {
+    counted_.clear();
   }
-  std::int64_t& last = told_.try_emplace(job.uid, -1).first->second;
+  std::int64_t& last = counted_.try_emplace(job.uid, -1).first->second;
   for (const crds::Attempt& attempt : job.status.attempts) {
     if (!has_ended(attempt) || attempt.number <= last) {
       continue;

@@ -1,16 +1,15 @@
-// CalibrationController keeps the MemoryProfiles true to what jobs have shown: each attempt of a job with a
-// model family that has ended is counted once into the family's profile (learning.h has the arithmetic),
-// which the webhook reads for the next job.
+// CalibrationController learns from jobs: each ended attempt of a job with a model family goes once into the
+// family's MemoryProfile (learning.h has the arithmetic), which the webhook reads for the next job.
 //
 //   CalibrationController calibration(client, GpuCatalog::built_in(), {.registry = &registry});
 //   calibration.start();
 //   ...
 //   calibration.stop();
 //
-// A profile that is missing is made, in the job's namespace, by the family's name. Level-triggered: events
-// only name jobs to look at, and what is written follows from the job's status and the profile's own samples,
-// with the profile's resourceVersion, so that nothing is counted twice, whoever else writes. What fails is
-// tried again with back-off. One thread of its own and one for each watch; `start`, `stop` from one thread,
+// A missing profile is created, in the job's namespace, under the family's name. Level-triggered: events
+// only name jobs, and what is written follows from the job's status and the profile's own samples, with the
+// profile's resourceVersion, so that nothing is counted twice, even with several writers. Failures are
+// retried with back-off. One thread of its own and one for each watch; `start`, `stop` from one thread,
 // `ready` from any. `stop` waits. The clients must outlive it.
 #pragma once
 
@@ -28,23 +27,23 @@
 
 #include "base/clock.h"
 #include "controllers/learning.h"
-#include "controllers/runtime_metrics.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "kube/client.h"
 #include "kube/event_recorder.h"
 #include "kube/reflector.h"
 #include "kube/work_queue.h"
+#include "metrics/kubernetes_metrics.h"
 
 namespace plimsoll::controllers {
 
 class CalibrationController {
  public:
   struct Options {
-    kube::RetryDelays::Options retries = {};
-    // A Prometheus server with dcgm-exporter's series, as a client whose server it is; null: not asked.
+    RetryDelays::Options retries = {};
+    // Of a Prometheus server with dcgm-exporter's series; null: none.
     kube::Client* prometheus = nullptr;
     std::chrono::milliseconds prometheus_timeout{5'000};
-    kube::EventRecorder* events = nullptr;     // of jobs whose lesson fails; null: nobody is told
+    kube::EventRecorder* events = nullptr;     // about jobs whose pass throws; null: no events
     prometheus::Registry* registry = nullptr;  // null: no metrics
     const Clock* clock = &system_clock();
   };
@@ -57,34 +56,34 @@ class CalibrationController {
   void start();
   void stop();
 
-  // True once all jobs that were there at the start have been looked at.
+  // True once all jobs that existed at the start have been processed.
   bool ready() const { return ready_; }
 
  private:
   struct Metrics;
 
   void run(const std::stop_token& stop);
-  void tell_of_exception(const std::string& key, const std::string& thrown);
+  void report_exception(const std::string& key, const std::string& thrown);
   Result<void> reconcile(const std::string& key, const std::stop_token& stop);
-  Result<void> teach(const TaughtJob& job, const std::string& namespace_name, const std::string& family,
-                     const std::stop_token& stop);
+  Result<void> learn_from(const LearnedJob& job, const std::string& namespace_name, const std::string& family,
+                          const std::stop_token& stop);
   Result<Json> profile_of(const std::string& namespace_name, const std::string& family,
                           const std::stop_token& stop);
-  void ask_prometheus(TaughtJob& job, const std::string& namespace_name, std::int64_t after,
-                      const std::stop_token& stop) const;
+  void read_dcgm_peaks(LearnedJob& job, const std::string& namespace_name, std::int64_t after,
+                       const std::stop_token& stop) const;
   std::vector<estimator::AvailableGpu> gpus() const;
-  void tell(const TaughtJob& job, const std::string& namespace_name);
-  void look_again(const std::string& namespace_name, const std::string& family);
+  void count(const LearnedJob& job, const std::string& namespace_name);
+  void learn_again(const std::string& namespace_name, const std::string& family);
 
   kube::Client& client_;
   const estimator::GpuCatalog catalog_;
   const Options options_;
   std::unique_ptr<Metrics> metrics_;
-  std::unique_ptr<QueueMetrics> queue_metrics_;
+  std::unique_ptr<metrics::QueueMetrics> queue_metrics_;
   kube::WorkQueue queue_;
   std::string started_;  // RFC 3339
   std::map<std::string, std::int64_t>
-      told_;  // by job's uid, the last attempt in the metrics; worker's thread
+      counted_;  // by job's uid, the last attempt in the metrics; worker's thread
   std::atomic<bool> ready_ = false;
 
   kube::Reflector jobs_;

@@ -47,7 +47,7 @@ bool same_labels(const Json& orphan, const Json& wanted) {
   return own == wanted_labels.members().size();
 }
 
-// Whether an orphan is what the job would make: the same labels, and what tells one shape from another.
+// Whether an orphan is what the job would create: the same labels, and the same shape.
 bool matches(const Json& orphan, const Json& wanted) {
   const Json& selector = member(wanted, {"spec", "selector"});  // a Service's; a Job gets its own
   return same_labels(orphan, wanted) && trainers_of(orphan) == trainers_of(wanted) &&
@@ -120,7 +120,7 @@ Result<void> ChildWriter::owns_its_name() {
   return {};
 }
 
-// The leftovers of a predecessor are not waited for: the garbage collector may take its time.
+// Does not wait for the garbage collector, which may take long.
 Result<Json> ChildWriter::replace(const kube::Resource& resource, const Json& left, const Json& child) {
   const std::string name = text_member(child, {"metadata", "name"});
   if (const Result<void> owns = owns_its_name(); !owns) {
@@ -161,8 +161,8 @@ Result<void> ChildWriter::remove_as_read(const kube::Resource& resource, const J
   kube::CallOptions call = call_;
   call.uid = text_member(object, {"metadata", "uid"});
   call.resource_version = text_member(object, {"metadata", "resourceVersion"});
-  // A Job that goes last shows that it still has pods; and its controller, which sees the deletion, makes
-  // none.
+  // In the foreground: while the Job exists, it has pods; and its controller, which sees the deletion,
+  // creates none.
   call.propagation = kube::Propagation::kForeground;
   return client_.remove(resource, namespace_name(), text_member(object, {"metadata", "name"}), call);
 }

@@ -1,17 +1,13 @@
 // Creates and deletes the children of a TrainingJob by Kubernetes' rules of ownership. An object is changed
 // or deleted only if its controller reference names this job's uid, and only in the state in which that was
-// read (preconditions on uid and resourceVersion). There are two more cases, both narrow:
-//   - An orphan (kubectl delete --cascade=orphan): no owner at all, and exactly the labels and the shape of
-//   the
-//     child that is wanted. It is adopted.
-//   - What a deleted TrainingJob of the same name left behind, once the API server confirms that this job has
-//     taken its name, so that the other uid is gone. It is deleted and created anew.
-// Everything else that has the name of a child is left as it is.
+// read (preconditions on uid and resourceVersion). There are two more cases:
+// an orphan (kubectl delete --cascade=orphan) without an owner, and with exactly the labels and the shape of
+// the wanted child, is adopted; and a child of a deleted TrainingJob of the same name is replaced, once the
+// API server confirms that this job has the name now. Any other object with the name of a child is left as it
+// is.
 //
 //   ChildWriter children(client, job, call);
-//   Result<Json> made = children.create(kJobs, wanted);
-//   if (!made && made.error().code == ErrorCode::kAlreadyExists) ...   // the message says what holds the
-//   name
+//   Result<Json> made = children.create(kJobs, wanted);    // kAlreadyExists: the name is taken
 //
 // One call at a time. Client and job must outlive it.
 #pragma once

@@ -10,8 +10,7 @@
 namespace plimsoll::controllers {
 namespace {
 
-// The exporter's default interval is 30 s: what was sampled just before the beginning is the attempt's too
-// when its pods were there.
+// The exporter's default interval is 30 s: a sample from just before the start may be the attempt's, too.
 constexpr std::int64_t kSlack = 30;
 // Prometheus keeps two weeks by default.
 constexpr std::int64_t kLongest = 14 * 24 * 3600;
@@ -75,7 +74,7 @@ Result<std::optional<Bytes>> dcgm_peak(kube::Client& prometheus, const std::stri
           "&time=" + kube::percent_encode(attempt.completion_time),
       options);
   if (!body) {
-    return body.error().within("ask Prometheus for DCGM_FI_DEV_FB_USED");
+    return body.error().within("query Prometheus for DCGM_FI_DEV_FB_USED");
   }
   return read_dcgm_answer(*body);
 }

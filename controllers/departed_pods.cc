@@ -8,7 +8,7 @@ namespace plimsoll::controllers {
 
 using kube::namespace_of;
 
-// Of the limits that it uses up.
+// The larger of its shares of the two limits.
 double DepartedPods::size_of(const Share& share) const {
   return static_cast<double>(share.pods.size()) / static_cast<double>(limits_.pods) +
          static_cast<double>(share.bytes.count) / static_cast<double>(limits_.bytes.count);

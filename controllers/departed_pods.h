@@ -1,12 +1,12 @@
-// DepartedPods: pods that have been deleted but whose end tells why an attempt failed, by the key of their
-// Job, until that Job goes.
+// DepartedPods: deleted pods whose end tells why an attempt failed, by the key of their Job, until that Job
+// is deleted.
 //
 //   DepartedPods departed;
 //   departed.remember("ads/kafka-0", pod);      // "NAMESPACE/JOB"
 //   std::vector<Json> pods = departed.of("ads/kafka-0");
 //
 // Bounded in pods and bytes for all namespaces together. When it is full, the namespace that holds the most
-// loses its oldest pod, so that no namespace can push out what others need. Any thread.
+// loses its oldest pod, so that no namespace evicts another's. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace plimsoll::controllers {
 class DepartedPods {
  public:
   struct Limits {
-    std::size_t pods = 4096;  // a preemption takes few of each attempt
+    std::size_t pods = 4096;  // a preemption deletes few of each attempt
     Bytes bytes = 16_MiB;     // as JSON text, which takes more than what is kept; a pod has a few KiB
   };
 

@@ -9,8 +9,8 @@
 #include "base/json_edit.h"
 #include "base/log.h"
 #include "controllers/inventory_plan.h"
-#include "controllers/runtime_metrics.h"
 #include "crds/training_job.h"
+#include "metrics/families.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -21,22 +21,16 @@ const kube::Resource kGpuModels{crds::kGroup, crds::kVersion, "gpumodels", false
 
 constexpr const char* kFieldManager = "plimsoll.dev/inventory";
 constexpr std::chrono::milliseconds kSyncPoll{50};
-// Distinct problems that are remembered, so that each is told once; past that they are told again.
-constexpr std::size_t kMostWarnings = 1000;
+// Distinct problems that are remembered, so that each is logged once; beyond that they are logged again.
+constexpr std::size_t kMaxWarnings = 1000;
 
 }  // namespace
 
 struct GpuInventoryController::Metrics {
   explicit Metrics(prometheus::Registry& registry)
-      : gpus(prometheus::BuildGauge()
-                 .Name("plimsoll_inventory_gpus")
-                 .Help("GPUs of the cluster by model; state is total or free")
-                 .Register(registry)),
-        passes(prometheus::BuildCounter()
-                   .Name("plimsoll_inventory_passes_total")
-                   .Help("Comparisons of the GPUModel resources with the cluster, by result")
-                   .Register(registry)),
-        panics(reconcile_panics(registry, "gpu-inventory")),
+      : gpus(metrics::gauges(registry, "plimsoll_inventory_gpus")),
+        passes(metrics::counters(registry, "plimsoll_inventory_passes_total")),
+        panics(metrics::reconcile_panics(registry, "gpu-inventory")),
         nodes(registry, "nodes"),
         pods(registry, "bound-pods"),
         models(registry, "gpumodels") {}
@@ -61,9 +55,9 @@ struct GpuInventoryController::Metrics {
   prometheus::Family<prometheus::Gauge>& gpus;
   prometheus::Family<prometheus::Counter>& passes;
   prometheus::Counter& panics;
-  ReflectorMetrics nodes;
-  ReflectorMetrics pods;
-  ReflectorMetrics models;
+  metrics::ReflectorMetrics nodes;
+  metrics::ReflectorMetrics pods;
+  metrics::ReflectorMetrics models;
   std::set<std::string> known;
 };
 
@@ -93,7 +87,7 @@ GpuInventoryController::~GpuInventoryController() {
 }
 
 kube::Reflector::Options GpuInventoryController::reflect(kube::Resource resource,
-                                                         ReflectorMetrics Metrics::*observer) {
+                                                         metrics::ReflectorMetrics Metrics::*observer) {
   kube::Reflector::Options options;
   options.observer = metrics_ == nullptr ? nullptr : &(metrics_.get()->*observer);
   options.resource = std::move(resource);
@@ -127,7 +121,7 @@ bool GpuInventoryController::synced() const {
 }
 
 void GpuInventoryController::run(const std::stop_token& stop) {
-  kube::Backoff backoff(options_.retry, std::random_device{}());
+  Backoff backoff(options_.retry, std::random_device{}());
   while (!synced()) {
     if (!kube::system_sleeper().sleep_for(kSyncPoll, stop)) {
       return;
@@ -157,9 +151,9 @@ void GpuInventoryController::run(const std::stop_token& stop) {
       ready_ = true;
       backoff.reset();
     } else {
-      // Conflicts are part of the trade: the watch brings the newer object within moments.
+      // Conflicts are routine: the watch brings the newer object within moments.
       const bool routine = passed.error().code == ErrorCode::kConflict;
-      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Could not update the GPU inventory",
+      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Failed to update the GPU inventory",
           {{"reason", to_string(passed.error())}});
       pause = backoff.next();
       const std::lock_guard lock(mutex_);
@@ -170,12 +164,12 @@ void GpuInventoryController::run(const std::stop_token& stop) {
 }
 
 bool GpuInventoryController::warn_once(const std::string& problem) {
-  if (warned_.size() >= kMostWarnings) {
+  if (warned_.size() >= kMaxWarnings) {
     warned_.clear();
   }
   const bool is_new = warned_.insert(problem).second;
   if (is_new) {
-    log_warning("Left something out of the GPU inventory", {{"reason", problem}});
+    log_warning("The GPU inventory is incomplete", {{"reason", problem}});
   }
   return is_new;
 }

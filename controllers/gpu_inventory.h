@@ -1,7 +1,7 @@
-// GpuInventoryController keeps the GPUModel resources' status true to the cluster: for every GPU model that
-// schedulable nodes have, how many GPUs there are, how many no pod has requested, the shapes of the nodes and
-// the spellings of the product label. It creates the GPUModel of a model that it meets for the first time; a
-// model whose nodes are gone keeps its object, with zeros.
+// GpuInventoryController keeps the status of the GPUModel resources up to date: for every GPU model of
+// schedulable nodes, how many GPUs there are, how many no pod has requested, the shapes of the nodes and the
+// spellings of the product label. It creates the GPUModel of a model that is new in the cluster; a model
+// whose nodes are gone keeps its object, with zeros.
 //
 //   GpuInventoryController inventory(client, GpuCatalog::built_in(), {});
 //   inventory.start();
@@ -9,7 +9,7 @@
 //   inventory.stop();
 //
 // Level-triggered: it watches nodes, pods and GPUModels, and after any change (bursts are one change)
-// compares what is with what is written. Failed writes are tried again with back-off. One thread of its own
+// compares the cluster with the objects. Failed writes are retried with back-off. One thread of its own
 // and one for each watch; `start`, `stop` from one thread, `ready` from any. `stop` waits. The client must
 // outlive it.
 #pragma once
@@ -24,24 +24,23 @@
 #include <stop_token>
 #include <thread>
 
+#include "base/backoff.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"
-#include "kube/backoff.h"
 #include "kube/client.h"
 #include "kube/event_recorder.h"
 #include "kube/reflector.h"
+#include "metrics/kubernetes_metrics.h"
 
 namespace plimsoll::controllers {
-
-class ReflectorMetrics;
 
 class GpuInventoryController {
  public:
   struct Options {
-    std::chrono::milliseconds burst{200};  // at most one pass in so long
-    std::chrono::minutes resync{10};       // a pass even when nothing changed, as insurance
-    kube::Backoff::Options retry{std::chrono::milliseconds(500), std::chrono::milliseconds(60'000), 0.5};
-    kube::EventRecorder* events = nullptr;     // of GPUModels that are wrong; null: nobody is told
+    std::chrono::milliseconds burst{200};  // between two passes, at least
+    std::chrono::minutes resync{10};       // a pass even when nothing has changed
+    Backoff::Options retry{std::chrono::milliseconds(500), std::chrono::milliseconds(60'000), 0.5};
+    kube::EventRecorder* events = nullptr;     // about invalid GPUModels; null: no events
     prometheus::Registry* registry = nullptr;  // null: no metrics
   };
 
@@ -59,7 +58,7 @@ class GpuInventoryController {
  private:
   struct Metrics;
 
-  kube::Reflector::Options reflect(kube::Resource resource, ReflectorMetrics Metrics::*observer);
+  kube::Reflector::Options reflect(kube::Resource resource, metrics::ReflectorMetrics Metrics::*observer);
   void run(const std::stop_token& stop);
   bool synced() const;
   Result<void> pass(const std::stop_token& stop);
@@ -67,7 +66,7 @@ class GpuInventoryController {
   std::vector<crds::GpuModel> known_resources();
   Result<void> write(const std::vector<estimator::AvailableGpu>& present,
                      const std::vector<crds::GpuModel>& existing, const std::stop_token& stop);
-  bool warn_once(const std::string& problem);  // false: it was told before
+  bool warn_once(const std::string& problem);  // false: it was logged before
 
   kube::Client& client_;
   const estimator::GpuCatalog catalog_;

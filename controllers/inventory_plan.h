@@ -1,6 +1,5 @@
-// The arithmetic of the GPU inventory, without I/O: what to keep of nodes and pods, how many GPUs pods hold,
-// and which GPUModel objects must be written so that they say what the cluster has. Pure functions; any
-// thread.
+// The arithmetic of the GPU inventory, without I/O: which fields of nodes and pods are kept, how many GPUs
+// pods hold, and which GPUModel objects must be written. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -13,7 +12,7 @@
 
 namespace plimsoll::controllers {
 
-// The pieces of a Node that estimator::decode_node reads.
+// The fields of a Node that estimator::decode_node reads.
 Json project_node(const JsonView& node);
 
 // Name, node and GPUs of a pod that holds GPUs of a node; null for any other pod.
@@ -23,10 +22,10 @@ Json project_pod(const JsonView& pod);
 // any step of its initialisation needs.
 std::int64_t gpus_of_pod(const JsonView& pod);
 
-// The nodes with what `pods` (projected) hold of them. Nodes that cannot be decoded are left out.
+// The nodes, with the GPUs that `pods` (projected) hold on them. Nodes that cannot be decoded are left out.
 std::vector<estimator::GpuNode> count_nodes(const std::vector<Json>& nodes, const std::vector<Json>& pods);
 
-// The GPUModel object's name: lower-case, as Kubernetes demands.
+// The GPUModel object's name: lower case, as Kubernetes requires.
 std::string resource_name(const std::string& model_name);
 
 struct InventoryWrite {
@@ -38,7 +37,7 @@ struct InventoryWrite {
 };
 
 // What must be written so that each model in `present` has a GPUModel with these counts, and every other
-// GPUModel says zero. Objects that already say so are not touched. By name.
+// GPUModel has zeros. Objects that are right already are not written. By name.
 std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::AvailableGpu>& present,
                                            const std::vector<crds::GpuModel>& existing);
 

@@ -25,7 +25,7 @@ constexpr int kMasterPort = 29500;  // torchrun's default
 constexpr const char* kPlanVolume = "plimsoll-plan";
 constexpr const char* kCompletionIndex = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
 
-// FNV-1a: the same on every machine and in every version, which std::hash does not promise.
+// FNV-1a: the same on every machine and in every version, unlike std::hash.
 std::string hash_of(std::string_view text) {
   std::uint32_t hash = 2166136261U;
   for (const char c : text) {
@@ -85,7 +85,7 @@ void add_variable(const JsonPlace& environment, Json entry) {
   }
 }
 
-// Adds the setting to the allocator's own, in the variable that the user has chosen for them.
+// Adds the setting to the user's own settings of the allocator, in the variable that the user has chosen.
 void expand_segments(const JsonPlace& environment) {
   constexpr const char* kSetting = "expandable_segments:True";
   for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
@@ -143,7 +143,7 @@ void set_environment(const JsonPlace& container, const crds::TrainingJob& job, c
   }
 }
 
-// Whether the container says itself what GPUs it takes: a device of any vendor, a MIG slice or a claim.
+// Whether the container requests devices itself: of any vendor, a MIG slice or a claim.
 bool asks_for_devices(const Json& container) {
   for (const char* kind : {"limits", "requests"}) {
     for (const auto& [name, amount] : JsonView(member(container, {"resources", kind})).members()) {
@@ -209,7 +209,7 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
   return changed ? std::move(changed) : changed.error().within("spec.template");
 }
 
-// A disruption fails the Job under this rule, by whose reason the cause is known even without its pod.
+// A disruption fails the Job by this rule; its reason tells the cause even without the pod.
 Json failure_policy() {
   JsonObject condition;
   condition["type"] = "DisruptionTarget";

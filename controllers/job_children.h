@@ -1,14 +1,13 @@
-// What an attempt of a job consists of in the cluster: a ConfigMap with its plan, a headless Service by whose
+// The objects of an attempt in the cluster: a ConfigMap with its plan, a headless Service by whose
 // names trainers find each other, and a batch/v1 Indexed Job of one pod a node.
 //
 //   AttemptChildren children = make_children(job, owner, attempt, plan);
 //   client.create(kConfigMaps, ns, children.plan); ...
 //
-// All are owned by the TrainingJob, so that its deletion takes them along whenever it comes. Names follow
-// from the job's name and the attempt's number alone: whoever makes them twice finds them there. The Job
-// never retries by itself (backoffLimit 0), because each attempt may need another size, and a pod that a
-// disruption took fails it at once under a rule of its own, which tells the cause even after the pod has
-// gone. Pure functions; any thread.
+// All are owned by the TrainingJob, and deleted with it. Names follow from the job's name and the attempt's
+// number alone, so that nothing is created twice. The Job never retries by itself (backoffLimit 0), because
+// each attempt may need another size; and a disruption of a pod fails it at once, by a rule that tells the
+// cause even after the pod is gone. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -36,7 +35,7 @@ inline constexpr const char* kPlanDirectory = "/etc/plimsoll";
 // "JOB-ATTEMPT", with a long JOB cut and told apart by a hash, so that pods' host names stay within 63 bytes.
 std::string child_name(const std::string& job, std::int64_t attempt);
 
-// What selects the pods of an attempt, and of all attempts.
+// Selects the pods of an attempt, and of all attempts.
 std::string pods_selector(const std::string& job, std::int64_t attempt);
 std::string pods_selector(const std::string& job);
 

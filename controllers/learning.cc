@@ -20,31 +20,31 @@ using crds::Attempt;
 using crds::Outcome;
 using crds::ProfileSample;
 
-// Upper bounds hold for this share of the jobs. With few jobs that is all of them, but as soon as five others
-// have been measured, one job alone is outvoted.
+// Upper bounds hold for this share of the jobs: for all of a few, but one job has no effect once five others
+// have been measured.
 constexpr double kQuantile = 0.95;
 constexpr std::size_t kOutvotedBy = 5;
 
-// What fewer than so many jobs of a family say is taken to be missing is at most this share of one of the
-// cards it was missing on. More: the whole card.
+// The missing memory that fewer than so many jobs of a family report counts up to this share of a card that
+// they ran on; that of more jobs up to the whole card.
 constexpr std::size_t kAgreeing = 3;
 constexpr double kMostAlone = 0.6;
 
-// An estimate is lowered only when so many jobs have been measured and none ran out of memory; the training-
-// time peak at most to half (the schema's least), and a twentieth is always left on top.
+// An estimate is lowered only when so many jobs have been measured and none ran out of memory; the peak
+// during training at most to half (the schema's minimum), and 5% is always added.
 constexpr std::size_t kJobsToLower = 5;
 constexpr double kMarginWhenLowered = 0.05;
 constexpr double kLeastCorrection = 0.5;
 
-// Fixed costs are believed when three jobs have told them, with a twentieth on top and between these.
+// Fixed costs are learned from three jobs, with 5% added, within these bounds.
 constexpr double kMarginOfFixedCosts = 1.05;
 constexpr Bytes kLeastContext = 128_MiB;
 constexpr Bytes kMostContext = 4_GiB;
 constexpr Bytes kLeastCommunication = 256_MiB;
 constexpr Bytes kMostCommunication = 16_GiB;
 
-// What the attempt needed more than it was estimated to without what was learned, and whether it can show
-// that it needed less.
+// What the attempt needed beyond its estimate, without what was learned; and whether it can show that it
+// needed less.
 struct Measured {
   Bytes estimated;
   Bytes needed;
@@ -57,14 +57,15 @@ std::optional<Measured> measure(const Attempt& attempt, Bytes capacity, const cr
   const Bytes estimated = std::max(Bytes{}, *attempt.estimated - attempt.learned);
   const Bytes observed = attempt.observed_peak.value_or(Bytes{});
   if (attempt.outcome == Outcome::kCudaOutOfMemory) {
-    const Bytes card = attempt.capacity.value_or(capacity);
-    const Bytes fragments = attempt.fragmentation.value_or(Bytes{});
-    if (attempt.needed && *attempt.needed - fragments <= card) {
-      return Measured{estimated, std::max(observed, *attempt.needed - fragments)};  // fragments, not size
+    const Bytes card = attempt.out_of_memory.capacity.value_or(capacity);
+    const Bytes fragments = attempt.out_of_memory.fragmentation.value_or(Bytes{});
+    if (attempt.out_of_memory.needed && *attempt.out_of_memory.needed - fragments <= card) {
+      return Measured{estimated,
+                      std::max(observed, *attempt.out_of_memory.needed - fragments)};  // fragments, not size
     }
     return Measured{estimated, estimator::needed_at_least(attempt, capacity, policy)};
   }
-  // An attempt that was cut short has shown what it needed at least.
+  // An attempt that was stopped early shows a lower bound.
   const bool complete = attempt.outcome == Outcome::kSucceeded;
   if (attempt.observed_peak && (complete || observed > estimated)) {
     return Measured{estimated, observed};
@@ -82,7 +83,7 @@ void raise(std::optional<Bytes>& highest, const std::optional<Bytes>& value) {
   }
 }
 
-// Activations and temporaries of the estimate that the attempt ran with, without what was learned.
+// Activations and temporaries of the attempt's estimate, without what was learned.
 std::optional<Bytes> transient_of(const Json& estimate, const Attempt& attempt) {
   const std::optional<std::int64_t> activations =
       JsonView(member(estimate, {"breakdown", "activations"})).integer();
@@ -96,7 +97,7 @@ std::optional<Bytes> transient_of(const Json& estimate, const Attempt& attempt) 
   return std::max(Bytes{}, now - std::min(Bytes{}, attempt.learned));
 }
 
-// The largest but those that are outvoted.
+// The largest value, without those above kShare of the jobs.
 template <class T>
 T upper_bound_of(std::vector<T> votes) {
   const std::size_t outvoted =
@@ -151,12 +152,12 @@ std::optional<double> correction_of(const std::vector<const ProfileSample*>& mea
   return measured.size() >= kJobsToLower && factor < 1 ? std::optional(factor) : std::nullopt;
 }
 
-// Of what three jobs have told.
-std::optional<Bytes> fixed_cost(const std::vector<Bytes>& told, Bytes least, Bytes most) {
-  if (told.size() < kAgreeing) {
+// Of the figures that at least three jobs have reported.
+std::optional<Bytes> fixed_cost(const std::vector<Bytes>& reported, Bytes least, Bytes most) {
+  if (reported.size() < kAgreeing) {
     return std::nullopt;
   }
-  const Bytes bound = Bytes::ceil(static_cast<double>(upper_bound_of(told).count) * kMarginOfFixedCosts);
+  const Bytes bound = Bytes::ceil(static_cast<double>(upper_bound_of(reported).count) * kMarginOfFixedCosts);
   return whole_mebibytes(std::clamp(bound, least, most));
 }
 
@@ -184,7 +185,7 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-std::optional<ProfileSample> sample_of(const TaughtJob& job, const ProfileSample* known,
+std::optional<ProfileSample> sample_of(const LearnedJob& job, const ProfileSample* known,
                                        const std::vector<estimator::AvailableGpu>& gpus) {
   ProfileSample sample = known == nullptr ? ProfileSample{.job_uid = job.uid, .last_attempt = -1} : *known;
   sample.job = job.name;
@@ -216,7 +217,7 @@ std::optional<ProfileSample> sample_of(const TaughtJob& job, const ProfileSample
   return news ? std::optional(sample) : std::nullopt;
 }
 
-std::vector<ProfileSample> remembered(std::vector<ProfileSample> samples, ProfileSample sample) {
+std::vector<ProfileSample> with_sample(std::vector<ProfileSample> samples, ProfileSample sample) {
   std::erase_if(samples, [&](const ProfileSample& one) { return one.job_uid == sample.job_uid; });
   samples.push_back(std::move(sample));
   std::sort(samples.begin(), samples.end(), [](const ProfileSample& a, const ProfileSample& b) {
@@ -227,7 +228,7 @@ std::vector<ProfileSample> remembered(std::vector<ProfileSample> samples, Profil
 }
 
 std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& samples) {
-  // What is missing is missing on any card; what the driver takes is the card's own.
+  // Missing memory is missing on any card; the driver's share differs by card.
   const std::vector<const ProfileSample*> measured = measured_of(samples);
   const std::optional<Bytes> shortfall = shortfall_of(measured);
   const std::optional<double> correction = shortfall ? std::nullopt : correction_of(measured);
@@ -238,10 +239,10 @@ std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& sam
     }
   }
   std::vector<crds::LearnedBounds> bounds;
-  for (const auto& [model, told] : by_model) {
+  for (const auto& [model, reported] : by_model) {
     std::vector<Bytes> contexts;
     std::vector<Bytes> communications;
-    for (const ProfileSample* sample : told) {
+    for (const ProfileSample* sample : reported) {
       if (sample->context) {
         contexts.push_back(*sample->context);
       }
@@ -321,7 +322,7 @@ Json statistics_of(const std::vector<ProfileSample>& samples) {
 std::optional<double> relative_error(const Attempt& attempt) {
   std::optional<Bytes> needed = attempt.observed_peak;
   if (attempt.outcome == Outcome::kCudaOutOfMemory) {
-    raise(needed, attempt.needed);
+    raise(needed, attempt.out_of_memory.needed);
   } else if (attempt.outcome != Outcome::kSucceeded) {
     return std::nullopt;
   }

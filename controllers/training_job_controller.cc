@@ -8,12 +8,13 @@
 #include "base/catch_all.h"
 #include "base/log.h"
 #include "controllers/job_children.h"
+#include "metrics/families.h"
 
 namespace plimsoll::controllers {
 namespace {
 
 constexpr const char* kByJob = "job";  // pods by the key of their Job
-constexpr std::chrono::milliseconds kUntilClusterIsKnown{100};
+constexpr std::chrono::milliseconds kClusterPoll{100};
 
 // The key of what controls the object, which is of the same namespace; empty without a controller.
 std::string key_of_controller(const JsonView& object, const char* kind) {
@@ -49,8 +50,8 @@ JsonSelection slim_training_job() {
       .without({"metadata", "annotations"}, {"kubectl.kubernetes.io/last-applied-configuration"});
 }
 
-// Whether the pod's end tells something of why: what a pod that was deleted in good health does not.
-bool has_a_story(const JsonView& pod) {
+// Whether the pod's end tells why an attempt failed, unlike that of a pod that was deleted while healthy.
+bool explains_a_failure(const JsonView& pod) {
   for (const JsonView condition : member(pod, {"status", "conditions"}).elements()) {
     const std::string type = text_member(condition, {"type"});
     if ((type == "DisruptionTarget" || type == "TerminationTarget") &&
@@ -77,21 +78,13 @@ struct TrainingJobController::Metrics final : public JobObserver {
         training_jobs(registry, "trainingjobs"),
         children(registry, "jobs"),
         pods(registry, "trainer-pods"),
-        reconciles(prometheus::BuildCounter()
-                       .Name("controller_runtime_reconcile_total")
-                       .Help("Looks at an object, by controller and result")
-                       .Register(registry)),
-        panics(reconcile_panics(registry, "trainingjob")),
-        created(counter(registry, "plimsoll_jobs_created_total", "Jobs whose first attempt began")),
-        succeeded(counter(registry, "plimsoll_jobs_succeeded_total", "Jobs that trained to their end")),
-        failed(counter(registry, "plimsoll_jobs_failed_total", "Jobs that failed for good")),
-        restarted(counter(registry, "plimsoll_jobs_restarted_total", "Attempts after the first of a job")),
-        attempts(counter(registry, "plimsoll_job_attempts_total", "Attempts that ended, by how")) {}
-
-  static prometheus::Family<prometheus::Counter>& counter(prometheus::Registry& registry, const char* name,
-                                                          const char* help) {
-    return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
-  }
+        reconciles(metrics::counters(registry, "controller_runtime_reconcile_total")),
+        panics(metrics::reconcile_panics(registry, "trainingjob")),
+        created(metrics::counters(registry, "plimsoll_jobs_created_total")),
+        succeeded(metrics::counters(registry, "plimsoll_jobs_succeeded_total")),
+        failed(metrics::counters(registry, "plimsoll_jobs_failed_total")),
+        restarted(metrics::counters(registry, "plimsoll_jobs_restarted_total")),
+        attempts(metrics::counters(registry, "plimsoll_job_attempts_total")) {}
 
   void began(const crds::TrainingJob& job, const crds::Attempt& attempt) override {
     (attempt.number == 0 ? created : restarted).Add({{"namespace", job.namespace_name}}).Increment();
@@ -102,14 +95,14 @@ struct TrainingJobController::Metrics final : public JobObserver {
   void finished(const crds::TrainingJob& job, bool well) override {
     (well ? succeeded : failed).Add({{"namespace", job.namespace_name}}).Increment();
   }
-  void looked(const char* result) {
+  void reconciled(const char* result) {
     reconciles.Add({{"controller", "trainingjob"}, {"result", result}}).Increment();
   }
 
-  QueueMetrics queue;
-  ReflectorMetrics training_jobs;
-  ReflectorMetrics children;
-  ReflectorMetrics pods;
+  metrics::QueueMetrics queue;
+  metrics::ReflectorMetrics training_jobs;
+  metrics::ReflectorMetrics children;
+  metrics::ReflectorMetrics pods;
   prometheus::Family<prometheus::Counter>& reconciles;
   prometheus::Counter& panics;
   prometheus::Family<prometheus::Counter>& created;
@@ -132,17 +125,15 @@ TrainingJobController::TrainingJobController(kube::Client& client, const estimat
       jobs_(client, reflect_jobs()),
       children_(client, reflect_children()),
       pods_(client, reflect_pods()) {
-  surroundings_.client = &client_;
-  surroundings_.cluster = &cluster;
-  surroundings_.models = models;
-  surroundings_.events = events;
-  surroundings_.observer = metrics_.get();
-  surroundings_.clock = options_.clock;
-  surroundings_.find_job = [this](const std::string& key) { return children_.find(key); };
-  surroundings_.find_pods = [this](const std::string& key) {
-    return kube::trees_of(pods_.by_index(kByJob, key));
-  };
-  surroundings_.departed_pods = [this](const std::string& key) { return departed_.of(key); };
+  context_.client = &client_;
+  context_.cluster = &cluster;
+  context_.models = models;
+  context_.events = events;
+  context_.observer = metrics_.get();
+  context_.clock = options_.clock;
+  context_.find_job = [this](const std::string& key) { return children_.find(key); };
+  context_.find_pods = [this](const std::string& key) { return kube::trees_of(pods_.by_index(kByJob, key)); };
+  context_.departed_pods = [this](const std::string& key) { return departed_.of(key); };
   if (metrics_) {
     metrics_->queue.watch(&queue_);
   }
@@ -194,7 +185,7 @@ kube::Reflector::Options TrainingJobController::reflect_pods() {
 }
 
 void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
-  if (change.kind == kube::Reflector::Change::Kind::kRemoved && has_a_story(*change.object)) {
+  if (change.kind == kube::Reflector::Change::Kind::kRemoved && explains_a_failure(*change.object)) {
     departed_.remember(key_of_controller(*change.object, "Job"), change.object);
   }
   const kube::SharedObject child = children_.find(key_of_controller(*change.object, "Job"));
@@ -245,14 +236,15 @@ void TrainingJobController::run(const std::stop_token& stop) {
   }
 }
 
-// What a pass throws is this job's trouble alone: it is told about it, and tried again with back-off.
-Result<Next> TrainingJobController::look_at(const kube::SharedObject& object, const std::stop_token& stop) {
-  Result<Next> next = Next();
+// An exception of a pass affects this job alone: it gets an event, and is retried with back-off.
+Result<RequeueAfter> TrainingJobController::reconcile(const kube::SharedObject& object,
+                                                      const std::stop_token& stop) {
+  Result<RequeueAfter> next = RequeueAfter();
   const std::optional<std::string> thrown = catch_all([&] {
-    Surroundings surroundings = surroundings_;
-    surroundings.stop = stop;
-    surroundings.decision_memory = options_.decision_memory;
-    next = options_.look_after(surroundings, object.tree());
+    PassContext context = context_;
+    context.stop = stop;
+    context.decision_memory = options_.decision_memory;
+    next = options_.reconcile(context, object.tree());
   });
   if (!thrown) {
     return next;
@@ -260,9 +252,9 @@ Result<Next> TrainingJobController::look_at(const kube::SharedObject& object, co
   if (metrics_) {
     metrics_->panics.Increment();
   }
-  if (surroundings_.events != nullptr) {
-    surroundings_.events->record(reference_to(*object), kube::EventType::kWarning, "ReconcileFailed",
-                                 "Plimsoll failed to look after this job and will try again: " + *thrown);
+  if (context_.events != nullptr) {
+    context_.events->record(reference_to(*object), kube::EventType::kWarning, "ReconcileFailed",
+                            "Plimsoll failed to reconcile this job and will try again: " + *thrown);
   }
   return Error(ErrorCode::kInternal, *thrown);
 }
@@ -273,13 +265,13 @@ void TrainingJobController::handle(const std::string& key, const std::stop_token
     queue_.forget(key);
     return;
   }
-  if (options_.knows_cluster && !options_.knows_cluster()) {
-    queue_.add_after(key, kUntilClusterIsKnown);
+  if (options_.cluster_is_known && !options_.cluster_is_known()) {
+    queue_.add_after(key, kClusterPoll);
     return;
   }
-  const Result<Next> next = look_at(object, stop);
+  const Result<RequeueAfter> next = reconcile(object, stop);
   if (metrics_) {
-    metrics_->looked(!next ? "error" : *next ? "requeue_after" : "success");
+    metrics_->reconciled(!next ? "error" : *next ? "requeue_after" : "success");
   }
   if (next) {
     queue_.forget(key);
@@ -293,8 +285,8 @@ void TrainingJobController::handle(const std::string& key, const std::stop_token
     return;
   }
   // A conflict is routine: the watch brings the newer object within moments.
-  log(error.code == ErrorCode::kConflict ? LogLevel::kDebug : LogLevel::kWarning,
-      "Could not look after a job", {{"job", key}, {"reason", to_string(error)}});
+  log(error.code == ErrorCode::kConflict ? LogLevel::kDebug : LogLevel::kWarning, "Failed to reconcile a job",
+      {{"job", key}, {"reason", to_string(error)}});
   if (error.retry_after.count() > 0) {
     queue_.add_after(key, error.retry_after);
   } else {

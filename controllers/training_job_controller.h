@@ -1,15 +1,15 @@
-// TrainingJobController runs training jobs: it makes the attempts of each TrainingJob, watches how they end,
-// and starts them again with what they lacked (controllers/training_job_pass.h tells how).
+// TrainingJobController runs training jobs: it creates the attempts of each TrainingJob, watches how they
+// end, and restarts them with what they lacked (controllers/training_job_pass.h).
 //
 //   TrainingJobController jobs(client, cluster, models, events, {});
 //   jobs.start();
 //   ...
-//   jobs.stop();                              // waits; what is under way is finished first
+//   jobs.stop();                              // waits until passes in progress have ended
 //
 // Level-triggered: changes of a job, of its Job and of its pods put the job's name into a work queue, from
-// which workers take it, never two of them the same; failures come back with back-off. All that must survive
-// is in the API server. One thread for each worker and each of the three watches; `start` and `stop` from one
-// thread, `ready` from any. What it is given must outlive it.
+// which workers take it, never two of them the same; failures are retried with back-off. All state that must
+// survive is in the API server. One thread for each worker and each of the three watches; `start` and `stop`
+// from one thread, `ready` from any. What it is given must outlive it.
 #pragma once
 
 #include <prometheus/registry.h>
@@ -23,10 +23,10 @@
 
 #include "base/bytes.h"
 #include "controllers/departed_pods.h"
-#include "controllers/runtime_metrics.h"
 #include "controllers/training_job_pass.h"
 #include "kube/reflector.h"
 #include "kube/work_queue.h"
+#include "metrics/kubernetes_metrics.h"
 
 namespace plimsoll::controllers {
 
@@ -34,16 +34,17 @@ class TrainingJobController {
  public:
   struct Options {
     int workers = 4;
-    // Asked before each look at a job: whether this process leads. Null: it is alone.
+    // Called before each pass: whether this process leads. Null: it is the only one.
     std::function<bool()> leads;
-    // Likewise, whether the view of the cluster is complete: a job that is sized before would find no GPU,
-    // and keep what it asked for. Null: it is.
-    std::function<bool()> knows_cluster;
+    // Likewise, whether the view of the cluster is complete: a job that is sized earlier would find no GPU,
+    // and keep its requested size. Null: it is.
+    std::function<bool()> cluster_is_known;
     Bytes decision_memory = estimator::kDecisionMemory;  // of each worker
     const Clock* clock = &system_clock();
     prometheus::Registry* registry = nullptr;  // null: no metrics
-    // The pass of one job; tests have others.
-    std::function<Result<Next>(const Surroundings&, const Json& object)> look_after = controllers::look_after;
+    // One pass; tests replace it.
+    std::function<Result<RequeueAfter>(const PassContext&, const Json& object)> reconcile =
+        controllers::reconcile;
   };
 
   TrainingJobController(kube::Client& client, const estimator::ClusterViewStore& cluster,
@@ -57,7 +58,7 @@ class TrainingJobController {
 
   // True once the caches have their first lists.
   bool ready() const;
-  // How long no worker has finished a job while one is at work.
+  // For how long workers have been busy without finishing a job.
   std::chrono::nanoseconds stalled_for() const { return queue_.stalled_for(); }
   // To be called before a scrape.
   void refresh_metrics();
@@ -70,16 +71,16 @@ class TrainingJobController {
   kube::Reflector::Options reflect_pods();
   void pod_changed(const kube::Reflector::Change& change);
   void run(const std::stop_token& stop);
-  Result<Next> look_at(const kube::SharedObject& object, const std::stop_token& stop);
+  Result<RequeueAfter> reconcile(const kube::SharedObject& object, const std::stop_token& stop);
   void handle(const std::string& key, const std::stop_token& stop);
 
   kube::Client& client_;
   const Options options_;
   std::unique_ptr<Metrics> metrics_;
-  Surroundings surroundings_;
+  PassContext context_;
   kube::WorkQueue queue_;
 
-  DepartedPods departed_;  // those that had something to say
+  DepartedPods departed_;  // whose end tells why
 
   kube::Reflector jobs_;
   kube::Reflector children_;

@@ -39,9 +39,9 @@ Attempt decode_attempt(const Json& json) {
   attempt.observed_reserved = bytes_of(json, "observedReservedBytes");
   attempt.observed_context = bytes_of(json, "observedContextBytes");
   attempt.observed_communication = bytes_of(json, "observedCommunicationBytes");
-  attempt.needed = bytes_of(json, "neededBytes");
-  attempt.capacity = bytes_of(json, "capacityBytes");
-  attempt.fragmentation = bytes_of(json, "fragmentationBytes");
+  attempt.out_of_memory.needed = bytes_of(json, "neededBytes");
+  attempt.out_of_memory.capacity = bytes_of(json, "capacityBytes");
+  attempt.out_of_memory.fragmentation = bytes_of(json, "fragmentationBytes");
   attempt.exit_code = integer_of(json, "exitCode");
   attempt.container = text_member(json, {"container"});
   attempt.expandable_segments = member(json, {"expandableSegments"}) == Json(true);
@@ -67,9 +67,9 @@ Json encode(const Attempt& attempt) {
   put(json, "observedReservedBytes", attempt.observed_reserved);
   put(json, "observedContextBytes", attempt.observed_context);
   put(json, "observedCommunicationBytes", attempt.observed_communication);
-  put(json, "neededBytes", attempt.needed);
-  put(json, "capacityBytes", attempt.capacity);
-  put(json, "fragmentationBytes", attempt.fragmentation);
+  put(json, "neededBytes", attempt.out_of_memory.needed);
+  put(json, "capacityBytes", attempt.out_of_memory.capacity);
+  put(json, "fragmentationBytes", attempt.out_of_memory.fragmentation);
   if (attempt.exit_code) {
     put(json, "exitCode", *attempt.exit_code);
   }

@@ -34,6 +34,17 @@ enum class Outcome {
 };
 const char* name_of(Outcome outcome);  // "Running", "CUDAOutOfMemory", ...
 
+// What an out-of-memory message says, where it does.
+struct OutOfMemoryFigures {
+  // What the failed step would have needed on the card: what the process held and what it requested. An upper
+  // bound for that step alone; later ones may need more.
+  std::optional<Bytes> needed{};
+  std::optional<Bytes> capacity{};       // of the card
+  std::optional<Bytes> fragmentation{};  // reserved by PyTorch but unallocated
+
+  bool operator==(const OutOfMemoryFigures&) const = default;
+};
+
 struct Attempt {
   std::int64_t number = 0;  // counts from 0
   std::string gpu_model{};
@@ -46,10 +57,7 @@ struct Attempt {
   std::optional<Bytes> observed_reserved{};
   std::optional<Bytes> observed_context{};
   std::optional<Bytes> observed_communication{};
-  // Of the out-of-memory text, where the attempt ended with one.
-  std::optional<Bytes> needed{};
-  std::optional<Bytes> capacity{};
-  std::optional<Bytes> fragmentation{};
+  OutOfMemoryFigures out_of_memory{};
   std::optional<std::int64_t> exit_code{};  // of the trainer that failed first
   std::string container{};                  // that it was; empty: it was the pod as a whole
   bool expandable_segments = false;         // Plimsoll set PyTorch's allocator so

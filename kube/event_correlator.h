@@ -19,10 +19,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_edit.h"
-#include "kube/retry_delays.h"
 
 namespace plimsoll::kube {
 

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.h"
 #include "base/json_edit.h"
 #include "base/log.h"
 #include "kube/api_error.h"
-#include "kube/backoff.h"
 #include "kube/credentials.h"
 #include "kube/http_exchange.h"
 #include "kube/list_page.h"

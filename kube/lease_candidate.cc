@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/backoff.h"
 #include "base/json_edit.h"
 #include "base/json_view.h"
 
@@ -37,14 +38,14 @@ Result<void> check(const LeaseOptions& options) {
   if (options.name.empty() || options.namespace_name.empty() || options.identity.empty()) {
     return invalid("leader election needs the lease's namespace and name, and an identity of its own");
   }
-  if (options.retry_period.count() < 1) {
+  if (options.durations.retry_period.count() < 1) {
     return invalid("leader election: the retry period must be above 0");
   }
-  if (options.lease_duration <= options.renew_deadline) {
+  if (options.durations.lease_duration <= options.durations.renew_deadline) {
     return invalid("leader election: the lease must last longer than the renew deadline");
   }
-  if (static_cast<double>(options.renew_deadline.count()) <=
-      kJitter * static_cast<double>(options.retry_period.count())) {
+  if (static_cast<double>(options.durations.renew_deadline.count()) <=
+      kJitter * static_cast<double>(options.durations.retry_period.count())) {
     return invalid("leader election: the renew deadline must be more than 1.2 times the retry period");
   }
   return {};
@@ -62,9 +63,9 @@ std::string LeaseCandidate::holder() const {
 // When a leader gives up unless it renews: client-go's deadline for the tries of one renewal, but never so
 // late that others may take the lease.
 Clock::SteadyTime LeaseCandidate::deadline() const {
-  return in_cycle_
-             ? std::min(cycle_began_ + Clock::SteadyTime::duration(options_.renew_deadline), leads_until())
-             : leads_until();
+  return in_cycle_ ? std::min(cycle_began_ + Clock::SteadyTime::duration(options_.durations.renew_deadline),
+                              leads_until())
+                   : leads_until();
 }
 
 bool LeaseCandidate::is_valid(Clock::SteadyTime now) const {
@@ -114,10 +115,10 @@ LeaseCandidate::Action LeaseCandidate::begin(Clock::SteadyTime now, Clock::WallT
 
 LeaseCandidate::Action LeaseCandidate::call(Action::Kind kind, Clock::SteadyTime now, Json lease) const {
   const Clock::SteadyTime end =
-      leading_ ? deadline() : try_began_ + Clock::SteadyTime::duration(options_.renew_deadline);
+      leading_ ? deadline() : try_began_ + Clock::SteadyTime::duration(options_.durations.renew_deadline);
   // Half of it at most, as controller-runtime has it: a call that a dead connection swallows leaves time for
   // another.
-  const std::chrono::nanoseconds half = options_.renew_deadline / 2;
+  const std::chrono::nanoseconds half = options_.durations.renew_deadline / 2;
   return {.kind = kind,
           .time = std::clamp<std::chrono::nanoseconds>(end - now, std::chrono::milliseconds(1), half),
           .lease = std::move(lease)};
@@ -134,7 +135,7 @@ Json LeaseCandidate::record(Clock::WallTime wall, bool keeps) const {
   const std::string time = format_micro_time(wall);
   const JsonPlace spec = lease["spec"];
   spec["holderIdentity"] = options_.identity;
-  spec["leaseDurationSeconds"] = static_cast<int>(options_.lease_duration.count());
+  spec["leaseDurationSeconds"] = static_cast<int>(options_.durations.lease_duration.count());
   spec["renewTime"] = time;
   if (!keeps) {
     spec["acquireTime"] = time;
@@ -196,9 +197,9 @@ void LeaseCandidate::answer(Clock::SteadyTime now, const Result<Json>& result) {
 void LeaseCandidate::succeed(Clock::SteadyTime now) {
   step_ = Step::kIdle;
   in_cycle_ = false;
-  next_try_ = now + Clock::SteadyTime::duration(options_.retry_period);
+  next_try_ = now + Clock::SteadyTime::duration(options_.durations.retry_period);
   // What came back too late is as good as nothing: others may have the lease by now.
-  if (now < try_began_ + options_.lease_duration) {
+  if (now < try_began_ + options_.durations.lease_duration) {
     renewed_ = try_began_;
     leading_ = true;
   }
@@ -206,10 +207,8 @@ void LeaseCandidate::succeed(Clock::SteadyTime now) {
 
 void LeaseCandidate::fail(Clock::SteadyTime now) {
   step_ = Step::kIdle;
-  const double spread = leading_ ? 0 : std::uniform_real_distribution<double>(0, kJitter)(random_);
-  const std::chrono::duration<double> wait(std::chrono::duration<double>(options_.retry_period) *
-                                           (1 + spread));
-  next_try_ = now + std::chrono::duration_cast<Clock::SteadyTime::duration>(wait);
+  const double share = leading_ ? 0 : std::uniform_real_distribution<double>()(random_);
+  next_try_ = now + with_jitter(Clock::SteadyTime::duration(options_.durations.retry_period), kJitter, share);
 }
 
 std::optional<Json> LeaseCandidate::release(Clock::WallTime wall) {

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/result.h"
+#include "kube/lease_defaults.h"
 
 namespace plimsoll::kube {
 
@@ -31,10 +32,7 @@ struct LeaseOptions {
   std::string namespace_name;
   std::string name;
   std::string identity;  // of this process, unlike all others'
-  // The figures of client-go's and controller-runtime's defaults.
-  std::chrono::seconds lease_duration{15};           // how long others wait for a leader that says nothing
-  std::chrono::milliseconds renew_deadline{10'000};  // how long a leader tries to renew before it gives up
-  std::chrono::milliseconds retry_period{2'000};     // between tries
+  LeaseDurations durations{};
 };
 
 // Errors: kInvalid, naming what does not fit together.
@@ -69,7 +67,7 @@ class LeaseCandidate {
 
   bool leading() const { return leading_; }
   // When it must have stopped leading unless it renews.
-  Clock::SteadyTime leads_until() const { return renewed_ + options_.lease_duration; }
+  Clock::SteadyTime leads_until() const { return renewed_ + options_.durations.lease_duration; }
   // Who holds the lease, as last seen; may be empty.
   std::string holder() const;
   std::uint64_t slow_paths() const { return slow_paths_; }  // leader_election_slowpath_total

@@ -43,11 +43,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_selection.h"
 #include "base/json_view.h"
-#include "kube/backoff.h"
 #include "kube/client.h"
 #include "kube/object_store.h"
 #include "kube/sleeper.h"

@@ -32,8 +32,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/backoff.h"
 #include "base/clock.h"
-#include "kube/retry_delays.h"
 
 namespace plimsoll::kube {
 

@@ -7,8 +7,8 @@
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/options.h"
-#include "controllers/attempt_end.h"
-#include "controllers/log_lines.h"
+#include "remediation/attempt_end.h"
+#include "remediation/log_lines.h"
 
 namespace plimsoll::process {
 namespace {
@@ -37,35 +37,35 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
-Json to_json(const controllers::AttemptEnd& end) {
+Json to_json(const remediation::AttemptEnd& end) {
   JsonObject json;
-  json["verdict"] = controllers::name_of(end.verdict);
+  json["verdict"] = name_of(end.outcome);
   const JsonPlace evidence = json["evidence"];
   evidence["pod"] = text_or_null(end.evidence.pod);
   evidence["container"] = text_or_null(end.evidence.container);
   evidence["field"] = text_or_null(end.evidence.field);
   evidence["text"] = text_or_null(end.evidence.text);
-  json["neededBytes"] = bytes_or_null(end.needed);
-  json["capacityBytes"] = bytes_or_null(end.capacity);
-  json["fragmentationBytes"] = bytes_or_null(end.fragmentation);
+  json["neededBytes"] = bytes_or_null(end.out_of_memory.needed);
+  json["capacityBytes"] = bytes_or_null(end.out_of_memory.capacity);
+  json["fragmentationBytes"] = bytes_or_null(end.out_of_memory.fragmentation);
   return json;
 }
 
-void print(Console& console, const controllers::AttemptEnd& end) {
-  console.out << controllers::name_of(end.verdict) << '\n';
-  const controllers::Evidence& evidence = end.evidence;
+void print(Console& console, const remediation::AttemptEnd& end) {
+  console.out << name_of(end.outcome) << '\n';
+  const remediation::Evidence& evidence = end.evidence;
   const auto line = [&](const char* what, const std::string& text) {
     if (!text.empty()) {
-      console.out << "  " << what << controllers::without_terminal_codes(text) << '\n';
+      console.out << "  " << what << remediation::without_terminal_codes(text) << '\n';
     }
   };
   line("pod        ", evidence.pod);
   line("container  ", evidence.container);
   line("field      ", evidence.field);
   line("text       ", evidence.text);
-  line("needed     ", end.needed ? to_string(*end.needed) : "");
-  line("capacity   ", end.capacity ? to_string(*end.capacity) : "");
-  line("fragments  ", end.fragmentation ? to_string(*end.fragmentation) : "");
+  line("needed     ", end.out_of_memory.needed ? to_string(*end.out_of_memory.needed) : "");
+  line("capacity   ", end.out_of_memory.capacity ? to_string(*end.out_of_memory.capacity) : "");
+  line("fragments  ", end.out_of_memory.fragmentation ? to_string(*end.out_of_memory.fragmentation) : "");
 }
 
 Result<std::vector<Json>> read_pods(const std::vector<std::string>& files, Console& console) {
@@ -116,7 +116,7 @@ int run_classify(const std::vector<std::string>& arguments, Console& console) {
   if (!pods) {
     return cli::complain(console, cli::kExitUsage, pods.error());
   }
-  std::vector<controllers::LogTail> logs;
+  std::vector<remediation::LogTail> logs;
   for (const std::string& file :
        values.contains("log") ? values["log"].as<std::vector<std::string>>() : std::vector<std::string>()) {
     Result<std::string> text = cli::read_input(file, console);
@@ -128,7 +128,7 @@ int run_classify(const std::vector<std::string>& arguments, Console& console) {
     }
     logs.push_back({.pod = "", .container = "", .text = *std::move(text)});
   }
-  const controllers::AttemptEnd end = controllers::classify(*pods, logs);
+  const remediation::AttemptEnd end = remediation::classify(*pods, logs);
   if (format == cli::OutputFormat::kTable) {
     print(console, end);
   } else {

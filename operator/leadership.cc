@@ -78,9 +78,9 @@ Result<kube::LeaseOptions> lease_of(const LeadershipOptions& options) {
       return time->error();
     }
   }
-  lease.lease_duration = std::chrono::duration_cast<std::chrono::seconds>(*lasts);
-  lease.renew_deadline = *renew;
-  lease.retry_period = *retry;
+  lease.durations.lease_duration = std::chrono::duration_cast<std::chrono::seconds>(*lasts);
+  lease.durations.renew_deadline = *renew;
+  lease.durations.retry_period = *retry;
   if (const Result<void> fits = kube::check(lease); !fits) {
     return fits.error().within("the options of the leader election");
   }
@@ -92,7 +92,7 @@ Leadership::Leadership(kube::Client& client, std::optional<kube::LeaseOptions> l
   if (!lease) {
     return;
   }
-  metrics_ = std::make_unique<controllers::ElectionMetrics>(registry, lease->name);
+  metrics_ = std::make_unique<metrics::ElectionMetrics>(registry, lease->name);
   kube::LeaderElector::Options options;
   options.on_master_status = [this](bool leading) { metrics_->master_status(leading); };
   options.on_slow_paths = [this](std::uint64_t more) { metrics_->slow_paths(more); };

@@ -13,6 +13,7 @@
 #include <prometheus/registry.h>
 
 #include <boost/program_options/options_description.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,19 +21,24 @@
 #include <thread>
 
 #include "base/result.h"
-#include "controllers/runtime_metrics.h"
 #include "kube/client.h"
 #include "kube/leader_elector.h"
+#include "metrics/kubernetes_metrics.h"
 
 namespace plimsoll::process {
+
+inline std::string in_seconds(std::chrono::milliseconds time) {
+  return std::to_string(time / std::chrono::seconds(1)) + "s";
+}
 
 struct LeadershipOptions {
   bool elect = true;
   std::string lease_name = "plimsoll-operator";
   std::string lease_namespace;  // empty: the pod's own, outside of a cluster "default"
-  std::string lease_duration = "15s";
-  std::string renew_deadline = "10s";
-  std::string retry_period = "2s";
+  // As flags are written: "15s".
+  std::string lease_duration = in_seconds(kube::LeaseDurations().lease_duration);
+  std::string renew_deadline = in_seconds(kube::LeaseDurations().renew_deadline);
+  std::string retry_period = in_seconds(kube::LeaseDurations().retry_period);
 };
 
 // client-go's names.
@@ -55,7 +61,7 @@ class Leadership {
   bool leads() const { return elector_ == nullptr || elector_->leading(); }
 
  private:
-  std::unique_ptr<controllers::ElectionMetrics> metrics_;
+  std::unique_ptr<metrics::ElectionMetrics> metrics_;
   std::unique_ptr<kube::LeaderElector> elector_;
   std::jthread thread_;
 };

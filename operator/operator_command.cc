@@ -14,11 +14,11 @@
 #include "base/log.h"
 #include "controllers/calibration.h"
 #include "controllers/gpu_inventory.h"
-#include "controllers/runtime_metrics.h"
 #include "controllers/training_job_controller.h"
 #include "kube/event_recorder.h"
 #include "kube/fenced_client.h"
 #include "kube/http_client.h"
+#include "metrics/kubernetes_metrics.h"
 #include "operator/heap_trimmer.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
@@ -166,7 +166,7 @@ class OperatorProcess {
     options.workers = workers();
     options.decision_memory = plan_.reconcile;
     options.leads = [this] { return leadership_.leads(); };
-    options.knows_cluster = [this] { return keeper_.has_synced() && inventory_.ready(); };
+    options.cluster_is_known = [this] { return keeper_.has_synced() && inventory_.ready(); };
     options.registry = registry_.get();
     return options;
   }
@@ -225,7 +225,7 @@ class OperatorProcess {
   Leadership leadership_;
   // What only a leader may do goes through it.
   kube::FencedClient leader_client_{*client_, [this] { return leadership_.leads(); }};
-  controllers::EventMetrics event_metrics_;
+  metrics::EventMetrics event_metrics_;
   kube::EventRecorder events_;
   estimator::ClusterViewStore view_;
   ViewMetrics view_metrics_{*registry_};

@@ -157,7 +157,7 @@ int fail(const std::string& what, const Error& error) {
   return error.code == ErrorCode::kInvalid || error.code == ErrorCode::kNotFound ? kExitUsage : kExitFailed;
 }
 
-std::optional<Surroundings> find_surroundings(const ServerOptions& options, int& exit_code) {
+std::optional<ServerInputs> read_server_inputs(const ServerOptions& options, int& exit_code) {
   Result<estimator::GpuCatalog> catalog = load_gpu_catalog(options.gpu_catalog);
   if (!catalog) {
     exit_code = fail("Could not read the GPU catalogue", catalog.error());
@@ -174,7 +174,7 @@ std::optional<Surroundings> find_surroundings(const ServerOptions& options, int&
     exit_code = fail("Could not use the kubeconfig", client.error());
     return std::nullopt;
   }
-  return Surroundings{*std::move(client), *std::move(catalog)};
+  return ServerInputs{*std::move(client), *std::move(catalog)};
 }
 
 void wait_for_stop_signal() {

@@ -69,11 +69,11 @@ Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file);
 
 // What a server needs before it can start: the GPU catalogue, extended by the options' file, and the cluster.
 // Nothing: it has been logged why, and `exit_code` is set.
-struct Surroundings {
+struct ServerInputs {
   std::unique_ptr<kube::Client> client;
   estimator::GpuCatalog catalog;
 };
-std::optional<Surroundings> find_surroundings(const ServerOptions& options, int& exit_code);
+std::optional<ServerInputs> read_server_inputs(const ServerOptions& options, int& exit_code);
 
 // Logs the problem and gives the exit code: kExitUsage where what people wrote is wrong, else kExitFailed.
 int fail(const std::string& what, const Error& error);
@@ -96,11 +96,11 @@ class StopLimit {
 template <class Make>
 int serve(const ServerOptions& options, Make make) {
   int exit_code = kExitDone;
-  std::optional<Surroundings> surroundings = find_surroundings(options, exit_code);
-  if (!surroundings) {
+  std::optional<ServerInputs> inputs = read_server_inputs(options, exit_code);
+  if (!inputs) {
     return exit_code;
   }
-  const auto server = make(std::move(surroundings->client), std::move(surroundings->catalog));
+  const auto server = make(std::move(inputs->client), std::move(inputs->catalog));
   if (const Result<void> started = server->start(); !started) {
     return fail("Could not start", started.error());
   }

@@ -5,7 +5,7 @@
 
 #include <prometheus/registry.h>
 
-#include "controllers/runtime_metrics.h"
+#include "metrics/kubernetes_metrics.h"
 #include "webhook/cluster_view_keeper.h"
 
 namespace plimsoll::process {
@@ -20,8 +20,8 @@ class ViewMetrics {
   }
 
  private:
-  controllers::ReflectorMetrics gpu_models_;
-  controllers::ReflectorMetrics profiles_;
+  metrics::ReflectorMetrics gpu_models_;
+  metrics::ReflectorMetrics profiles_;
 };
 
 }  // namespace plimsoll::process

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "metrics/families.h"
+
 namespace plimsoll::webhook {
 namespace {
 
@@ -9,45 +11,16 @@ namespace {
 const prometheus::Histogram::BucketBoundaries kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                           0.25,  0.5,    1,     2.5,  5,     10};
 
-prometheus::MetricFamily family(const char* name, const char* help, prometheus::MetricType type) {
-  prometheus::MetricFamily made;
-  made.name = name;
-  made.help = help;
-  made.type = type;
-  return made;
-}
-
-prometheus::MetricFamily gauge(const char* name, const char* help, double value) {
-  prometheus::MetricFamily made = family(name, help, prometheus::MetricType::Gauge);
-  prometheus::ClientMetric metric;
-  metric.gauge.value = value;
-  made.metric.push_back(std::move(metric));
-  return made;
-}
-
-void add_counter(prometheus::MetricFamily& to, const char* label, const char* value, std::uint64_t count) {
-  prometheus::ClientMetric metric;
-  metric.label.push_back({label, value});
-  metric.counter.value = static_cast<double>(count);
-  to.metric.push_back(std::move(metric));
+metrics::Sample sample(const char* label, const char* value, std::uint64_t count) {
+  return {static_cast<double>(count), {{label, value}}};
 }
 
 }  // namespace
 
 AdmissionMetrics::AdmissionMetrics(prometheus::Registry& registry)
-    : requests_(prometheus::BuildCounter()
-                    .Name("plimsoll_admission_requests_total")
-                    .Help("Admission reviews answered, by whether a patch was given and why")
-                    .Register(registry)),
-      duration_(prometheus::BuildHistogram()
-                    .Name("plimsoll_admission_duration_seconds")
-                    .Help("Time from the end of a request's header to its answer")
-                    .Register(registry)),
-      saved_(prometheus::BuildCounter()
-                 .Name("plimsoll_admission_gpus_saved_total")
-                 .Help("GPUs asked for less GPUs given, over all jobs that were given fewer")
-                 .Register(registry)
-                 .Add({})) {
+    : requests_(metrics::counters(registry, "plimsoll_admission_requests_total")),
+      duration_(metrics::histograms(registry, "plimsoll_admission_duration_seconds")),
+      saved_(metrics::counters(registry, "plimsoll_admission_gpus_saved_total").Add({})) {
   for (const char* webhook : {"mutate", "validate"}) {
     duration_.Add({{"webhook", webhook}}, kSeconds);
   }
@@ -69,54 +42,35 @@ ServerMetrics::ServerMetrics(const http::Server& server, const http::FileCertifi
     : server_(server), certificates_(certificates), scheduler_(scheduler) {}
 
 std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
-  using prometheus::MetricType;
   const http::ServerStats stats = server_.stats();
-  std::vector<prometheus::MetricFamily> families;
-  families.push_back(gauge("plimsoll_admission_in_flight", "Requests at or waiting for a worker",
-                           static_cast<double>(stats.in_flight)));
-  families.push_back(
-      gauge("plimsoll_webhook_connections", "Open connections", static_cast<double>(stats.open_connections)));
-
-  prometheus::MetricFamily rejected =
-      family("plimsoll_webhook_rejected_total", "Requests and connections refused before a handler saw them",
-             MetricType::Counter);
-  add_counter(rejected, "reason", "overload", stats.rejected_overload);
-  add_counter(rejected, "reason", "malformed", stats.rejected_malformed);
-  add_counter(rejected, "reason", "timeout", stats.rejected_timeout);
-  add_counter(rejected, "reason", "tls", stats.rejected_tls);
-  add_counter(rejected, "reason", "no_descriptor", stats.rejected_no_descriptor);
-  add_counter(rejected, "reason", "evicted", stats.evicted);
-  families.push_back(std::move(rejected));
-
+  std::vector<prometheus::MetricFamily> families = {
+      metrics::gauges("plimsoll_admission_in_flight", {{static_cast<double>(stats.in_flight)}}),
+      metrics::gauges("plimsoll_webhook_connections", {{static_cast<double>(stats.open_connections)}}),
+      metrics::counters(
+          "plimsoll_webhook_rejected_total",
+          {sample("reason", "overload", stats.rejected_overload),
+           sample("reason", "malformed", stats.rejected_malformed),
+           sample("reason", "timeout", stats.rejected_timeout), sample("reason", "tls", stats.rejected_tls),
+           sample("reason", "no_descriptor", stats.rejected_no_descriptor),
+           sample("reason", "evicted", stats.evicted)}),
+      metrics::counters("plimsoll_webhook_certificate_loads_total",
+                        {sample("result", "taken", certificates_.loads()),
+                         sample("result", "refused", certificates_.failures())}),
+  };
   if (scheduler_ != nullptr) {
     const DecisionScheduler::Stats decisions = scheduler_->stats();
-    prometheus::MetricFamily now =
-        family("plimsoll_admission_decisions", "Decisions under way, by state", MetricType::Gauge);
-    for (const auto& [state, count] :
-         {std::pair("running", decisions.running), std::pair("long", decisions.running_long),
-          std::pair("waiting", decisions.waiting)}) {
-      prometheus::ClientMetric metric;
-      metric.label.push_back({"state", state});
-      metric.gauge.value = static_cast<double>(count);
-      now.metric.push_back(std::move(metric));
-    }
-    families.push_back(std::move(now));
-    prometheus::MetricFamily without = family("plimsoll_admission_decisions_rejected_total",
-                                              "Decisions refused or stopped for others", MetricType::Counter);
-    add_counter(without, "reason", "busy", decisions.refused);
-    add_counter(without, "reason", "long", decisions.stopped);
-    families.push_back(std::move(without));
+    families.push_back(metrics::gauges(
+        "plimsoll_admission_decisions",
+        {sample("state", "running", decisions.running), sample("state", "long", decisions.running_long),
+         sample("state", "waiting", decisions.waiting)}));
+    families.push_back(metrics::counters(
+        "plimsoll_admission_decisions_rejected_total",
+        {sample("reason", "busy", decisions.refused), sample("reason", "long", decisions.stopped)}));
   }
-
-  prometheus::MetricFamily loads = family("plimsoll_webhook_certificate_loads_total",
-                                          "Readings of the certificate's files", MetricType::Counter);
-  add_counter(loads, "result", "taken", certificates_.loads());
-  add_counter(loads, "result", "refused", certificates_.failures());
-  families.push_back(std::move(loads));
   if (const std::optional<Clock::WallTime> expiry = certificates_.not_after()) {
-    families.push_back(gauge("plimsoll_webhook_certificate_expiration_timestamp_seconds",
-                             "When the serving certificate expires, as Unix time",
-                             static_cast<double>(std::chrono::system_clock::to_time_t(*expiry))));
+    families.push_back(
+        metrics::gauges("plimsoll_webhook_certificate_expiration_timestamp_seconds",
+                        {{static_cast<double>(std::chrono::system_clock::to_time_t(*expiry))}}));
   }
   return families;
 }

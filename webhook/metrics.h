@@ -1,15 +1,9 @@
-// What the webhook tells Prometheus. Names follow docs: prefix plimsoll_, base units.
+// The webhook's metrics (metrics/catalogue.h) as Prometheus collects them.
 //
-//   plimsoll_admission_requests_total{webhook, applied, reason}   webhook: mutate | validate
-//   plimsoll_admission_duration_seconds{webhook}      from the last byte of the header to the answer
-//   plimsoll_admission_gpus_saved_total               asked less given, when it was given
-//   plimsoll_admission_in_flight                      at or waiting for a worker
-//   plimsoll_admission_decisions{state}               running | long | waiting
-//   plimsoll_admission_decisions_rejected_total{reason}   busy: no turn in time; long: stopped for others
-//   plimsoll_webhook_connections, plimsoll_webhook_rejected_total{reason}
-//   plimsoll_webhook_certificate_expiration_timestamp_seconds, _certificate_loads_total{result}
+//   AdmissionMetrics metrics(registry);
+//   metrics.record("mutate", true, "Provisioned", duration);
 //
-// Label values are bounded: reasons are words of ours, never text of a request. Thread-safe.
+// Thread-safe.
 #pragma once
 
 #include <prometheus/collectable.h>
@@ -44,7 +38,7 @@ class AdmissionMetrics {
   prometheus::Counter& saved_;
 };
 
-// The server's and the certificate's own figures, read when they are asked for. Both must outlive this.
+// Figures of the server and the certificate, read at each scrape. Both must outlive this.
 class ServerMetrics : public prometheus::Collectable {
  public:
   // `scheduler` may be null.

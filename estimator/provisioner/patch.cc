@@ -24,11 +24,6 @@ Json array_of(const std::vector<std::string>& texts) {
   return array;
 }
 
-bool same_name(const std::string& a, const std::string& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
-
 // GPUs asked for less GPUs given; nothing is saved where no number was asked for.
 Json gpus_saved(const Asked& asked, const Decision& decision) {
   return integer(asked.trainers.asked ? asked.trainers.replicas - decision.trainers : 0);

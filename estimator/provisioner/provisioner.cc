@@ -1,7 +1,6 @@
 #include "estimator/provisioner/provisioner.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -33,11 +32,6 @@ const char* event_reason_of(const Error& exceeded) {
   return exceeded.code == ErrorCode::kTimeout     ? "DeadlineExceeded"
          : exceeded.code == ErrorCode::kCancelled ? "Cancelled"
                                                   : "TooLarge";
-}
-
-bool same_name(const std::string& a, const std::string& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 std::string gpus_text(std::int64_t count, const std::string& model) {
@@ -153,7 +147,6 @@ class ModelSearch {
   void bound(Contender& contender);
   void bound_without_tables(Contender& contender);
   std::int64_t replica() const;
-  bool more_trainers_take_less() const;
   std::string why_none(const Contender& contender, Bytes left);
   std::optional<Found> search(const Contender& contender, std::int64_t most, std::string& why_not);
   Result<Estimate> estimate(const Contender& contender, std::int64_t trainers, Bytes embeddings);
@@ -352,13 +345,9 @@ void ModelSearch::learn_from(const std::vector<FailedSize>& failed) {
     if (size.needed > Bytes{} && size.trainers > 0) {
       most = std::max(most, shortfall(size));
     }
-    for (Contender& contender : contenders_) {
-      if (same_name(contender.name(), size.gpu_model) || contender.gpu->model.memory <= size.capacity) {
-        contender.failed = std::max(contender.failed, size.trainers);
-      }
-    }
   }
   for (Contender& contender : contenders_) {
+    contender.failed = trainers_ruled_out(failed, *contender.gpu);
     if (contender.failed >= contender.least) {
       contender.least = whole_replicas(contender.failed + 1, contender.per_node, replica());
     }
@@ -391,23 +380,17 @@ std::int64_t ModelSearch::replica() const {
   return std::max<std::int64_t>(1, parallelism.tensor * parallelism.pipeline * parallelism.context);
 }
 
-bool ModelSearch::more_trainers_take_less() const {
-  using enum crds::ParallelStrategy;
-  const crds::ParallelStrategy strategy = spec_.training.parallelism.strategy;
-  return strategy != kAuto && strategy != kDDP;
-}
-
 // A model without tables is given the fewest trainers that hold it: all counts take the same, or, where
 // trainers share parameters, gradients or state, more take less.
 void ModelSearch::bound_without_tables(Contender& contender) {
-  if (contender.failed > 0 && !more_trainers_take_less()) {
+  if (contender.failed > 0 && !more_trainers_take_less(spec_)) {
     contender.impossible = "out of memory on " + std::to_string(contender.failed) +
                            " trainers before, and each of more would hold as much";
     return;
   }
   const std::int64_t most = std::min(contender.most, std::max(contender.capacity, contender.least));
   std::vector<std::int64_t> counts = {contender.least};
-  while (more_trainers_take_less()) {
+  while (more_trainers_take_less(spec_)) {
     charge(request_.budget, 1);
     const std::int64_t next = whole_replicas(counts.back() + 1, contender.per_node, replica());
     if (next > most) {
@@ -738,6 +721,14 @@ Provision ModelSearch::run() {
 }
 
 }  // namespace
+
+bool more_trainers_take_less(const crds::TrainingJobSpec& spec) {
+  using enum crds::ParallelStrategy;
+  const std::optional<crds::DlrmModel>& dlrm = spec.model.dlrm;
+  const bool has_tables = dlrm && (!dlrm->tables.empty() || dlrm->tables_from);
+  const crds::ParallelStrategy strategy = spec.training.parallelism.strategy;
+  return has_tables || (strategy != kAuto && strategy != kDDP);
+}
 
 Provision provision(const ProvisionRequest& request) {
   assert(request.job != nullptr && request.gpus != nullptr);

@@ -24,6 +24,7 @@
 #include "crds/training_job.h"
 #include "estimator/catalog/inventory.h"
 #include "estimator/estimate/estimate.h"
+#include "estimator/provisioner/size_exclusion.h"
 #include "estimator/sharder/sharder.h"
 
 namespace plimsoll::estimator::inline provisioner {
@@ -32,15 +33,6 @@ namespace plimsoll::estimator::inline provisioner {
 // trained (Llama 3 405B, 10,000 tables on 4,096 trainers) take a quarter of it.
 inline constexpr Bytes kDecisionMemory = 128_MiB;
 
-// A size on which the job has run out of memory.
-struct FailedSize {
-  std::string gpu_model;
-  std::int64_t trainers = 0;
-  std::int64_t per_node = 0;
-  Bytes capacity;  // of one GPU
-  Bytes needed;    // by one trainer, at least; 0: not known
-};
-
 struct ProvisionRequest {
   const crds::TrainingJob* job = nullptr;           // tables_from resolved into spec.model.dlrm->tables
   const TraceFile* graph = nullptr;                 // what spec.model.graph refers to, once it has been read
@@ -48,8 +40,8 @@ struct ProvisionRequest {
   const crds::MemoryProfile* profile = nullptr;     // of the job's family; may be null
   Method method = Method::kPlimsoll;
   Budget* budget = nullptr;  // null: no limit
-  // Each rules out its own size and every size that has neither more trainers nor larger GPUs; and what the
-  // estimate of it lacks is added to the estimates of all others, as part of the allocator's slack.
+  // Never reused (estimator/failed_sizes.h); and what the estimate of a failed size lacked is added to all
+  // other estimates, as part of the allocator's slack.
   std::vector<FailedSize> failed = {};
   // The model's size is left out: whatever the GPU, minTrainers hold the job.
   bool unestimated = false;
@@ -90,5 +82,9 @@ struct Provision {
 };
 
 Provision provision(const ProvisionRequest& request);
+
+// Whether each trainer holds less when there are more of them: embedding tables are spread over all trainers,
+// or the trainers share parameters, gradients or optimizer state.
+bool more_trainers_take_less(const crds::TrainingJobSpec& spec);
 
 }  // namespace plimsoll::estimator::inline provisioner

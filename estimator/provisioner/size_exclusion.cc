@@ -1,30 +1,29 @@
 #include "estimator/provisioner/size_exclusion.h"
 
-#include <strings.h>
-
 #include <algorithm>
+#include <cctype>
 
 #include "estimator/catalog/gpu_catalog.h"
 
 namespace plimsoll::estimator::inline provisioner {
-namespace {
 
-const AvailableGpu* find(const std::vector<AvailableGpu>& gpus, const std::string& name) {
-  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const AvailableGpu& gpu) {
-    return gpu.model.name.size() == name.size() &&
-           strncasecmp(gpu.model.name.data(), name.data(), name.size()) == 0;
-  });
+bool same_name(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+const AvailableGpu* find_gpu(const std::vector<AvailableGpu>& gpus, const std::string& name) {
+  const auto found = std::find_if(gpus.begin(), gpus.end(),
+                                  [&](const AvailableGpu& gpu) { return same_name(gpu.model.name, name); });
   return found == gpus.end() ? nullptr : &*found;
 }
 
-}  // namespace
-
 std::optional<Bytes> capacity_of(const crds::Attempt& attempt, const std::vector<AvailableGpu>& gpus) {
-  if (const AvailableGpu* gpu = find(gpus, attempt.gpu_model)) {
+  if (const AvailableGpu* gpu = find_gpu(gpus, attempt.gpu_model)) {
     return gpu->model.memory;
   }
-  if (attempt.capacity) {
-    return attempt.capacity;
+  if (attempt.out_of_memory.capacity) {
+    return attempt.out_of_memory.capacity;
   }
   static const GpuCatalog catalog = GpuCatalog::built_in();
   const GpuModel* known = catalog.find(attempt.gpu_model);
@@ -33,11 +32,12 @@ std::optional<Bytes> capacity_of(const crds::Attempt& attempt, const std::vector
 
 Bytes needed_at_least(const crds::Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy) {
   const Bytes observed = attempt.observed_peak.value_or(Bytes{});
-  if (attempt.needed) {
-    // What PyTorch did not see of the card (the driver's share, a limit set on the process) is not there for
-    // the next attempt either.
-    const Bytes unseen = std::max(Bytes{}, capacity - attempt.capacity.value_or(capacity));
-    return std::max({*attempt.needed + unseen, observed, capacity + Bytes{1}});
+  const crds::OutOfMemoryFigures& said = attempt.out_of_memory;
+  if (said.needed) {
+    // Memory that PyTorch did not see (the driver's share, a limit of the process) is missing in the next
+    // attempt, too.
+    const Bytes unseen = std::max(Bytes{}, capacity - said.capacity.value_or(capacity));
+    return std::max({*said.needed + unseen, observed, capacity + Bytes{1}});
   }
   const Bytes there = std::max({capacity, observed, attempt.estimated.value_or(Bytes{})});
   return std::max(Bytes::ceil(static_cast<double>(there.count) * policy.oom_bump_up_ratio),
@@ -54,7 +54,7 @@ std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::ve
     }
     std::optional<Bytes> capacity = capacity_of(attempt, gpus);
     if (!capacity) {
-      // On some GPU, it is not known which: any may have been it.
+      // The GPU model is not known: it may have been the largest.
       capacity = Bytes{};
       for (const AvailableGpu& gpu : gpus) {
         capacity = std::max(*capacity, gpu.model.memory);
@@ -68,6 +68,16 @@ std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::ve
          .needed = out_of_memory ? needed_at_least(attempt, *capacity, job.spec.failure_policy) : Bytes{}});
   }
   return failed;
+}
+
+std::int64_t trainers_ruled_out(const std::vector<FailedSize>& failed, const AvailableGpu& gpu) {
+  std::int64_t trainers = 0;
+  for (const FailedSize& size : failed) {
+    if (same_name(size.gpu_model, gpu.model.name) || gpu.model.memory <= size.capacity) {
+      trainers = std::max(trainers, size.trainers);
+    }
+  }
+  return trainers;
 }
 
 }  // namespace plimsoll::estimator::inline provisioner

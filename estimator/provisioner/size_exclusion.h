@@ -1,4 +1,6 @@
-// What the attempts of a job tell the provisioner: the sizes on which it has failed for want of memory.
+// The rule that a size on which a job has failed is never used again. A failed size rules out every size that
+// has neither more trainers nor larger GPUs; the provisioner and remediation both apply the rule through
+// trainers_ruled_out().
 //
 //   request.failed = failed_sizes(job, status.attempts, gpus);
 //
@@ -6,21 +8,38 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
 #include "estimator/catalog/inventory.h"
-#include "estimator/provisioner/provisioner.h"
 
 namespace plimsoll::estimator::inline provisioner {
 
+// A size on which the job ran out of memory or could not be sharded.
+struct FailedSize {
+  std::string gpu_model;
+  std::int64_t trainers = 0;
+  std::int64_t per_node = 0;
+  Bytes capacity;  // of one GPU
+  Bytes needed;    // by one trainer, at least; 0: not known
+};
+
+// Of the attempts of a job.
 std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::vector<crds::Attempt>& attempts,
                                      const std::vector<AvailableGpu>& gpus);
 
-// What one trainer of an attempt that ran out of GPU memory needed, at least.
+// The largest number of trainers that the failed sizes rule out on this GPU model: no smaller and no equal
+// number is tried again. 0: any number may be tried.
+std::int64_t trainers_ruled_out(const std::vector<FailedSize>& failed, const AvailableGpu& gpu);
+
+// The least memory that one trainer of an attempt needed which ran out of GPU memory.
 Bytes needed_at_least(const crds::Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy);
+
+bool same_name(const std::string& a, const std::string& b);  // of GPU models: upper and lower case are equal
+const AvailableGpu* find_gpu(const std::vector<AvailableGpu>& gpus, const std::string& name);  // null: none
 
 // The memory of a card of the attempt's GPU model; nothing where neither cluster, attempt nor catalogue
 // knows.

@@ -29,10 +29,13 @@ const std::map<std::string, Names> kArrows = {
     {"estimator", {"base", "crds"}},
     {"kube", {"base"}},
     {"http", {"base"}},
-    {"webhook", {"base", "crds", "estimator", "kube", "http"}},
-    {"controllers", {"base", "crds", "estimator", "kube"}},
+    {"metrics", {"base", "kube"}},
+    {"webhook", {"base", "crds", "estimator", "kube", "http", "metrics"}},
+    {"remediation", {"base", "crds", "estimator"}},
+    {"controllers", {"base", "crds", "estimator", "kube", "metrics", "remediation"}},
     {"cli", {"base", "crds", "estimator", "kube"}},
-    {"operator", {"base", "crds", "estimator", "kube", "http", "webhook", "controllers", "cli"}},
+    {"operator",
+     {"base", "crds", "estimator", "kube", "http", "metrics", "remediation", "webhook", "controllers", "cli"}},
 };
 
 // The folders of estimator/, from the lowest up, and what each may include besides itself and lower rooms.

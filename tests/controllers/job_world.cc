@@ -147,8 +147,8 @@ void JobWorld::erase(const std::string& name) {
   ASSERT_TRUE(client_->remove(kTrainingJobs, kNamespace, name).ok());
 }
 
-Result<controllers::Next> JobWorld::look(const std::string& name, kube::Client* through) {
-  controllers::Surroundings with;
+Result<controllers::RequeueAfter> JobWorld::look(const std::string& name, kube::Client* through) {
+  controllers::PassContext with;
   with.client = through == nullptr ? client_.get() : through;
   with.cluster = &cluster_;
   with.clock = &clock_;
@@ -158,7 +158,7 @@ Result<controllers::Next> JobWorld::look(const std::string& name, kube::Client* 
   };
   with.find_pods = [](const std::string&) { return std::vector<Json>(); };
   with.departed_pods = [this](const std::string&) { return departed; };
-  return controllers::look_after(with, job(name));
+  return controllers::reconcile(with, job(name));
 }
 
 void JobWorld::settle(const std::string& name) {
@@ -167,7 +167,7 @@ void JobWorld::settle(const std::string& name) {
   int idle = 0;
   for (int i = 0; i < 40; ++i) {
     const std::string before = write_json(job(name));
-    const Result<controllers::Next> next = look(name);
+    const Result<controllers::RequeueAfter> next = look(name);
     ASSERT_TRUE(next.ok()) << to_string(next.error());
     idle = write_json(job(name)) == before ? idle + 1 : 0;
     if (idle > (*next ? 1 : 0)) {

@@ -1,5 +1,5 @@
 // A world for one training job: the embedded API server with Plimsoll's CRDs, GPUs in the view of the
-// cluster, and hands to play the Job controller's part. What is tested calls look_after() itself, one look at
+// cluster, and hands to play the Job controller's part. What is tested calls reconcile() itself, one look at
 // a time, so that everything happens in order and can be cut anywhere.
 //
 //   JobWorld world;
@@ -89,7 +89,7 @@ class JobWorld {
   void erase(const std::string& name);  // the TrainingJob
 
   // One look at the job as it is.
-  Result<controllers::Next> look(const std::string& name, kube::Client* through = nullptr);
+  Result<controllers::RequeueAfter> look(const std::string& name, kube::Client* through = nullptr);
   // Looks until a look changes nothing; passes over back-offs.
   void settle(const std::string& name);
 

@@ -15,8 +15,8 @@ using crds::LearnedBounds;
 using crds::Outcome;
 using crds::ProfileSample;
 
-TaughtJob job_of(int uid, std::vector<Attempt> attempts) {
-  TaughtJob job{.uid = "uid-" + std::to_string(uid), .name = "job", .failure_policy = {}, .status = {}};
+LearnedJob job_of(int uid, std::vector<Attempt> attempts) {
+  LearnedJob job{.uid = "uid-" + std::to_string(uid), .name = "job", .failure_policy = {}, .status = {}};
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     attempts[i].number = static_cast<std::int64_t>(i);
     char time[40];
@@ -40,8 +40,8 @@ Attempt ended(Outcome outcome, Bytes estimated, std::optional<Bytes> observed = 
 // The card has 80 GiB.
 Attempt out_of_memory(Bytes estimated, Bytes needed) {
   Attempt attempt = ended(Outcome::kCudaOutOfMemory, estimated);
-  attempt.capacity = 80_GiB;
-  attempt.needed = needed;
+  attempt.out_of_memory.capacity = 80_GiB;
+  attempt.out_of_memory.needed = needed;
   return attempt;
 }
 
@@ -54,17 +54,17 @@ const std::vector<estimator::AvailableGpu>& gpus() {
   return present;
 }
 
-std::vector<ProfileSample> learned(const std::vector<TaughtJob>& jobs) {
+std::vector<ProfileSample> learned(const std::vector<LearnedJob>& jobs) {
   std::vector<ProfileSample> samples;
-  for (const TaughtJob& job : jobs) {
+  for (const LearnedJob& job : jobs) {
     if (std::optional<ProfileSample> sample = sample_of(job, nullptr, gpus())) {
-      samples = remembered(std::move(samples), *std::move(sample));
+      samples = with_sample(std::move(samples), *std::move(sample));
     }
   }
   return samples;
 }
 
-LearnedBounds bounds(const std::vector<TaughtJob>& jobs, const std::string& model = "") {
+LearnedBounds bounds(const std::vector<LearnedJob>& jobs, const std::string& model = "") {
   for (const LearnedBounds& entry : bounds_of(learned(jobs))) {
     if (entry.gpu_model == model) {
       return entry;
@@ -74,8 +74,8 @@ LearnedBounds bounds(const std::vector<TaughtJob>& jobs, const std::string& mode
 }
 
 // `count` jobs that needed `observed`, as the first of them from uid `from` on.
-std::vector<TaughtJob> successes(int count, Bytes estimated, Bytes observed, int from = 1000) {
-  std::vector<TaughtJob> jobs;
+std::vector<LearnedJob> successes(int count, Bytes estimated, Bytes observed, int from = 1000) {
+  std::vector<LearnedJob> jobs;
   for (int i = 0; i < count; ++i) {
     jobs.push_back(job_of(from + i, {ended(Outcome::kSucceeded, estimated, observed)}));
     jobs.back().status.estimate =
@@ -103,7 +103,7 @@ TEST(Learning, OneOutOfMemoryIsEnoughAtOnce) {
 TEST(Learning, WhatWasLearnedAlreadyIsNotLearnedAgain) {
   Attempt expanded = ended(Outcome::kSucceeded, 70_GiB, 65_GiB);
   expanded.learned = 23_GiB;
-  const std::vector<TaughtJob> once = {job_of(1, {out_of_memory(60_GiB, 83_GiB), expanded})};
+  const std::vector<LearnedJob> once = {job_of(1, {out_of_memory(60_GiB, 83_GiB), expanded})};
   EXPECT_EQ(bounds(once).shortfall, 23_GiB);
   Attempt next = ended(Outcome::kSucceeded, 83_GiB, 80_GiB);
   next.learned = 23_GiB;
@@ -111,7 +111,7 @@ TEST(Learning, WhatWasLearnedAlreadyIsNotLearnedAgain) {
 }
 
 TEST(Learning, EachAttemptCountsOnce) {
-  TaughtJob job = job_of(1, {out_of_memory(60_GiB, 83_GiB)});
+  LearnedJob job = job_of(1, {out_of_memory(60_GiB, 83_GiB)});
   const std::optional<ProfileSample> first = sample_of(job, nullptr, gpus());
   ASSERT_TRUE(first);
   EXPECT_EQ(first->last_attempt, 0);
@@ -131,14 +131,14 @@ TEST(Learning, OneJobHasOneVote) {
   std::vector<Attempt> many(12, out_of_memory(60_GiB, 90_GiB));
   const std::vector<ProfileSample> samples = learned({job_of(1, many)});
   EXPECT_EQ(samples.size(), 1U);
-  const std::vector<TaughtJob> others = successes(5, 60_GiB, 58_GiB);
+  const std::vector<LearnedJob> others = successes(5, 60_GiB, 58_GiB);
   EXPECT_EQ(bounds(std::vector{job_of(1, many)} + others).shortfall, std::nullopt)
       << "five others outvote it";
   EXPECT_EQ(bounds(std::vector{job_of(1, many)} + successes(4, 60_GiB, 58_GiB)).shortfall, 30_GiB);
 }
 
 TEST(Learning, OneJobTakesAtMostThreeFifthsOfACardFromTheOthers) {
-  const TaughtJob liar = job_of(1, {out_of_memory(1_GiB, Bytes::max())});
+  const LearnedJob liar = job_of(1, {out_of_memory(1_GiB, Bytes::max())});
   EXPECT_EQ(bounds({liar}).shortfall, 48_GiB);
   EXPECT_EQ(bounds({liar, job_of(2, {out_of_memory(1_GiB, Bytes::max())})}).shortfall, 48_GiB);
   EXPECT_EQ(bounds({liar, job_of(2, {out_of_memory(1_GiB, Bytes::max())}),
@@ -149,8 +149,8 @@ TEST(Learning, OneJobTakesAtMostThreeFifthsOfACardFromTheOthers) {
 }
 
 TEST(Learning, SuccessesShrinkItByTheQuantileOnly) {
-  const std::vector<TaughtJob> two = {job_of(1, {out_of_memory(60_GiB, 90_GiB)}),
-                                      job_of(2, {out_of_memory(60_GiB, 88_GiB)})};
+  const std::vector<LearnedJob> two = {job_of(1, {out_of_memory(60_GiB, 90_GiB)}),
+                                       job_of(2, {out_of_memory(60_GiB, 88_GiB)})};
   EXPECT_EQ(bounds(two + successes(3, 60_GiB, 50_GiB)).shortfall, 30_GiB);
   EXPECT_TRUE(bounds(two + successes(30, 60_GiB, 50_GiB)).shortfall.has_value())
       << "two do not get lost so soon";
@@ -170,8 +170,8 @@ TEST(Learning, AnEstimateIsLoweredWhenFiveJobsAgreeAndNoneRanOut) {
 }
 
 TEST(Learning, ALoweredEstimateIsMeasuredAgainstTheFullOne) {
-  std::vector<TaughtJob> jobs = successes(5, 50_GiB, 48_GiB);
-  for (TaughtJob& job : jobs) {
+  std::vector<LearnedJob> jobs = successes(5, 50_GiB, 48_GiB);
+  for (LearnedJob& job : jobs) {
     job.status.attempts[0].learned = Bytes{} - 10_GiB;  // 0.75 of 40 GiB
     job.status.estimate["breakdown"]["activations"] = static_cast<::Json::Int64>((20_GiB).count);
   }
@@ -187,7 +187,7 @@ TEST(Learning, AnAttemptThatWasCutShortShowsOnlyThatItNeededMore) {
 
 TEST(Learning, FragmentsAreNoMatterOfSize) {
   Attempt attempt = out_of_memory(60_GiB, 81_GiB);
-  attempt.fragmentation = 19_GiB;
+  attempt.out_of_memory.fragmentation = 19_GiB;
   EXPECT_EQ(bounds({job_of(1, {attempt})}).shortfall, 2_GiB);
 }
 
@@ -198,7 +198,7 @@ TEST(Learning, FixedCostsAreTheCardsOwnAndBounded) {
     attempt.observed_communication = communication;
     return job_of(uid, {attempt});
   };
-  const std::vector<TaughtJob> two = {job(1, 600_MiB, 1_GiB), job(2, 500_MiB, 2_GiB)};
+  const std::vector<LearnedJob> two = {job(1, 600_MiB, 1_GiB), job(2, 500_MiB, 2_GiB)};
   EXPECT_FALSE(bounds(two, "a100-80gb").cuda_context) << "three must tell";
   const LearnedBounds three = bounds(two + std::vector{job(3, 550_MiB, 1_GiB)}, "a100-80gb");
   EXPECT_EQ(three.cuda_context, 630_MiB);
@@ -214,13 +214,13 @@ TEST(Learning, FixedCostsAreTheCardsOwnAndBounded) {
 }
 
 TEST(Learning, TheLatestJobsAreRemembered) {
-  std::vector<TaughtJob> jobs = successes(100, 60_GiB, 50_GiB);
+  std::vector<LearnedJob> jobs = successes(100, 60_GiB, 50_GiB);
   std::vector<ProfileSample> samples = learned(jobs);
   ASSERT_EQ(samples.size(), crds::kMaxSamples);
   EXPECT_EQ(samples.front().job_uid, "uid-1099");
   EXPECT_EQ(samples.back().job_uid, "uid-1036");
   const std::optional<ProfileSample> old = sample_of(jobs.front(), nullptr, gpus());
-  EXPECT_EQ(remembered(samples, *old), samples) << "older than all: nothing changes";
+  EXPECT_EQ(with_sample(samples, *old), samples) << "older than all: nothing changes";
 }
 
 TEST(Learning, SamplesSurviveTheirJson) {
@@ -284,7 +284,7 @@ TEST(Learning, TheNextJobOfTheFamilyIsAdmittedAtTheRightSize) {
                   .trainers = first.decision->trainers,
                   .per_node = first.decision->per_node,
                   .estimated = first.decision->estimate.peak.upper_bound,
-                  .needed = needed,
+                  .out_of_memory = {.needed = needed},
                   .outcome = Outcome::kCudaOutOfMemory};
   Json profile = plimsoll::testing::parse(R"({"apiVersion": "plimsoll.dev/v1alpha1", "kind": "MemoryProfile",
       "metadata": {"name": "ads", "namespace": "ml"}, "spec": {"family": "ads"}})");
@@ -308,14 +308,14 @@ TEST(Learning, BoundsStayInTheirBoundsWhateverJobsSay) {
   std::mt19937_64 random(seed);
   const auto bytes = [&] { return Bytes{static_cast<std::int64_t>(random() >> (1 + random() % 62))}; };
   for (int round = 0; round < 300; ++round) {
-    std::vector<TaughtJob> jobs = successes(static_cast<int>(random() % 20), bytes(), bytes());
+    std::vector<LearnedJob> jobs = successes(static_cast<int>(random() % 20), bytes(), bytes());
     for (std::uint64_t i = random() % 20; i > 0; --i) {
       Attempt attempt = out_of_memory(bytes(), bytes());
       attempt.outcome = static_cast<Outcome>(1 + random() % 9);
       attempt.observed_peak = bytes();
       attempt.observed_context = bytes();
       attempt.observed_communication = bytes();
-      attempt.fragmentation = bytes();
+      attempt.out_of_memory.fragmentation = bytes();
       attempt.learned = random() % 2 == 0 ? bytes() : Bytes{} - bytes();
       jobs.push_back(job_of(static_cast<int>(i), {attempt, attempt}));
     }

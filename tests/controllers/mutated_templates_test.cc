@@ -6,12 +6,12 @@
 
 #include "base/yaml.h"
 #include "controllers/attempt_plan.h"
-#include "controllers/host_memory.h"
 #include "controllers/job_children.h"
-#include "controllers/remediation.h"
 #include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"
 #include "estimator/types/runtime_settings.h"
+#include "remediation/host_memory.h"
+#include "remediation/remediation.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -118,15 +118,15 @@ bool run_through(const Json& object) {
                                               kGpus[0].product_labels.begin() + static_cast<long>(labels));
     (void)estimator::patch_for(*job, provision);
   }
-  (void)raise_host_memory(*job, 500_GiB, "");
-  (void)raise_host_memory(*job, 500_GiB, "i");
+  (void)remediation::raise_host_memory(*job, 500_GiB, "");
+  (void)remediation::raise_host_memory(*job, 500_GiB, "i");
   std::vector<std::string> warnings;
   (void)estimator::runtime_settings_of(job->raw, warnings);
   std::vector<crds::Attempt> attempts = {attempt};
   for (const crds::Outcome outcome : {crds::Outcome::kCudaOutOfMemory, crds::Outcome::kHostOutOfMemory}) {
     attempts[0].outcome = outcome;
     Budget budget({.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1)});
-    (void)remediate({.job = &*job, .gpus = &kGpus, .attempts = &attempts, .budget = &budget});
+    (void)remediation::remediate({.job = &*job, .gpus = &kGpus, .attempts = &attempts, .budget = &budget});
   }
   return valid;
 }

@@ -43,11 +43,11 @@ TEST(UnreadableJobs, AreLeftAloneWithAnEventThatNamesTheField) {
   events.start();
   Json object = job("ads", "older-than-the-schema");
   object["spec"]["trainers"]["replicas"] = "many";
-  Surroundings surroundings;
-  surroundings.client = &cluster;
-  surroundings.cluster = &view;
-  surroundings.events = &events;
-  const Result<Next> next = look_after(surroundings, object);
+  PassContext context;
+  context.client = &cluster;
+  context.cluster = &view;
+  context.events = &events;
+  const Result<RequeueAfter> next = reconcile(context, object);
   EXPECT_TRUE(next.ok() && !*next);
   EXPECT_TRUE(eventually([&] { return !cluster.names("events").empty(); }));
   events.stop(milliseconds(1000));
@@ -67,7 +67,7 @@ TEST(ThrowingPasses, EndInAnEventAMetricAndAnotherTryWhileOtherJobsGoOn) {
   TrainingJobController::Options options;
   options.workers = 2;
   options.registry = &registry;
-  options.look_after = [&](const Surroundings&, const Json& object) -> Result<Next> {
+  options.reconcile = [&](const PassContext&, const Json& object) -> Result<RequeueAfter> {
     const std::string name = text_member(object, {"metadata", "name"});
     if (name == "bad") {
       ++thrown;
@@ -78,7 +78,7 @@ TEST(ThrowingPasses, EndInAnEventAMetricAndAnotherTryWhileOtherJobsGoOn) {
       throw 7;
     }
     ++looked;
-    return Next();
+    return RequeueAfter();
   };
   cluster.put("trainingjobs", job("ads", "bad"));
   cluster.put("trainingjobs", job("ads", "worse"));
@@ -114,13 +114,13 @@ TEST(ThrowingPasses, FourSlowJobsOfOneNamespaceDelayNoOther) {
   bool release = false;
   TrainingJobController::Options options;
   options.workers = 4;
-  options.look_after = [&](const Surroundings& with, const Json& object) -> Result<Next> {
+  options.reconcile = [&](const PassContext& with, const Json& object) -> Result<RequeueAfter> {
     std::unique_lock lock(mutex);
     begun.insert(text_member(object, {"metadata", "namespace"}));
     if (text_member(object, {"metadata", "namespace"}) == "greedy") {
       released.wait(lock, with.stop, [&] { return release; });
     }
-    return Next();
+    return RequeueAfter();
   };
   for (int i = 0; i < 8; ++i) {
     cluster.put("trainingjobs", job("greedy", "slow-" + std::to_string(i)));

@@ -6,9 +6,9 @@
 #include <random>
 
 #include "base/yaml.h"
-#include "controllers/attempt_record.h"
 #include "controllers/job_children.h"
 #include "controllers/training_job_pass.h"
+#include "remediation/attempt_record.h"
 #include "tests/controllers/job_world.h"
 
 namespace plimsoll::controllers {
@@ -44,7 +44,7 @@ class TrainingJobOverlap : public ::testing::Test {
   // The second attempt waits for as long as the pod takes, and starts then.
   void expect_wait_and_start(const char* reason = "WaitingForPods: ") {
     for (int minute = 0; minute < 10; ++minute) {
-      const Result<Next> next = world_.look("ads");
+      const Result<RequeueAfter> next = world_.look("ads");
       ASSERT_TRUE(next.ok()) << to_string(next.error());
       ASSERT_TRUE(next->has_value());
       EXPECT_LE(**next, std::chrono::minutes(10));  // a back-off comes first
@@ -243,7 +243,7 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
                                     ? ""
                                     : "ads-" + std::to_string(world.status("ads").attempts.back().number);
       const Json job = child.empty() ? Json() : world.child(child);
-      const bool runs = !job.isNull() && end_of(job) == JobEnd::kNone;
+      const bool runs = !job.isNull() && remediation::end_of(job) == remediation::JobEnd::kNone;
       switch (random() % 9) {
         case 0:
           world.patch("ads", R"({"spec":{"suspend":true}})");
@@ -292,7 +292,7 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
       }
       // The Job controller: each Job that has not ended has a pod.
       for (const Json& each : world.children()) {
-        if (end_of(each) == JobEnd::kNone &&
+        if (remediation::end_of(each) == remediation::JobEnd::kNone &&
             !world.live_pods().contains(text_member(each, {"metadata", "uid"}))) {
           world.start_slow_pod(text_member(each, {"metadata", "name"}));
         }

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "controllers/job_children.h"
-#include "controllers/remediation_note.h"
+#include "remediation/remediation_note.h"
 #include "tests/controllers/job_world.h"
 
 namespace plimsoll::controllers {
@@ -90,8 +90,8 @@ TEST_F(TrainingJobPass, AfterOutOfMemoryItIsNeverTheSameSizeAgain) {
   const Attempt& ended = status.attempts[0];
   EXPECT_EQ(ended.outcome, Outcome::kCudaOutOfMemory);
   EXPECT_EQ(ended.exit_code, 1);
-  ASSERT_TRUE(ended.needed.has_value());
-  EXPECT_NEAR(static_cast<double>(ended.needed->count), 90.15 * (1LL << 30), 1e8);
+  ASSERT_TRUE(ended.out_of_memory.needed.has_value());
+  EXPECT_NEAR(static_cast<double>(ended.out_of_memory.needed->count), 90.15 * (1LL << 30), 1e8);
   EXPECT_GT(status.attempts[1].trainers, first.trainers);
   EXPECT_TRUE(status.is_true("OOMDetected"));
   EXPECT_EQ(status.restarts, 1);
@@ -136,7 +136,7 @@ TEST_F(TrainingJobPass, WaitsBeforeItStartsAPreemptedJobAgain) {
   world_.create(job_yaml("ads"));
   world_.settle("ads");
   world_.preempt("ads-0", false);
-  const Result<Next> next = world_.look("ads");
+  const Result<RequeueAfter> next = world_.look("ads");
   ASSERT_TRUE(next.ok());
   ASSERT_TRUE(next->has_value());
   EXPECT_GT(**next, std::chrono::milliseconds(0));
@@ -243,7 +243,7 @@ TEST_F(TrainingJobPass, WhatStartingPodsNeedIsMadeAgain) {
   const std::string plan = write_json((*world_.client().get(kConfigMaps, "default", "ads-0-plan"))["data"]);
   ASSERT_TRUE(world_.client().remove(kConfigMaps, "default", "ads-0-plan").ok());
   ASSERT_TRUE(world_.client().remove(kServices, "default", "ads-0").ok());
-  const Result<Next> next = world_.look("ads");
+  const Result<RequeueAfter> next = world_.look("ads");
   ASSERT_TRUE(next.ok());
   ASSERT_TRUE(next->has_value());
   EXPECT_LE(**next, std::chrono::seconds(30));
@@ -270,7 +270,7 @@ TEST_F(TrainingJobPass, IsDeletedAfterItsTimeToLive) {
   world_.create(job_yaml("ads", 4, "  ttlSecondsAfterFinished: 60\n"));
   world_.settle("ads");
   world_.complete("ads-0");
-  const Result<Next> next = world_.look("ads");
+  const Result<RequeueAfter> next = world_.look("ads");
   ASSERT_TRUE(next.ok());
   ASSERT_TRUE(next->has_value());
   EXPECT_LE(**next, std::chrono::seconds(61));
@@ -284,10 +284,10 @@ TEST_F(TrainingJobPass, AJobThatIsBeingDeletedIsLeftAlone) {
   world_.create(job_yaml("ads"));
   Json job = world_.job("ads");
   job["metadata"]["deletionTimestamp"] = "2026-11-21T08:30:00Z";
-  Surroundings with;
+  PassContext with;
   with.client = &world_.client();
   with.cluster = &world_.cluster();
-  ASSERT_TRUE(look_after(with, job).ok());
+  ASSERT_TRUE(reconcile(with, job).ok());
   EXPECT_TRUE(world_.child("ads-0").isNull());
 }
 
@@ -299,12 +299,12 @@ TEST_F(TrainingJobPass, AStaleCopyStartsNothing) {
   stale["status"]["attempts"][0].removeMember("startTime");
   stale["metadata"]["resourceVersion"] = "1";
   world_.erase_child("ads-0");
-  Surroundings with;
+  PassContext with;
   with.client = &world_.client();
   with.cluster = &world_.cluster();
   with.find_job = [](const std::string&) { return kube::SharedObject(); };
   with.find_pods = with.departed_pods = [](const std::string&) { return std::vector<Json>(); };
-  const Result<Next> next = look_after(with, stale);
+  const Result<RequeueAfter> next = reconcile(with, stale);
   ASSERT_FALSE(next.ok());
   EXPECT_EQ(next.error().code, ErrorCode::kConflict);
   EXPECT_TRUE(world_.child("ads-0").isNull());
@@ -399,7 +399,7 @@ TEST_F(TrainingJobPass, AJobCreatedAnewFromItsYamlIgnoresTheNotesOfTheFirst) {
   world_.preempt("ads-0", false);
   world_.settle("ads");
   Json copy = world_.job("ads");
-  ASSERT_FALSE(text_member(copy, {"metadata", "annotations", kRemediationAnnotation}).empty());
+  ASSERT_FALSE(text_member(copy, {"metadata", "annotations", remediation::kRemediationAnnotation}).empty());
   for (const char* field : {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"}) {
     copy["metadata"].removeMember(field);
   }

@@ -26,9 +26,9 @@ Attempt full_attempt() {
   attempt.observed_context = 1_GiB;
   attempt.observed_communication = 2_GiB;
   attempt.learned = Bytes{-5};
-  attempt.needed = 81_GiB;
-  attempt.capacity = 80_GiB;
-  attempt.fragmentation = 3_GiB;
+  attempt.out_of_memory.needed = 81_GiB;
+  attempt.out_of_memory.capacity = 80_GiB;
+  attempt.out_of_memory.fragmentation = 3_GiB;
   attempt.exit_code = 1;
   attempt.container = "trainer";
   attempt.expandable_segments = true;

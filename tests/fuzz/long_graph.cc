@@ -66,7 +66,7 @@ class Builder {
            row({tensor(of_weight, kWeight)}));
       const int of_bias = storage(kElement * kWidth, kGradient, at + 2, -1);
       call(kSum, i, 1, row({gradient}), row({tensor(of_bias, kBias)}));
-      parameter(i, "weight", 2 * i, kWeight, of_weight);
+      parameter(i, "priority", 2 * i, kWeight, of_weight);
       parameter(i, "bias", 2 * i + 1, kBias, of_bias);
       gradient = back;
     }
@@ -89,7 +89,7 @@ class Builder {
   enum Operator { kAddmm, kSum, kOnesLike, kMm };
 
   static Json batch_bytes() { return row({0, kElement * kWidth}); }
-  // Of a block's three: of its input, its weight, its bias.
+  // Of a block's three: of its input, its priority, its bias.
   int first_backward(int block) const { return blocks_ + 2 + 3 * (blocks_ - 1 - block); }
 
   int storage(const Json& bytes, Role role, int allocated, int released) {

@@ -598,9 +598,9 @@ TEST_P(Conformance, ALeaseGivenBackIsTakenByTheNext) {
     return LeaderElector(*client_, {.lease = {.namespace_name = namespace_,
                                               .name = "operator",
                                               .identity = identity,
-                                              .lease_duration = std::chrono::seconds(30),
-                                              .renew_deadline = milliseconds(20'000),
-                                              .retry_period = milliseconds(20)}});
+                                              .durations = {.lease_duration = std::chrono::seconds(30),
+                                                            .renew_deadline = milliseconds(20'000),
+                                                            .retry_period = milliseconds(20)}}});
   };
   LeaderElector first = elector("first");
   LeaderElector second = elector("second");

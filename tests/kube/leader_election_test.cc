@@ -34,12 +34,12 @@ TEST(LeaseOptions, MustFitTogether) {
   EXPECT_TRUE(check(options_of("a")).ok());
   EXPECT_FALSE(check(options_of("")).ok());
   LeaseOptions options = options_of("a");
-  options.renew_deadline = seconds(15);
+  options.durations.renew_deadline = seconds(15);
   EXPECT_THAT(check(options).error().message, HasSubstr("longer than the renew deadline"));
   options = options_of("a");
-  options.retry_period = milliseconds(8400);
+  options.durations.retry_period = milliseconds(8400);
   EXPECT_THAT(check(options).error().message, HasSubstr("1.2 times the retry period"));
-  options.retry_period = milliseconds(0);
+  options.durations.retry_period = milliseconds(0);
   EXPECT_THAT(check(options).error().message, HasSubstr("above 0"));
 }
 

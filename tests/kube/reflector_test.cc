@@ -694,16 +694,5 @@ TEST_F(ReflectorTest, StopsWhileItWatchesWhileItSleepsAndWithoutEverStarting) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
 }
 
-TEST(Backoff, DoublesToTheCapAndStartsOverAfterAReset) {
-  Backoff backoff({milliseconds(100), milliseconds(1'000), 0}, 1);
-  std::vector<int> delays;
-  for (int i = 0; i < 6; ++i) {
-    delays.push_back(static_cast<int>(backoff.next().count()));
-  }
-  EXPECT_THAT(delays, ElementsAre(100, 200, 400, 800, 1000, 1000));
-  backoff.reset();
-  EXPECT_EQ(backoff.next(), milliseconds(100));
-}
-
 }  // namespace
 }  // namespace plimsoll::kube

@@ -141,64 +141,6 @@ TEST_F(WorkQueueTest, FailuresWaitLongerEachTimeUntilForgotten) {
                                  milliseconds(5)));
 }
 
-TEST(RetryDelays, GrowToAThousandSeconds) {
-  const VirtualClock clock;
-  RetryDelays delays({.a_second = 0}, clock);
-  nanoseconds last{};
-  for (int i = 0; i < 200; ++i) {
-    last = delays.next("a");
-  }
-  EXPECT_EQ(last, seconds(1000));
-  EXPECT_EQ(delays.next("b"), milliseconds(5));
-}
-
-// 100 at once, then 10 a second for all keys together: golang.org/x/time/rate.
-TEST(RetryDelays, ShareABucketOfTokens) {
-  VirtualClock clock;
-  RetryDelays delays({}, clock);
-  int keys = 0;
-  const auto of_a_new_key = [&] { return delays.next(std::to_string(keys++)); };
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(of_a_new_key(), milliseconds(5)) << i;
-  }
-  EXPECT_EQ(of_a_new_key(), milliseconds(100));
-  EXPECT_EQ(of_a_new_key(), milliseconds(200));
-  clock.pass(milliseconds(150));  // half of the three that are owed, one of which is this
-  EXPECT_NEAR(static_cast<double>(of_a_new_key().count()), 150e6, 1e3);
-  clock.pass(std::chrono::hours(1));
-  for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(of_a_new_key(), milliseconds(5)) << i;
-  }
-  EXPECT_EQ(of_a_new_key(), milliseconds(100));
-}
-
-TEST(RetryDelays, FailuresOfOneNamespaceDoNotSlowTheRetriesOfOthers) {
-  VirtualClock clock;
-  RetryDelays delays({}, clock);
-  for (int i = 0; i < 10'000; ++i) {
-    delays.next("noisy/" + std::to_string(i));
-  }
-  EXPECT_EQ(delays.next("quiet/a"), milliseconds(5));
-  EXPECT_GT(delays.next("noisy/a"), seconds(900));
-  delays.forget("quiet/a");
-  delays.forget("quiet/a");
-  EXPECT_EQ(delays.failures("quiet/a"), 0);
-  EXPECT_EQ(delays.next("quiet/a"), milliseconds(5));
-}
-
-TEST(TokenBucket, IsNotTakenFromWhenItIsEmpty) {
-  VirtualClock clock;
-  TokenBucket bucket(0.5, 2, clock);
-  EXPECT_TRUE(bucket.try_take());
-  EXPECT_TRUE(bucket.try_take());
-  EXPECT_FALSE(bucket.try_take());
-  clock.pass(milliseconds(1999));
-  EXPECT_FALSE(bucket.try_take());
-  clock.pass(milliseconds(1));
-  EXPECT_TRUE(bucket.try_take());
-  EXPECT_FALSE(bucket.try_take());
-}
-
 TEST_F(WorkQueueTest, AfterShuttingDownWorkersGetWhatIsLeft) {
   queue_.add("a");
   queue_.add("b");
@@ -299,7 +241,7 @@ TEST(WorkQueueThreads, DrainWaitsForWhatIsBeingWorkedOn) {
 TEST(WorkQueueThreads, NoKeyIsLostOrGivenTwiceAtOnce) {
   constexpr int kKeys = 7;
   constexpr int kAdds = 4000;
-  WorkQueue queue({.retries = {.initial = std::chrono::microseconds(1), .a_second = 0}});
+  WorkQueue queue({.retries = {.initial = std::chrono::microseconds(1), .per_second = 0}});
   std::array<std::atomic<int>, kKeys> wanted{};  // version of each key
   std::array<std::atomic<int>, kKeys> seen{};
   std::array<std::atomic<int>, kKeys> workers_on{};
@@ -504,7 +446,7 @@ TEST(WorkQueueSimulation, IsClientGosOnTenThousandSeeds) {
   for (unsigned seed = 0; seed < 10'000; ++seed) {
     std::mt19937 random(seed);
     VirtualClock clock;
-    WorkQueue queue({.retries = {.a_second = 0}, .clock = &clock});
+    WorkQueue queue({.retries = {.per_second = 0}, .clock = &clock});
     Model model;
     std::vector<std::string> held;
     nanoseconds now{};

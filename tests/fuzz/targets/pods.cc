@@ -4,18 +4,18 @@
 #include <vector>
 
 #include "base/json.h"
-#include "controllers/attempt_end.h"
-#include "controllers/attempt_record.h"
 #include "controllers/dcgm.h"
-#include "controllers/remediation_note.h"
-#include "controllers/signposts.h"
+#include "remediation/attempt_end.h"
+#include "remediation/attempt_record.h"
+#include "remediation/remediation_note.h"
+#include "remediation/signposts.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {
 
 FUZZ_TARGET(pods) {
-  using namespace plimsoll::controllers;
-  (void)read_dcgm_answer(std::string(input));
+  using namespace plimsoll::remediation;
+  (void)controllers::read_dcgm_answer(std::string(input));
   const Result<Json> world = parse_json(input);
   if (!world) {
     return;

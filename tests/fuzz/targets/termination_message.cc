@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "base/utf8.h"
-#include "controllers/attempt_end.h"
-#include "controllers/last_words.h"
-#include "controllers/log_lines.h"
-#include "controllers/signposts.h"
+#include "remediation/attempt_end.h"
+#include "remediation/log_lines.h"
+#include "remediation/signposts.h"
+#include "remediation/termination_message.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {
@@ -29,18 +29,18 @@ Json pod_that_said(std::string_view message) {
 }  // namespace
 
 FUZZ_TARGET(termination_message) {
-  using namespace plimsoll::controllers;
+  using namespace plimsoll::remediation;
   const std::string plain = without_terminal_codes(input);
   require(plain.size() <= input.size(), "terminal codes are only taken away");
   const std::vector<LogLine> lines = log_lines(plain);
   for (const LoggedException& exception : exceptions_in(lines)) {
     require(exception.line < exception.end && exception.end <= lines.size(), "an exception has lines");
   }
-  (void)read_figures(input);
-  (void)read_last_words(input);
+  (void)parse_out_of_memory_figures(input);
+  (void)read_termination_message(input);
   const std::vector<Json> pods = {pod_that_said(input)};
   const AttemptEnd end = classify(pods);
-  require(end.verdict != Verdict::kRunning, "a failed pod does not run");
+  require(end.outcome != Outcome::kRunning, "a failed pod does not run");
   (void)classify({pod_that_said("")},
                  {{.pod = "ads-0-0", .container = "trainer", .text = std::string(input)}});
   const Signposts seen = read_signposts(pods);

@@ -1,0 +1,108 @@
+#include "metrics/kubernetes_metrics.h"
+
+#include <charconv>
+
+#include "metrics/families.h"
+
+namespace plimsoll::metrics {
+namespace {
+
+// In powers of ten.
+prometheus::Histogram::BucketBoundaries buckets(double first, int count) {
+  prometheus::Histogram::BucketBoundaries bounds;
+  for (double bound = first; count > 0; --count, bound *= 10) {
+    bounds.push_back(bound);
+  }
+  return bounds;
+}
+
+// From 10 ns to 1000 s: client-go's, of work queues.
+prometheus::Histogram::BucketBoundaries durations() {
+  return buckets(1e-8, 12);
+}
+
+}  // namespace
+
+prometheus::Counter& reconcile_panics(prometheus::Registry& registry, const std::string& controller) {
+  return counters(registry, "controller_runtime_reconcile_panics_total").Add({{"controller", controller}});
+}
+
+QueueMetrics::QueueMetrics(prometheus::Registry& registry, const std::string& name)
+    : depth_(gauges(registry, "workqueue_depth").Add({{"name", name}})),
+      adds_(counters(registry, "workqueue_adds_total").Add({{"name", name}})),
+      retries_(counters(registry, "workqueue_retries_total").Add({{"name", name}})),
+      queue_duration_(
+          histograms(registry, "workqueue_queue_duration_seconds").Add({{"name", name}}, durations())),
+      work_duration_(
+          histograms(registry, "workqueue_work_duration_seconds").Add({{"name", name}}, durations())),
+      unfinished_(gauges(registry, "workqueue_unfinished_work_seconds").Add({{"name", name}})),
+      longest_(gauges(registry, "workqueue_longest_running_processor_seconds").Add({{"name", name}})) {}
+
+void QueueMetrics::watch(const kube::WorkQueue* queue) {
+  const std::lock_guard lock(mutex_);
+  queue_ = queue;
+}
+
+void QueueMetrics::refresh() {
+  const std::lock_guard lock(mutex_);
+  const kube::WorkQueue::Unfinished work =
+      queue_ != nullptr ? queue_->unfinished() : kube::WorkQueue::Unfinished{};
+  unfinished_.Set(seconds(work.in_all));
+  longest_.Set(seconds(work.longest));
+}
+
+ElectionMetrics::ElectionMetrics(prometheus::Registry& registry, const std::string& lease)
+    : master_(gauges(registry, "leader_election_master_status").Add({{"name", lease}})),
+      slow_paths_(counters(registry, "leader_election_slowpath_total").Add({{"name", lease}})) {}
+
+// client-go has summaries of these; histograms of the same names have the same _sum and _count, and can be
+// added up over replicas.
+ReflectorMetrics::ReflectorMetrics(prometheus::Registry& registry, const std::string& name)
+    : lists_(counters(registry, "reflector_lists_total").Add({{"name", name}})),
+      list_duration_(
+          histograms(registry, "reflector_list_duration_seconds").Add({{"name", name}}, buckets(1e-3, 6))),
+      items_per_list_(histograms(registry, "reflector_items_per_list").Add({{"name", name}}, buckets(1, 7))),
+      watches_(counters(registry, "reflector_watches_total").Add({{"name", name}})),
+      watch_duration_(
+          histograms(registry, "reflector_watch_duration_seconds").Add({{"name", name}}, buckets(1e-3, 7))),
+      items_per_watch_(
+          histograms(registry, "reflector_items_per_watch").Add({{"name", name}}, buckets(1, 7))),
+      short_watches_(counters(registry, "reflector_short_watches_total").Add({{"name", name}})),
+      last_version_(gauges(registry, "reflector_last_resource_version").Add({{"name", name}})) {}
+
+void ReflectorMetrics::listed(std::chrono::nanoseconds time, std::size_t items) {
+  list_duration_.Observe(seconds(time));
+  items_per_list_.Observe(static_cast<double>(items));
+}
+
+void ReflectorMetrics::watched(std::chrono::nanoseconds time, std::size_t events) {
+  watch_duration_.Observe(seconds(time));
+  items_per_watch_.Observe(static_cast<double>(events));
+}
+
+// A version that is no number (not kube-apiserver's) leaves the gauge as it is.
+void ReflectorMetrics::version(const std::string& version) {
+  std::uint64_t number = 0;
+  const char* const end = version.data() + version.size();
+  const auto [stopped, problem] = std::from_chars(version.data(), end, number);
+  if (problem == std::errc() && stopped == end) {
+    last_version_.Set(static_cast<double>(number));
+  }
+}
+
+EventMetrics::EventMetrics(prometheus::Registry& registry)
+    : lost_(counters(registry, "plimsoll_events_lost_total")) {
+  for (const char* reason : {"QueueFull", "TooMany", "NotWritten"}) {
+    lost_.Add({{"reason", reason}});
+  }
+}
+
+void EventMetrics::lost(kube::EventRecorder::Loss why) {
+  switch (why) {
+    case kube::EventRecorder::Loss::kQueueFull: lost_.Add({{"reason", "QueueFull"}}).Increment(); return;
+    case kube::EventRecorder::Loss::kTooMany: lost_.Add({{"reason", "TooMany"}}).Increment(); return;
+    case kube::EventRecorder::Loss::kNotWritten: lost_.Add({{"reason", "NotWritten"}}).Increment(); return;
+  }
+}
+
+}  // namespace plimsoll::metrics

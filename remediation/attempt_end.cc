@@ -1,0 +1,419 @@
+#include "remediation/attempt_end.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "base/json_edit.h"
+#include "base/json_view.h"
+#include "crds/training_job.h"
+#include "remediation/termination_message.h"
+
+namespace plimsoll::remediation {
+namespace {
+
+struct Sign {
+  Priority priority = Priority::kNothing;
+  std::string time;  // RFC 3339, so it compares as text; empty: not known
+  AttemptEnd end;
+};
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> needles) {
+  return std::any_of(needles.begin(), needles.end(),
+                     [&](std::string_view needle) { return text.find(needle) != text.npos; });
+}
+
+bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), text) != words.end();
+}
+
+std::string with_message(const std::string& reason, const std::string& message) {
+  return message.empty() ? reason : reason + ": " + message;
+}
+
+Sign sign(Priority priority, Outcome outcome, Evidence evidence, std::string time) {
+  Sign made{.priority = priority, .time = std::move(time), .end = {}};
+  made.end.outcome = outcome;
+  made.end.evidence = std::move(evidence);
+  return made;
+}
+
+// A node was low on memory, or the pod used too much of the node's memory or of its own disk.
+Outcome outcome_of_eviction(std::string_view message) {
+  if (has_any(message, {"low on resource: memory", "memory usage exceeds"})) {
+    return Outcome::kHostOutOfMemory;
+  }
+  if (has_any(message, {"exceeds the total limit of containers", "ephemeral local storage usage exceeds",
+                        "exceeded its local ephemeral storage limit", "Usage of EmptyDir volume"})) {
+    return Outcome::kUserError;
+  }
+  return has_any(message, {"low on resource", "node had condition"}) ? Outcome::kInfrastructureFailure
+                                                                     : Outcome::kPreempted;
+}
+
+// Why Kueue evicted a workload (kueue.x-k8s.io, WorkloadEvictedBy...): mostly for others.
+Outcome outcome_of_kueue(std::string_view reason) {
+  if (has_any(reason, {"NodeFailures"})) {
+    return Outcome::kInfrastructureFailure;
+  }
+  return has_any(reason, {"MaximumExecutionTimeExceeded"}) ? Outcome::kUserError : Outcome::kPreempted;
+}
+
+// Conditions tell who evicted the pod.
+std::optional<Sign> sign_of_disruption(const Json& pod, const std::string& name) {
+  for (const Json& condition : member(pod, {"status", "conditions"})) {
+    const std::string type = text_member(condition, {"type"});
+    if ((type != "DisruptionTarget" && type != "TerminationTarget") ||
+        text_member(condition, {"status"}) != "True") {
+      continue;
+    }
+    const std::string reason = text_member(condition, {"reason"});
+    const std::string message = text_member(condition, {"message"});
+    Outcome outcome = outcome_of_kueue(reason);  // the scheduler and evictions, too
+    if (reason.starts_with("DeletionBy")) {
+      outcome =
+          Outcome::kInfrastructureFailure;  // PodGC, TaintManager: the node, or its device, is gone or ill
+    } else if (reason == "TerminationByKubelet") {
+      const std::string of_pod = text_member(pod, {"status", "message"});
+      const std::string of_all = message + "\n" + of_pod;
+      outcome = has_any(of_all, {"shutdown"}) ? Outcome::kInfrastructureFailure : outcome_of_eviction(of_all);
+    }
+    return sign(Priority::kCause, outcome,
+                {.pod = name,
+                 .container = "",
+                 .field = "status.conditions[" + type + "]",
+                 .text = with_message(reason, message)},
+                text_member(condition, {"lastTransitionTime"}));
+  }
+  return std::nullopt;
+}
+
+// When the pod's first container ended, since the pod's own reason has no time.
+std::string first_end_of(const Json& pod) {
+  std::string first;
+  for (const Json& status : member(pod, {"status", "containerStatuses"})) {
+    const std::string time = text_member(status, {"state", "terminated", "finishedAt"});
+    first = first.empty() || (!time.empty() && time < first) ? time : first;
+  }
+  return first;
+}
+
+// The pod's own reason is written by the kubelet or the node's controller.
+std::optional<Sign> sign_of_reason(const Json& pod, const std::string& name) {
+  const std::string reason = text_member(pod, {"status", "reason"});
+  const std::string message = text_member(pod, {"status", "message"});
+  std::optional<Outcome> outcome;
+  // pkg/kubelet: lifecycle, cm, nodeshutdown; pkg/controller/nodelifecycle.
+  if (is_one_of(reason, {"NodeShutdown", "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeName",
+                         "NodePorts", "TaintToleration", "InvalidNodeInfo", "UnexpectedAdmissionError",
+                         "TopologyAffinityError", "SMTAlignmentError", "ContainerStatusUnknown"})) {
+    outcome = Outcome::kInfrastructureFailure;
+  } else if (reason == "Preempting") {
+    outcome = Outcome::kPreempted;
+  } else if (reason == "SysctlForbidden" || reason == "DeadlineExceeded") {
+    outcome = Outcome::kUserError;  // the latter is the job's own activeDeadlineSeconds
+  } else if (reason == "Evicted") {
+    outcome = outcome_of_eviction(message);
+  } else if (reason.starts_with("OutOf") ||  // memory, a device: at admission to the node, which was full
+             has_any(message, {"Pod was rejected", "Allocate failed due to",
+                               "requested number of devices unavailable"})) {
+    outcome = Outcome::kInfrastructureFailure;
+  } else if (text_member(pod, {"status", "phase"}) == "Unknown") {
+    outcome = Outcome::kInfrastructureFailure;  // nobody hears from its node
+  }
+  if (!outcome) {
+    return std::nullopt;
+  }
+  return sign(Priority::kCause, *outcome,
+              {.pod = name,
+               .container = "",
+               .field = reason.empty() ? "status.phase" : "status.reason",
+               .text = with_message(reason, message)},
+              first_end_of(pod));
+}
+
+// The registry has no such image, or not for this cluster or node.
+bool is_wrong_image(std::string_view message) {
+  return has_any(message, {"not found", "manifest unknown", "pull access denied", "denied:", "nauthorized",
+                           "403 Forbidden", "no basic auth credentials", "authorization failed",
+                           "insufficient_scope", "no match for platform", "repository does not exist"});
+}
+
+// A container waits for what cannot come.
+std::optional<Sign> sign_of_waiting(const Json& waiting, Evidence evidence) {
+  const std::string reason = text_member(waiting, {"reason"});
+  const std::string message = text_member(waiting, {"message"});
+  evidence.field += ".state.waiting.reason";
+  evidence.text = with_message(reason, message);
+  const bool pulling = reason == "ErrImagePull" || reason == "ImagePullBackOff";
+  const bool creating = reason == "CreateContainerError" || reason == "RunContainerError";
+  if (is_one_of(reason, {"InvalidImageName", "CreateContainerConfigError", "ErrImageNeverPull",
+                         "SignatureValidationFailed"}) ||
+      (pulling && is_wrong_image(message)) ||
+      (creating && has_any(message, {"no command specified", "executable file not found", "no such file"}))) {
+    return sign(Priority::kCause, Outcome::kUserError, std::move(evidence), "");
+  }
+  return std::nullopt;
+}
+
+// What a container's output proves.
+std::optional<Sign> sign_of_text(std::string_view text, const Evidence& where, const std::string& time) {
+  std::optional<Diagnosis> read = read_termination_message(text);
+  if (!read) {
+    return std::nullopt;
+  }
+  Evidence evidence = where;
+  evidence.text = std::move(read->line);
+  Sign found = sign(read->priority, read->outcome, std::move(evidence), time);
+  found.end.out_of_memory = read->out_of_memory;
+  return found;
+}
+
+// What an exit code proves when there is no output.
+Sign sign_of_exit_code(int code, Evidence where, const std::string& time, bool deleted) {
+  where.field += ".exitCode";
+  where.text = "exit code " + std::to_string(code);
+  switch (code) {
+    case 2:    // wrong usage, by the convention of shells and of Python's argparse
+    case 126:  // cannot be executed
+    case 127:  // not found
+      return sign(Priority::kException, Outcome::kUserError, std::move(where), time);
+    case 247:  // a launcher passes on -9: its child was killed, and it was not
+      return sign(Priority::kCause, Outcome::kHostOutOfMemory, std::move(where), time);
+    case 137:
+    case 143:
+      if (deleted) {  // somebody deleted the pod under it
+        return sign(Priority::kConsequence, Outcome::kInfrastructureFailure, std::move(where), time);
+      }
+      break;
+    default: break;
+  }
+  return sign(Priority::kNothing, Outcome::kUnknown, std::move(where), time);
+}
+
+std::string log_of(const std::vector<LogTail>& logs, const Evidence& where) {
+  std::string text;
+  for (const LogTail& log : logs) {
+    if ((log.pod.empty() || log.pod == where.pod) &&
+        (log.container.empty() || log.container == where.container)) {
+      text += log.text + "\n";
+    }
+  }
+  return text;
+}
+
+// Why the runtime could not start a container: for its command, or for the node.
+Outcome outcome_of_start(std::string_view message) {
+  if (has_any(message, {"container init was OOM-killed"})) {  // runc
+    return Outcome::kHostOutOfMemory;
+  }
+  const bool program = has_any(message, {"no such file", "not found", "permission denied", "exec format"}) &&
+                       !has_any(message, {"nvidia-container"});
+  return program ? Outcome::kUserError : Outcome::kInfrastructureFailure;
+}
+
+std::optional<int> exit_code_of(const Json& terminated) {
+  const std::optional<std::int64_t> code = JsonView(member(terminated, {"exitCode"})).integer();
+  const bool fits = code && *code == static_cast<int>(*code);
+  return fits ? std::optional(static_cast<int>(*code)) : std::nullopt;
+}
+
+// A container that ended without success.
+Sign sign_of_end(const Json& terminated, Evidence where, bool deleted, const std::vector<LogTail>& logs) {
+  const std::string time = text_member(terminated, {"finishedAt"});
+  const std::string reason = text_member(terminated, {"reason"});
+  const std::string message = text_member(terminated, {"message"});
+  const int exit_code = exit_code_of(terminated).value_or(0);
+  Evidence message_field = where;
+  message_field.field += ".message";
+  if (reason == "OOMKilled") {
+    where.field += ".reason";
+    where.text = "OOMKilled, exit code " + std::to_string(exit_code);
+    return sign(Priority::kCause, Outcome::kHostOutOfMemory, std::move(where), time);
+  }
+  // containerd writes this for a container that was lost when it, or the node, restarted.
+  const bool lost = reason == "ContainerStatusUnknown" || (reason == "Unknown" && exit_code == 255);
+  if (lost) {
+    where.field += ".reason";
+    where.text = with_message(reason, message);
+    return sign(Priority::kCause, Outcome::kInfrastructureFailure, std::move(where), time);
+  }
+  if (reason == "ContainerCannotRun" || reason == "StartError") {
+    where.field += ".reason";
+    where.text = with_message(reason, message);
+    return sign(Priority::kCause, outcome_of_start(message), std::move(where), time);
+  }
+  std::optional<Sign> best = sign_of_text(message, message_field, time);
+  Evidence logged = where;
+  logged.field = "log";
+  if (std::optional<Sign> from_log = sign_of_text(log_of(logs, where), logged, time);
+      from_log && (!best || from_log->priority < best->priority)) {
+    best = std::move(from_log);
+  }
+  if (best) {
+    return *std::move(best);
+  }
+  return sign_of_exit_code(exit_code, std::move(where), time, deleted);
+}
+
+// The container that trains, empty where it cannot be told from the others: the one named `trainer`, else the
+// one with a device (a mesh may have put its proxy first), else the first.
+std::string trainer_of(const Json& pod) {
+  const Json& containers = member(pod, {"spec", "containers"});
+  const Json& known =
+      containers.isArray() && !containers.empty() ? containers : member(pod, {"status", "containerStatuses"});
+  const int index = crds::trainer_container(known);
+  if (index < 0) {
+    return {};
+  }
+  const std::string first = text_member(element(known, static_cast<std::size_t>(index)), {"name"});
+  if (first == "trainer" || known.size() == 1) {
+    return first;
+  }
+  for (const Json& container : containers) {
+    for (const auto& [name, amount] : JsonView(member(container, {"resources", "limits"})).members()) {
+      if (name.find('/') != name.npos) {
+        return text_member(container, {"name"});
+      }
+    }
+  }
+  return &known == &containers ? first : std::string();
+}
+
+// The priority of the end of another container than the trainer, whose own end is known. An exception of a
+// sidecar does not end training; a kill for memory or a lost node may, unless the trainer's end says
+// otherwise.
+Priority priority_of_sidecar(const Sign& sign, const Sign& trainer) {
+  const bool may =
+      sign.priority == Priority::kCause && trainer.priority > Priority::kException &&
+      (sign.end.outcome == Outcome::kHostOutOfMemory || sign.end.outcome == Outcome::kInfrastructureFailure);
+  return may ? sign.priority : std::max(sign.priority, Priority::kSidecar);
+}
+
+class PodSigns {
+ public:
+  PodSigns(const Json& pod, const std::vector<LogTail>& logs)
+      : pod_(pod),
+        logs_(logs),
+        name_(text_member(pod, {"metadata", "name"})),
+        trainer_(trainer_of(pod)),
+        deleted_(!member(pod, {"metadata", "deletionTimestamp"}).isNull()) {}
+
+  void add_to(std::vector<Sign>& signs) {
+    if (std::optional<Sign> disruption = sign_of_disruption(pod_, name_)) {
+      signs.push_back(*std::move(disruption));
+    } else if (std::optional<Sign> reason = sign_of_reason(pod_, name_)) {
+      signs.push_back(*std::move(reason));
+    }
+    for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+      for (const Json& status : member(pod_, {"status", list})) {
+        add_container(status, list);
+      }
+    }
+    const auto of_trainer = std::find_if(ends_.begin(), ends_.end(), [&](const Sign& end) {
+      return !trainer_.empty() && end.end.evidence.container == trainer_;
+    });
+    if (of_trainer != ends_.end()) {
+      const Sign trainer = *of_trainer;
+      for (Sign& end : ends_) {
+        if (end.end.evidence.container != trainer_) {
+          end.priority = priority_of_sidecar(end, trainer);
+        }
+      }
+    }
+    const bool failed = text_member(pod_, {"status", "phase"}) == "Failed";
+    if (ends_.empty() && failed && deleted_) {  // before any of its containers ran
+      ends_.push_back(sign(Priority::kConsequence, Outcome::kInfrastructureFailure,
+                           {.pod = name_,
+                            .container = "",
+                            .field = "metadata.deletionTimestamp",
+                            .text = "the pod was deleted"},
+                           ""));
+    }
+    std::move(ends_.begin(), ends_.end(), std::back_inserter(signs));
+  }
+
+ private:
+  void add_container(const Json& status, const char* list) {
+    const std::string container = text_member(status, {"name"});
+    const Evidence where{.pod = name_,
+                         .container = container,
+                         .field = std::string("status.") + list + "[" + container + "]",
+                         .text = ""};
+    const Json& waiting = member(status, {"state", "waiting"});
+    if (!waiting.isNull()) {
+      if (std::optional<Sign> stuck = sign_of_waiting(waiting, where)) {
+        ends_.push_back(*std::move(stuck));
+      }
+    }
+    // A container in a crash loop waits between its runs.
+    const bool crashing = text_member(waiting, {"reason"}) == "CrashLoopBackOff";
+    const char* state = crashing ? "lastState" : "state";
+    const Json& terminated = member(status, {state, "terminated"});
+    if (terminated.isObject() && exit_code_of(terminated) != 0) {
+      Evidence end = where;
+      end.field += std::string(".") + state + ".terminated";
+      ends_.push_back(sign_of_end(terminated, std::move(end), deleted_, logs_));
+    }
+  }
+
+  const Json& pod_;
+  const std::vector<LogTail>& logs_;
+  const std::string name_;
+  const std::string trainer_;
+  const bool deleted_;
+  std::vector<Sign> ends_;  // of its containers
+};
+
+// By priority, then by time; a sign without a time comes last.
+bool comes_first(const Sign& a, const Sign& b) {
+  if (a.priority != b.priority) {
+    return a.priority < b.priority;
+  }
+  if (a.time.empty() || b.time.empty()) {
+    return !a.time.empty() && b.time.empty();
+  }
+  return a.time < b.time;
+}
+
+}  // namespace
+
+AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs) {
+  std::vector<Sign> signs;
+  std::size_t succeeded = 0;
+  std::size_t failed = 0;
+  for (const Json& pod : pods) {
+    const std::string phase = text_member(pod, {"status", "phase"});
+    succeeded += phase == "Succeeded" ? 1 : 0;
+    failed += phase == "Failed" ? 1 : 0;
+    if (phase != "Succeeded") {
+      PodSigns(pod, logs).add_to(signs);
+    }
+  }
+  if (failed > 0 || pods.empty()) {
+    // No status tells which container ended, but there is a log.
+    const bool read = std::any_of(signs.begin(), signs.end(),
+                                  [](const Sign& sign) { return !sign.end.evidence.container.empty(); });
+    const Evidence unknown{.pod = "", .container = "", .field = "log", .text = ""};
+    if (std::optional<Sign> said = sign_of_text(log_of(logs, unknown), unknown, ""); said && !read) {
+      signs.push_back(*std::move(said));
+    }
+  }
+  if (!signs.empty()) {
+    return std::min_element(signs.begin(), signs.end(), comes_first)->end;
+  }
+  AttemptEnd end;
+  if (pods.empty()) {
+    end.outcome = Outcome::kInfrastructureFailure;
+    end.evidence.text = "no pod is left";
+  } else if (succeeded == pods.size()) {
+    end.outcome = Outcome::kSucceeded;
+  } else if (failed == 0) {
+    end.outcome = Outcome::kRunning;
+  }
+  return end;
+}
+
+}  // namespace plimsoll::remediation

@@ -1,0 +1,45 @@
+// Classifies how an attempt of a job ended, from its pods' statuses and their containers' output.
+//
+//   AttemptEnd end = classify({pod_0, pod_1});
+//   if (end.outcome == Outcome::kCudaOutOfMemory) resize(end.out_of_memory.needed);
+//
+// One rank fails first, and the others fail because of it. So every sign has a priority: what proves a cause
+// by itself (a disruption, an out-of-memory message, a lost node) comes before an exception of the program,
+// and both come before what lost peers look like (NCCL errors, reset connections, signals). Among equals the
+// earliest is the cause. What proves nothing, such as exit code 137 alone, is kUnknown. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "crds/training_job_status.h"
+#include "remediation/termination_message.h"
+
+namespace plimsoll::remediation {
+
+struct Evidence {
+  std::string pod;
+  std::string container;  // empty: the pod as a whole
+  std::string field;      // of the pod: "status.conditions[DisruptionTarget]", or "log"
+  std::string text;
+};
+
+struct AttemptEnd {
+  Outcome outcome = Outcome::kUnknown;  // never kSuspended: pods do not show it
+  Evidence evidence;
+  crds::OutOfMemoryFigures out_of_memory;
+};
+
+// The last lines of a container's log, where its termination message is not enough.
+struct LogTail {
+  std::string pod;        // empty: any pod that failed
+  std::string container;  // likewise
+  std::string text;
+};
+
+// `pods`: of one attempt, as the API server has them. No pod at all means that their nodes were lost, which
+// is a failure of the infrastructure.
+AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs = {});
+
+}  // namespace plimsoll::remediation

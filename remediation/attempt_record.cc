@@ -1,0 +1,130 @@
+#include "remediation/attempt_record.h"
+
+#include "base/json_view.h"
+#include "base/utf8.h"
+#include "remediation/attempt_end.h"
+#include "remediation/signposts.h"
+
+namespace plimsoll::remediation {
+namespace {
+
+using crds::Outcome;
+
+const Json* condition_of(const Json& job, const char* type) {
+  for (const Json& condition : member(job, {"status", "conditions"})) {
+    if (text_member(condition, {"type"}) == type && text_member(condition, {"status"}) == "True") {
+      return &condition;
+    }
+  }
+  return nullptr;
+}
+
+// Under the rule of job_children.h for disruptions.
+bool failed_by_disruption(const Json& failed) {
+  return text_member(failed, {"reason"}) == "PodFailurePolicy" &&
+         text_member(failed, {"message"}).find("DisruptionTarget") != std::string::npos;
+}
+
+// When the pods are gone, only the Job's own condition is left to tell why it failed.
+void judge_by_job(crds::Attempt& attempt, const Json& failed) {
+  const std::string message = text_member(failed, {"message"});
+  attempt.message = "Job: " + text_member(failed, {"reason"}) + (message.empty() ? "" : ": " + message);
+  if (failed_by_disruption(failed)) {
+    attempt.outcome = Outcome::kPreempted;
+  }
+}
+
+std::optional<std::int64_t> exit_code_of(const std::vector<Json>& pods, const Evidence& evidence) {
+  for (const Json& pod : pods) {
+    if (text_member(pod, {"metadata", "name"}) != evidence.pod) {
+      continue;
+    }
+    for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+      for (const Json& status : member(pod, {"status", list})) {
+        const std::optional<std::int64_t> code =
+            JsonView(member(status, {"state", "terminated", "exitCode"})).integer();
+        const bool matches =
+            evidence.container.empty() || text_member(status, {"name"}) == evidence.container;
+        if (matches && code && *code != 0) {
+          return *code;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::string sentence_of(const AttemptEnd& end) {
+  std::string text;
+  if (!end.evidence.pod.empty()) {
+    text = "pod " + end.evidence.pod;
+    if (!end.evidence.container.empty()) {
+      text += ", container " + end.evidence.container;
+    }
+    text += ": ";
+  }
+  return text + end.evidence.text;
+}
+
+}  // namespace
+
+JobEnd end_of(const Json& job) {
+  if (condition_of(job, "Complete") != nullptr) {
+    return JobEnd::kComplete;
+  }
+  return condition_of(job, "Failed") != nullptr ? JobEnd::kFailed : JobEnd::kNone;
+}
+
+std::string unschedulable(const std::vector<Json>& pods) {
+  for (const Json& pod : pods) {
+    for (const Json& condition : member(pod, {"status", "conditions"})) {
+      if (text_member(condition, {"type"}) == "PodScheduled" &&
+          text_member(condition, {"status"}) == "False") {
+        return text_member(condition, {"message"}, text_member(condition, {"reason"}));
+      }
+    }
+  }
+  return {};
+}
+
+void record_end(crds::Attempt& attempt, Outcome outcome, const std::string& message, const std::string& now) {
+  attempt.outcome = outcome;
+  attempt.completion_time = now;
+  attempt.message = utf8_prefix(message, crds::kMaxAttemptMessage);
+}
+
+void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
+                const std::string& now) {
+  const Signposts seen = read_signposts(pods);
+  attempt.observed_peak = seen.peak;
+  attempt.observed_allocated = seen.allocated;
+  attempt.observed_reserved = seen.reserved;
+  attempt.observed_context = seen.context;
+  attempt.observed_communication = seen.communication;
+  const Json* failed = condition_of(job, "Failed");
+  if (end_of(job) == JobEnd::kComplete) {
+    attempt.outcome = Outcome::kSucceeded;
+  } else {
+    const AttemptEnd end = classify(pods);
+    attempt.outcome = end.outcome == Outcome::kRunning ? Outcome::kUnknown : end.outcome;
+    attempt.message = sentence_of(end);
+    attempt.out_of_memory = end.out_of_memory;
+    attempt.exit_code = exit_code_of(pods, end.evidence);
+    attempt.container = end.evidence.container;
+    const bool proves_nothing = pods.empty() || attempt.outcome == Outcome::kUnknown ||
+                                attempt.outcome == Outcome::kSucceeded;  // a failed Job did not
+    // The disrupted pod may be the one that is gone; then the other containers failed because of it.
+    const bool consequence = attempt.outcome == Outcome::kInfrastructureFailure &&
+                             !end.evidence.container.empty() && failed != nullptr &&
+                             failed_by_disruption(*failed);
+    if ((proves_nothing || consequence) && failed != nullptr) {
+      judge_by_job(attempt, *failed);
+      if (attempt.outcome == Outcome::kSucceeded) {
+        attempt.outcome = Outcome::kUnknown;
+      }
+    }
+  }
+  record_end(attempt, attempt.outcome, attempt.message, now);
+}
+
+}  // namespace plimsoll::remediation

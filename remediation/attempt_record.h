@@ -1,0 +1,32 @@
+// Records how an attempt ended in the job's status: the outcome, the evidence, and the measured memory.
+//
+//   record_end(attempt, job, pods, now);        // job: the batch/v1 Job as it ended
+//
+// Pure; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "crds/training_job_status.h"
+
+namespace plimsoll::remediation {
+
+enum class JobEnd { kNone, kComplete, kFailed };
+
+// What a batch/v1 Job's conditions say.
+JobEnd end_of(const Json& job);
+
+// The scheduler's reason why a pod is not placed; empty when all are.
+std::string unschedulable(const std::vector<Json>& pods);
+
+// `pods`: all of the attempt's that are known, also those that have gone. `now` as in metav1.Time.
+void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
+                const std::string& now);
+
+// The same for an attempt that did not end by its Job.
+void record_end(crds::Attempt& attempt, crds::Outcome outcome, const std::string& message,
+                const std::string& now);
+
+}  // namespace plimsoll::remediation

@@ -1,0 +1,29 @@
+// Raises the host memory of a container that ran out of it. Pure; any thread.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+#include "base/json.h"
+#include "crds/training_job.h"
+
+namespace plimsoll::remediation {
+
+struct HostMemory {
+  enum class Change {
+    kRaised,
+    kAtLimit,    // it has all that a node can give
+    kUnlimited,  // the container has neither limit nor request
+  };
+  Change change = Change::kUnlimited;
+  Bytes before;  // the limit, else the request
+  Bytes now;
+  Json patch{::Json::arrayValue};
+};
+
+// By failurePolicy.oomBumpUpRatio, and oomMinBumpUp at least; to `most` at most (0: no bound). Limit and
+// request keep their ratio. `container`: a container or init container of the template; empty: the trainer.
+// One that the template does not have (a mesh's proxy) is kUnlimited.
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& container = {});
+
+}  // namespace plimsoll::remediation

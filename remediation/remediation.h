@@ -1,0 +1,62 @@
+// remediate() decides what happens to a job whose attempt has ended without success: whether it is restarted,
+// on which size, after how long, with a message that a user can act on.
+//
+//   Remediation next = remediate({.job = &job, .gpus = &gpus, .attempts = &status.attempts});
+//   if (next.restart) patch(job, next.patch); else fail(next.reason);
+//
+// For any history: after a GPU ran out of memory the job never runs on that size again, nor on one with
+// neither more trainers nor larger GPUs, unless it may not be resized (mode Off or Initial) and a rule of its
+// failure policy restarts it as it is. A size never exceeds provisioning.maxTrainers, nor
+// failurePolicy.oomMaxGrowth times the trainers that ran out. A loop of failures ends: all restarts count
+// towards failurePolicy.maxRestarts, except those after a preemption, the first few after a failure of the
+// infrastructure, and those that a rule exempts, which are bounded, too.
+//
+// docs/remediation.md has the table of causes and actions. Pure but for the budget; any thread. The inputs
+// are not kept.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/budget.h"
+#include "base/json.h"
+#include "crds/memory_profile.h"
+#include "crds/training_job.h"
+#include "crds/training_job_status.h"
+#include "estimator/catalog/inventory.h"
+#include "estimator/trace/trace.h"
+
+namespace plimsoll::remediation {
+
+struct RemediationInputs {
+  const crds::TrainingJob* job = nullptr;                      // tables_from resolved
+  const estimator::TraceFile* graph = nullptr;                 // what spec.model.graph refers to, or null
+  const std::vector<estimator::AvailableGpu>* gpus = nullptr;  // present in the cluster
+  const crds::MemoryProfile* profile = nullptr;                // of the job's family, or null
+  const std::vector<crds::Attempt>* attempts = nullptr;        // oldest first; the last one has ended
+  std::int64_t restarts_counted = 0;                           // towards failurePolicy.maxRestarts
+  std::int64_t restarts_uncounted = 0;
+  // For the search of a new size; where it is exceeded the job grows by failurePolicy.oomBumpUpRatio. Null:
+  // no limit.
+  Budget* budget = nullptr;
+};
+
+struct Remediation {
+  bool restart = false;  // else the job has failed for good
+  bool counts = true;    // towards maxRestarts
+  // CamelCase, for the condition. Restarting: the outcome's name. Failed: "CodeError", "ReachedMaxRestarts",
+  // "MaxResourcesReached", "ResizingNotAllowed", "FailurePolicyRule".
+  std::string reason;
+  std::string message;            // what happened, what was changed, what to do
+  std::chrono::seconds delay{0};  // before the next attempt
+  // JSON patch of the TrainingJob (add and replace only): trainers, selectors, GPU limits, annotations of the
+  // decision, host memory. Empty: nothing changes.
+  Json patch{::Json::arrayValue};
+  bool expandable_segments = false;  // of PyTorch's allocator, in the next attempt
+};
+
+// The last attempt must have ended, and not in success.
+Remediation remediate(const RemediationInputs& inputs);
+
+}  // namespace plimsoll::remediation

@@ -1,0 +1,35 @@
+// read_signposts(): the GPU memory that the trainers of an attempt have reported in their pods' termination
+// messages (docs/signposts.md).
+//
+//   Signposts seen = read_signposts({pod_0, pod_1});
+//   attempt.observed_peak = seen.peak;
+//
+// Users write the messages: a line that is no signpost, or has an impossible figure, is ignored. A false
+// figure may remain; learning bounds its effect. Work is linear in the messages, of which as much is read as
+// a kubelet keeps. Pure; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/json.h"
+
+namespace plimsoll::remediation {
+
+// The highest over all trainers and stages, each by itself.
+struct Signposts {
+  std::optional<Bytes> peak;  // everything on the card, or, where that was not seen, allocator and context
+  std::optional<Bytes> allocated;
+  std::optional<Bytes> reserved;
+  std::optional<Bytes> context;
+  std::optional<Bytes>
+      communication;      // of one trainer: on its card beyond allocator and context, at the peak
+  std::size_t lines = 0;  // that had a figure of memory
+};
+
+// `pods`: as the API has them. The last end of a restarted container counts, too.
+Signposts read_signposts(const std::vector<Json>& pods);
+
+}  // namespace plimsoll::remediation

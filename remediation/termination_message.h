@@ -1,0 +1,41 @@
+// Reads the end of a container's output (its termination message, or the tail of its log) and says what it
+// proves about how the container ended.
+//
+//   if (std::optional<Diagnosis> found = read_termination_message(message)) use(found->outcome);
+//
+// Several processes may have written to it, and not every error in it ended a process. An error that did
+// comes before one that was only logged: a program that runs out of memory, continues with a smaller batch
+// and later fails with an exception did not end by the out-of-memory. Exceptions of launchers (torchrun's
+// ChildFailedError) prove nothing by themselves. Pure; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "crds/training_job_status.h"
+
+namespace plimsoll::remediation {
+
+// How much a sign of an attempt's end proves. Lower comes first.
+enum class Priority {
+  kCause,        // proves it by itself
+  kException,    // the program's own exception
+  kConsequence,  // of a peer that was lost; without any other sign, the infrastructure failed
+  kSidecar,      // of a container other than the trainer, which does not end training
+  kNothing       // a container ended, and nothing says why
+};
+
+using crds::Outcome;
+
+struct Diagnosis {
+  Priority priority = Priority::kNothing;
+  Outcome outcome = Outcome::kUnknown;
+  std::string line;  // the line that proves it, shortened
+  crds::OutOfMemoryFigures out_of_memory{};
+};
+
+// Nothing, when no known error is in the text.
+std::optional<Diagnosis> read_termination_message(std::string_view text);
+
+}  // namespace plimsoll::remediation

@@ -1,0 +1,128 @@
+#include "remediation/attempt_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/yaml.h"
+
+namespace plimsoll::remediation {
+namespace {
+
+using crds::Attempt;
+using crds::Outcome;
+using ::testing::HasSubstr;
+
+constexpr const char* kNow = "2026-11-21T08:30:00Z";
+
+Json yaml(const std::string& text) {
+  return parse_yaml_documents(text)->front();
+}
+
+Json failed_job(const std::string& reason, const std::string& message) {
+  return yaml(
+      "{status: {conditions: [{type: FailureTarget, status: 'True'}, {type: Failed, status: 'True', "
+      "reason: " +
+      reason + ", message: '" + message + "'}]}}");
+}
+
+Json failed_pod(const std::string& name, int exit_code, const std::string& message) {
+  return yaml(
+      "{metadata: {name: " + name + ", uid: u-" + name +
+      "}, status: {phase: Failed, containerStatuses: [{name: trainer, state: {terminated: {exitCode: " +
+      std::to_string(exit_code) + ", reason: Error, message: '" + message + "'}}}]}}");
+}
+
+Attempt recorded(const Json& job, const std::vector<Json>& pods) {
+  Attempt attempt;
+  record_end(attempt, job, pods, kNow);
+  EXPECT_EQ(attempt.completion_time, kNow);
+  return attempt;
+}
+
+TEST(JobEnd, IsWhatItsConditionsSay) {
+  EXPECT_EQ(end_of(yaml("{status: {active: 1}}")), JobEnd::kNone);
+  EXPECT_EQ(end_of(yaml("{status: {conditions: [{type: Suspended, status: 'True'}]}}")), JobEnd::kNone);
+  EXPECT_EQ(end_of(yaml("{status: {conditions: [{type: Failed, status: 'False'}]}}")), JobEnd::kNone);
+  EXPECT_EQ(end_of(yaml("{status: {conditions: [{type: Complete, status: 'True'}]}}")), JobEnd::kComplete);
+  EXPECT_EQ(end_of(failed_job("BackoffLimitExceeded", "")), JobEnd::kFailed);
+  EXPECT_EQ(end_of(Json()), JobEnd::kNone);
+}
+
+TEST(AttemptRecord, TheRankThatFailedFirstIsTheEvidence) {
+  const Attempt attempt = recorded(failed_job("BackoffLimitExceeded", "x"),
+                                   {failed_pod("p-1", 1, "RuntimeError: NCCL error: remote process exited"),
+                                    failed_pod("p-0", 42, "ValueError: no such column")});
+  EXPECT_EQ(attempt.outcome, Outcome::kUserError);
+  EXPECT_EQ(attempt.exit_code, 42);
+  EXPECT_THAT(attempt.message, HasSubstr("pod p-0, container trainer"));
+  EXPECT_THAT(attempt.message, HasSubstr("no such column"));
+}
+
+TEST(AttemptRecord, WithoutPodsTheJobsWordsTell) {
+  const Attempt preempted =
+      recorded(failed_job("PodFailurePolicy",
+                          "Pod ns/p has condition DisruptionTarget matching FailJob rule at index 0"),
+               {});
+  EXPECT_EQ(preempted.outcome, Outcome::kPreempted);
+  EXPECT_THAT(preempted.message, HasSubstr("DisruptionTarget"));
+  const Attempt lost = recorded(failed_job("BackoffLimitExceeded", "Job has reached the limit"), {});
+  EXPECT_EQ(lost.outcome, Outcome::kInfrastructureFailure);
+  EXPECT_THAT(lost.message, HasSubstr("BackoffLimitExceeded"));
+}
+
+// The pod that was taken has gone, unseen; the others were stopped for it.
+TEST(AttemptRecord, TheEndsOfTheOtherPodsDoNotHideADisruption) {
+  const Json job = failed_job("PodFailurePolicy",
+                              "Pod ns/p-0 has condition DisruptionTarget matching FailJob rule at index 0");
+  Json stopped = failed_pod("p-1", 143, "");
+  stopped["metadata"]["deletionTimestamp"] = "2026-11-21T08:30:00Z";
+  EXPECT_EQ(recorded(job, {stopped}).outcome, Outcome::kPreempted);
+  EXPECT_EQ(recorded(job, {failed_pod("p-1", 1, "RuntimeError: NCCL error: remote process exited")}).outcome,
+            Outcome::kPreempted);
+  // What is a cause by itself, and was there first, stays one.
+  EXPECT_EQ(recorded(job, {failed_pod("p-1", 1, "torch.OutOfMemoryError: CUDA out of memory.")}).outcome,
+            Outcome::kCudaOutOfMemory);
+}
+
+TEST(AttemptRecord, AFailedJobHasNotSucceededWhateverItsPodsSay) {
+  const Attempt attempt =
+      recorded(failed_job("DeadlineExceeded", "Job was active longer than specified deadline"),
+               {yaml("{metadata: {name: p}, status: {phase: Succeeded}}")});
+  EXPECT_EQ(attempt.outcome, Outcome::kUnknown);
+  EXPECT_THAT(attempt.message, HasSubstr("DeadlineExceeded"));
+}
+
+TEST(AttemptRecord, ALongMessageIsCutAtAWholeCharacter) {
+  std::string message = "ValueError: ";
+  while (message.size() < 5000) {
+    message += "\u00e9";
+  }
+  Attempt attempt;
+  record_end(attempt, Outcome::kUserError, message, kNow);
+  EXPECT_LE(attempt.message.size(), crds::kMaxAttemptMessage);
+  EXPECT_GE(attempt.message.size(), crds::kMaxAttemptMessage - 1);
+  EXPECT_EQ(static_cast<unsigned char>(attempt.message.back()), 0xA9);
+}
+
+TEST(AttemptRecord, KeepsWhatTheTrainersReported) {
+  Json pod;
+  pod["metadata"]["name"] = "p";
+  pod["status"]["phase"] = "Succeeded";
+  pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] =
+      R"({"plimsoll":1,"stage":"peak","rank":0,"allocatedBytes":50,"reservedBytes":60,"contextBytes":5,)"
+      R"("deviceUsedBytes":70,"capacityBytes":80})";
+  Json job;
+  job["status"]["conditions"][0]["type"] = "Complete";
+  job["status"]["conditions"][0]["status"] = "True";
+  crds::Attempt attempt;
+  record_end(attempt, job, {pod}, "2026-11-21T10:00:00Z");
+  EXPECT_EQ(attempt.outcome, crds::Outcome::kSucceeded);
+  EXPECT_EQ(attempt.observed_peak, Bytes{70});
+  EXPECT_EQ(attempt.observed_allocated, Bytes{50});
+  EXPECT_EQ(attempt.observed_reserved, Bytes{60});
+  EXPECT_EQ(attempt.observed_context, Bytes{5});
+  EXPECT_EQ(attempt.observed_communication, Bytes{5});
+}
+
+}  // namespace
+}  // namespace plimsoll::remediation
