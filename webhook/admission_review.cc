@@ -132,8 +132,7 @@ ReviewError check_envelope(const JsonView& review) {
   const std::string version = text_member(review, {"apiVersion"});
   if (version == "admission.k8s.io/v1beta1") {
     return bad_request(
-        "admission.k8s.io/v1beta1 is not served; set admissionReviewVersions: [v1] in the webhook "
-        "configuration");
+        "admission.k8s.io/v1beta1 is not served; set admissionReviewVersions: [v1] in the webhook configuration");
   }
   if (version != kReviewApiVersion || text_member(review, {"kind"}) != kReviewKind) {
     return bad_request(std::string("the body must be of apiVersion ") + kReviewApiVersion + " and kind " +

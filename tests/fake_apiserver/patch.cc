@@ -146,8 +146,7 @@ bool run_operation(Json& object, const Json& operation) {
 Outcome<Json> apply_json_patch(Json object, const Json& patch) {
   if (!patch.isArray()) {
     return bad_request(
-        "error decoding patch: json: cannot unmarshal object into Go value of type "
-        "[]handlers.jsonPatchOp");
+        "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp");
   }
   for (const Json& operation : patch) {
     if (!run_operation(object, operation)) {
