@@ -1,8 +1,7 @@
 // ResourceMetrics: what a server may use, and what of it is reserved, for Prometheus.
 //
-//   plimsoll_cpu_limit, plimsoll_memory_limit_bytes, plimsoll_memory_resident_bytes
-//   plimsoll_memory_pool_bytes{pool}, plimsoll_memory_reserved_bytes{pool},
-//   plimsoll_memory_rejected_total{pool} plimsoll_workers
+// - plimsoll_cpu_limit, plimsoll_memory_limit_bytes, plimsoll_memory_resident_bytes, plimsoll_workers
+// - plimsoll_memory_pool_bytes{pool}, plimsoll_memory_reserved_bytes{pool}, plimsoll_memory_rejected_total{pool}
 //
 // Read when they are asked for. The pools must outlive this.
 #pragma once

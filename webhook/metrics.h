@@ -1,13 +1,14 @@
 // What the webhook tells Prometheus. Names follow docs: prefix plimsoll_, base units.
 //
-//   plimsoll_admission_requests_total{webhook, applied, reason}   webhook: mutate | validate
-//   plimsoll_admission_duration_seconds{webhook}      from the last byte of the header to the answer
-//   plimsoll_admission_gpus_saved_total               asked less given, when it was given
-//   plimsoll_admission_in_flight                      at or waiting for a worker
-//   plimsoll_admission_decisions{state}               running | long | waiting
-//   plimsoll_admission_decisions_rejected_total{reason}   busy: no turn in time; long: stopped for others
-//   plimsoll_webhook_connections, plimsoll_webhook_rejected_total{reason}
-//   plimsoll_webhook_certificate_expiration_timestamp_seconds, _certificate_loads_total{result}
+// - plimsoll_admission_requests_total{webhook, applied, reason}; webhook is mutate or validate
+// - plimsoll_admission_duration_seconds{webhook}: from the last byte of the header to the answer
+// - plimsoll_admission_gpus_saved_total: asked less given, when it was given
+// - plimsoll_admission_in_flight: at or waiting for a worker
+// - plimsoll_admission_decisions{state}; state is running, long or waiting
+// - plimsoll_admission_decisions_rejected_total{reason}; busy: no turn in time, long: stopped for others
+// - plimsoll_webhook_connections, plimsoll_webhook_rejected_total{reason}
+// - plimsoll_webhook_certificate_expiration_timestamp_seconds
+// - plimsoll_webhook_certificate_loads_total{result}
 //
 // Label values are bounded: reasons are words of ours, never text of a request. Thread-safe.
 #pragma once

@@ -1,9 +1,9 @@
 // ServerSocket: one accepted connection, plain or TLS, that never blocks.
 //
-//   ServerSocket socket(descriptor, context);        // context null: plain
+//   ServerSocket socket(std::move(descriptor), context);  // context null: plain
 //   IoResult shaken = socket.handshake();
 //   IoResult got = socket.read(buffer);              // kBytes: got.bytes of them
-//   if (got.state == IoState::kWouldRead) wait until the descriptor is readable, then read again
+//   if (got.state == IoState::kWouldRead) return;    // and read again when the descriptor is readable
 //
 // Owns the descriptor. One thread at a time; cut() and stop_reading() from any while the socket lives.
 #pragma once

@@ -6,8 +6,7 @@
 //   TensorId x = graph.add_input("x", {per_sample(1), fixed(512)}, ElementType::kFP32);
 //   TensorId w = graph.add_parameter("w", {fixed(256), fixed(512)}, ElementType::kFP32);
 //   TensorId y = graph.apply(OpKind::kLinear, "fc", {x, w}, {per_sample(1), fixed(256)}, ElementType::kFP32);
-//   graph.bytes(y, 1024);                        // 1 MiB: shapes are affine in the batch, nothing is
-//   allocated
+//   graph.bytes(y, 1024);    // 1 MiB: shapes are affine in the batch, nothing is allocated
 //
 // Tensors that share a storage (views, in-place results) say so, for memory is held by storages. A value
 // type; const access from any thread. Misuse (an id of another graph) asserts.

@@ -2,9 +2,10 @@
 // by the rules of autograd_rules.h. What happens to parameters and their gradients is the
 // ParameterLifeCycle's.
 //
-//   const GraphPlan plan(graph, training, device, batch);
-//   GraphPass pass(plan, ledger, parameters, 0);
-//   pass.forward(); pass.backward();
+//   const GraphPlan plan(graph, training, device, batch, &budget);
+//   GraphPass pass(plan, ledger, parameters, /*first_parameter=*/0, /*first_tensor=*/0);
+//   pass.forward(/*keeps_result=*/false);
+//   pass.backward();
 //
 // Internal to simulate.cc. Not thread-safe; the plan may be shared.
 #pragma once
