@@ -112,8 +112,8 @@ class OperatorProcess {
     if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
       return written;
     }
-    log_info("Started the operator", {{"opsPort", std::to_string(ops_.port())},
-                                      {"workers", std::to_string(workers())},
+    log_info("Started the operator", {{"opsPort", ops_.port()},
+                                      {"workers", workers()},
                                       {"memory", to_string(plan_.limits.memory)},
                                       {"version", PLIMSOLL_VERSION}});
     return {};
