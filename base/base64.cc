@@ -1,69 +1,48 @@
 #include "base/base64.h"
 
-#include <array>
-#include <cstdint>
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
 
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::size_t kLongestText = std::numeric_limits<int>::max();  // OpenSSL counts in int
 
-constexpr std::array<std::int8_t, 256> make_values() {
-  std::array<std::int8_t, 256> values{};
-  values.fill(-1);
-  for (std::size_t i = 0; i < kAlphabet.size(); ++i) {
-    values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<std::int8_t>(i);
-  }
-  return values;
+const unsigned char* bytes_of(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
 }
-constexpr std::array<std::int8_t, 256> kValues = make_values();
 
 }  // namespace
 
 std::string base64_encode(std::string_view bytes) {
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t left = bytes.size() - i;
-    std::uint32_t group = static_cast<unsigned char>(bytes[i]) << 16;
-    group |= left > 1 ? static_cast<unsigned char>(bytes[i + 1]) << 8 : 0;
-    group |= left > 2 ? static_cast<unsigned char>(bytes[i + 2]) : 0;
-    text += kAlphabet[group >> 18];
-    text += kAlphabet[(group >> 12) & 63];
-    text += left > 1 ? kAlphabet[(group >> 6) & 63] : '=';
-    text += left > 2 ? kAlphabet[group & 63] : '=';
-  }
+  assert(bytes.size() <= kLongestText / 4 * 3);
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends it with a NUL
+  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes_of(bytes),
+                                     static_cast<int>(bytes.size()));
+  text.resize(static_cast<std::size_t>(length));
   return text;
 }
 
 Result<std::string> base64_decode(std::string_view text) {
-  std::string bytes;
-  bytes.reserve(text.size() / 4 * 3);
-  std::uint32_t group = 0;
-  int characters = 0;
-  int padding = 0;
-  for (const char c : text) {
-    if (c == '\n' || c == '\r') {
-      continue;
-    }
-    const std::int8_t value = kValues[static_cast<unsigned char>(c)];
-    if (c == '=') {
-      ++padding;
-    } else if (value < 0 || padding > 0) {
-      return invalid("not base64", std::string(1, c));
-    }
-    group = group << 6 | (value < 0 ? 0U : static_cast<std::uint32_t>(value));
-    if (++characters % 4 == 0) {
-      bytes += static_cast<char>(group >> 16);
-      bytes += static_cast<char>(group >> 8);
-      bytes += static_cast<char>(group);
-      group = 0;
-    }
-  }
-  if (characters % 4 != 0 || padding > 2) {
+  std::string digits(text);
+  std::erase_if(digits, [](char c) { return c == '\n' || c == '\r'; });
+  const std::size_t padding = digits.size() - (digits.find_last_not_of('=') + 1);
+  if (digits.size() % 4 != 0 || padding > 2 || digits.size() > kLongestText) {
     return invalid("not base64: the length or the padding is wrong");
   }
-  bytes.resize(bytes.size() - static_cast<std::size_t>(padding));
+  // OpenSSL takes '=' anywhere for zero bits, and skips spaces.
+  if (const std::size_t wrong = digits.find_first_not_of(kAlphabet); wrong < digits.size() - padding) {
+    return invalid("not base64", digits.substr(wrong, 1));
+  }
+  std::string bytes(digits.size() / 4 * 3, '\0');
+  [[maybe_unused]] const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
+                                                      bytes_of(digits), static_cast<int>(digits.size()));
+  assert(length == static_cast<int>(bytes.size()));
+  bytes.resize(bytes.size() - padding);
   return bytes;
 }
 

@@ -4,9 +4,11 @@
 //   Budget budget({.deadline = deadline, .stop = stop});
 //   Result<Plan> plan = budget.run([&]() -> Result<Plan> { return search(request, budget); });
 //   ...
-//   const BudgetCause cause(&budget, {"spec.model.dlrm.tables", size});  // inside search(): what makes it
-//   long for (const Table& table : tables) {
+//   const BudgetCause cause(&budget, {"spec.model.dlrm.tables", size});  // in search(): what makes it long
+//   for (const Table& table : tables) {
 //     charge(&budget, 1);
+//     ...
+//   }
 //
 // Whoever starts a decision owns its budget and passes a pointer down; null means no limit. `charge` and
 // what takes memory throw BudgetExceeded when nothing is left, which only `run` catches, so that a

@@ -1,8 +1,10 @@
 #include "base/clock.h"
 
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <ratio>
 #include <string_view>
 
 namespace plimsoll {
@@ -20,6 +22,17 @@ class SystemClock final : public Clock {
   }
 };
 
+// The time with as many digits of the second as `Unit` (std::milli, std::micro) has.
+template <class Unit>
+std::string format_fraction(Clock::WallTime time) {
+  const auto second = std::chrono::floor<std::chrono::seconds>(time);
+  const auto fraction = std::chrono::duration_cast<std::chrono::duration<std::int64_t, Unit>>(time - second);
+  const std::string digits = std::to_string(Unit::den + fraction.count());
+  std::string text = format_time(second);
+  text.replace(text.size() - 1, 1, "." + digits.substr(1) + "Z");
+  return text;
+}
+
 }  // namespace
 
 const Clock& system_clock() {
@@ -36,14 +49,12 @@ std::string format_time(Clock::WallTime time) {
   return text.data();
 }
 
+std::string format_milli_time(Clock::WallTime time) {
+  return format_fraction<std::milli>(time);
+}
+
 std::string format_micro_time(Clock::WallTime time) {
-  using std::chrono::microseconds;
-  const auto second = std::chrono::floor<std::chrono::seconds>(time);
-  const std::string micro =
-      std::to_string(std::chrono::duration_cast<microseconds>(time - second).count() + 1'000'000);
-  std::string text = format_time(second);
-  text.replace(text.size() - 1, 1, "." + micro.substr(1) + "Z");
-  return text;
+  return format_fraction<std::micro>(time);
 }
 
 std::optional<Clock::WallTime> parse_time(const std::string& text) {

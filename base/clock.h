@@ -25,10 +25,13 @@ const Clock& system_clock();
 // RFC 3339 in UTC, as metav1.Time: "2026-11-21T08:30:00Z".
 std::string format_time(Clock::WallTime time);
 
+// "2026-11-21T08:30:00.000Z".
+std::string format_milli_time(Clock::WallTime time);
+
 // As metav1.MicroTime: "2026-11-21T08:30:00.000000Z".
 std::string format_micro_time(Clock::WallTime time);
 
-// Both of them back, to the second; nothing for any other text.
+// All of them back, to the second; nothing for any other text.
 std::optional<Clock::WallTime> parse_time(const std::string& text);
 
 }  // namespace plimsoll

@@ -35,20 +35,20 @@ void log(LogLevel level, std::string_view message, LogFields fields) {
     return;
   }
   std::string line;
-  const std::string time = format_time(system_clock().wall_now());
+  const std::string time = format_milli_time(system_clock().wall_now());
   if (log_format.load(std::memory_order_relaxed) == LogFormat::kJson) {
     JsonObject record;
     record["ts"] = time;
     record["level"] = level_name(level);
     record["msg"] = std::string(message);
     for (const auto& [key, value] : fields) {
-      record[key] = value;
+      record[key] = value.json();
     }
     line = write_json(record);
   } else {
     line = time + " " + level_name(level) + " " + std::string(message);
     for (const auto& [key, value] : fields) {
-      line += " " + std::string(key) + "=" + write_json(Json(value));
+      line += " " + std::string(key) + "=" + write_json(value.json());
     }
   }
   line += '\n';

@@ -1,23 +1,46 @@
 // Structured logging to standard error, one line a record: people's form by default, JSON with
 // --log-format=json.
 //
-//   log_info("Provisioned the job", {{"job", "default/ads"}, {"trainers", "64"}});
+//   log_info("Provisioned the job", {{"job", "default/ads"}, {"trainers", 64}});
 //
 // Kubernetes' style: capital first, no full stop, past tense for what was done, and keys for what varies.
+// Numbers and booleans are given as such, so that JSON has them as such.
 // Thread-safe; a record is written whole. Never blocks on anything but standard error.
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "base/json.h"
 
 namespace plimsoll {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 enum class LogFormat { kText, kJson };
 
-using LogFields = std::initializer_list<std::pair<std::string_view, std::string>>;
+class LogValue {
+ public:
+  LogValue(std::string text) : value_(std::move(text)) {}
+  LogValue(std::string_view text) : value_(std::string(text)) {}
+  LogValue(const char* text) : value_(std::string(text)) {}
+  LogValue(bool value) : value_(value) {}
+  template <std::integral Number>
+  LogValue(Number number) : value_(static_cast<Json::LargestInt>(number)) {}
+  template <std::unsigned_integral Number>
+  LogValue(Number number) : value_(static_cast<Json::LargestUInt>(number)) {}
+  template <std::floating_point Number>
+  LogValue(Number number) : value_(number) {}
+
+  const Json& json() const { return value_; }
+
+ private:
+  Json value_;
+};
+
+using LogFields = std::initializer_list<std::pair<std::string_view, LogValue>>;
 
 // Set once, before threads are started.
 void configure_log(LogLevel least, LogFormat format);

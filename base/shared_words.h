@@ -1,7 +1,9 @@
 // Words that many values have in common, such as the names of members: one copy for the whole process, and a
 // number in its place.
 //
-//   if (const std::optional<WordNumber> number = shared_word("lastTransitionTime")) ... text_of(*number) ...
+//   if (const std::optional<WordNumber> number = shared_word("lastTransitionTime")) {
+//     text_of(*number);
+//   }
 //
 // Words are remembered for good, so there is room for so many and no more, and for short ones only: who asks
 // for a number must do without it as well. Any thread; nothing ever waits.

@@ -21,18 +21,14 @@ namespace {
 
 constexpr Help kHelp = {
     "plimsoll estimate -f JOB.yaml [--gpu NAME] [--trainers N] [--method plimsoll|amp] [-o FORMAT]\n"
-    "       plimsoll estimate --graph GRAPH.json.gz --batch-size B --optimizer NAME [--precision P] [--gpu "
-    "NAME]\n"
+    "       plimsoll estimate --graph GRAPH.json.gz --batch-size B --optimizer NAME [--precision P] [--gpu NAME]\n"
     "                         [--device cuda|cpu] [-o FORMAT]\n"
-    "       plimsoll estimate --config config.json --batch-size B --sequence-length S --optimizer NAME "
-    "[--gpu NAME]\n"
+    "       plimsoll estimate --config config.json --batch-size B --sequence-length S --optimizer NAME [--gpu NAME]\n"
     "                         [--trainers N] [--parallelism NAME] [-o FORMAT]",
-    "Tells the peak GPU memory of each TrainingJob in the files, on its most loaded trainer, and what it "
-    "consists "
-    "of.\nEmbedding tables are placed first, for the shard of a trainer is most of its memory. Needs no "
-    "cluster: "
-    "tables that\ncome from a ConfigMap are looked for in the same files, and so are MemoryProfiles and "
-    "GPUModels.",
+    "Tells the peak GPU memory of each TrainingJob in the files, on its most loaded trainer, and what it consists of.\n"
+    "Embedding tables are placed first, for the shard of a trainer is most of its memory. Needs no cluster: "
+    "tables that\n"
+    "come from a ConfigMap are looked for in the same files, and so are MemoryProfiles and GPUModels.",
     "  plimsoll estimate -f examples/model-a.yaml --trainers 72\n"
     "  plimsoll estimate -f examples/single-gpu.yaml --gpu V100-32GB --trainers 1 -o json\n"
     "  cat jobs.yaml | plimsoll estimate -f - --method amp\n"

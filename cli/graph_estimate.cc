@@ -137,8 +137,7 @@ Result<void> read_parallelism(const po::variables_map& values, std::int64_t trai
   if (parallelism.pipeline == 1 && (staged || !parallelism.stage_blocks.empty())) {
     return invalid(
         "--pipeline-chunks, --microbatches and --stage-blocks go with --parallelism Pipeline or --pipeline, "
-        "and "
-        "trainers");
+        "and trainers");
   }
   if (values.contains("pipeline-chunks")) {
     const Result<std::int64_t> chunks = count_option(values, "pipeline-chunks", 1, kMostTrainers);

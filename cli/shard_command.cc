@@ -15,14 +15,12 @@ namespace {
 
 constexpr Help kHelp = {
     "plimsoll shard --tables FILE.csv --trainers N|auto --hbm 80Gi --batch-size B [options]",
-    "Places embedding tables on trainers so that the slowest is as fast as can be within each one's memory, "
-    "and "
-    "says\nhow far that is from a proven bound. The tables are CSV: "
-    "name,rows,dim,pooling_factor[,lookup_frequency]; "
-    "# begins\na comment, gzip is understood.",
+    "Places embedding tables on trainers so that the slowest is as fast as can be within each one's memory, and says\n"
+    "how far that is from a proven bound. The tables are CSV: "
+    "name,rows,dim,pooling_factor[,lookup_frequency]; # begins\n"
+    "a comment, gzip is understood.",
     "  plimsoll shard --tables tables.csv --trainers 64 --hbm 80Gi --batch-size 1024 --verify\n"
-    "  plimsoll shard --tables tables.csv --trainers auto --hbm 40Gi --reserve 6Gi --batch-size 1024 -o "
-    "json\n"
+    "  plimsoll shard --tables tables.csv --trainers auto --hbm 40Gi --reserve 6Gi --batch-size 1024 -o json\n"
     "  plimsoll shard --tables - --trainers 8 --hbm 32Gi --batch-size 2048 --topology "
     "intra=300Gi,inter=6.25Gi,hbm=1555Gi",
 };
@@ -95,8 +93,7 @@ po::options_description shard_options() {
       "torchrec: times of torchrec's planner; stages: forward, backward and their exchanges in lockstep")(
       "bytes", po::value<std::string>()->default_value("planner")->value_name("COUNT"),
       "planner: bytes as torchrec's planner counts them; allocated: as the kernels allocate them, which "
-      "--cost "
-      "stages does anyway")(
+      "--cost stages does anyway")(
       "pipeline", po::value<std::string>()->default_value("none")->value_name("NAME"),
       "none, sparse-dist or prefetch: torchrec's input pipelines, which hold further batches")(
       "host-memory", po::value<std::string>()->default_value("0")->value_name("BYTES"),

@@ -1,7 +1,7 @@
 // The CSV of embedding tables, as `tablesFrom` ConfigMaps hold it and `plimsoll shard --tables` reads it:
 //
-//   # comments
-//   name,rows,dim,pooling_factor[,lookup_frequency]
+//  # comments
+//  name,rows,dim,pooling_factor[,lookup_frequency]
 //
 // with the header line optional and gzip understood. Pure; any thread.
 #pragma once

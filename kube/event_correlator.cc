@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "base/json_view.h"
+#include "base/utf8.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -26,14 +27,7 @@ const char* name_of(EventType type) {
 
 // Cut at a whole UTF-8 character.
 std::string shortened(std::string text) {
-  if (text.size() > kMessageLimit) {
-    std::size_t end = kMessageLimit - 3;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
-      --end;
-    }
-    text = text.substr(0, end) + "...";
-  }
-  return text;
+  return text.size() <= kMessageLimit ? text : std::string(utf8_prefix(text, kMessageLimit - 3)) + "...";
 }
 
 std::string hexadecimal(std::int64_t number) {

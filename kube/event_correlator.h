@@ -3,9 +3,9 @@
 // that differ in their words alone, within ten minutes, become one "(combined from similar events)"; and who
 // reports about one object all the time is cut off, 25 at once and then one in five minutes.
 //
-//   std::optional<CorrelatedEvent> event = correlator.correlate(occurrence, clock.wall_now());
+//   std::optional<CorrelatedEvent> event = correlator.correlate(occurrence);
 //   if (!event) return;                       // too many of them
-//   write(*event);  correlator.written(*event, name);
+//   correlator.written(event->key, write(*event));
 //
 // Holds the last 4096 of each of the three. One thread.
 #pragma once

@@ -3,7 +3,7 @@
 //
 //   EventRecorder events(client, {.component = "plimsoll-operator", .instance = pod});
 //   events.start();
-//   events.record(job, EventType::kWarning, "OOMDetected", "rank 3 ran out of GPU memory");
+//   events.record(reference_to(job), EventType::kWarning, "OOMDetected", "rank 3 ran out of GPU memory");
 //   events.stop(5s);                          // writes what is left, for so long at most
 //
 // Events wait in a bounded queue for a thread that correlates them (kube/event_correlator.h) and writes them;

@@ -1,8 +1,9 @@
 // LeaderElector: one of several processes leads, by a Lease (coordination.k8s.io/v1), as client-go's elector.
 //
-//   LeaderElector elector(client, {.lease = {.namespace_name = "plimsoll", .name = "operator", .identity =
-//   pod}}); const auto end = elector.run(stop, [&] { start_controllers(); }); stop_controllers(); // kLost:
-//   and end the process
+//   LeaderElector elector(
+//       client, {.lease = {.namespace_name = "plimsoll", .name = "operator", .identity = pod}});
+//   const auto end = elector.run(stop, [&] { start_controllers(); });
+//   stop_controllers();  // kLost: and end the process
 //
 // `run` blocks: it waits for its turn, calls `on_started` once, and renews until it is stopped or has lost
 // the lease. Stop it when the leader's work is done: by then it gives the lease back, so that the next leads

@@ -3,9 +3,11 @@
 // simulations.
 //
 //   LeaseCandidate candidate(options, seed);
-//   while (true) {
-//     LeaseCandidate::Action action = candidate.next(steady_now, wall_now);
-//     switch (action.kind) { case kWait: ...; case kGet: candidate.answer(now, client.get(...)); ... }
+//   LeaseCandidate::Action action = candidate.next(clock.steady_now(), clock.wall_now());
+//   switch (action.kind) {
+//     case LeaseCandidate::Action::Kind::kWait: wait_for(action.time); break;
+//     case LeaseCandidate::Action::Kind::kGet: candidate.answer(clock.steady_now(), read_lease()); break;
+//     ...
 //   }
 //
 // A candidate goes by when it itself saw the lease change, never by the times written in it, so clocks need

@@ -1,6 +1,6 @@
 // The process-wide state of cpprestsdk and OpenSSL, set up once.
 //
-//   int main() { kube::initialise_transport(); ... }
+//   kube::initialise_transport();  // first in main
 //
 // cpprestsdk loads the system's CA bundle for every connection it opens (60 ms each, measured), only for us
 // to replace it by the cluster's own CA; pointing SSL_CERT_FILE at nothing avoids that. Its thread pool

@@ -17,8 +17,7 @@ using cli::Console;
 
 constexpr cli::Help kHelp = {
     "plimsoll classify -f PODS.yaml [--log FILE]... [options]",
-    "Tells why an attempt of a training job ended: from its pods as `kubectl get pods -o yaml` prints them, "
-    "and, if\n"
+    "Tells why an attempt of a training job ended: from its pods as `kubectl get pods -o yaml` prints them, and, if\n"
     "given, the last lines of its containers' logs. The verdict is one of CUDAOutOfMemory, HostOutOfMemory, "
     "Preempted,\n"
     "InfrastructureFailure, ShardingFailure, UserError, Succeeded, Running and Unknown.",

@@ -1,6 +1,6 @@
 // Leadership: what a server does only while it leads, for as long as it does.
 //
-//   Leadership leadership(client, options, registry);
+//   Leadership leadership(client, lease, registry);
 //   leadership.start([&] { controllers.start(); }, [&] { end_the_process(); });
 //   ...
 //   leadership.stop();                        // after what it started has stopped: gives the lease back

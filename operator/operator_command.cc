@@ -52,8 +52,7 @@ constexpr ServerCommand kCommand{
     "\n"
     "Examples:\n"
     "  plimsoll operator\n"
-    "  plimsoll operator --kubeconfig ~/.kube/config --leader-elect=false --ops-port 0 --ops-port-file "
-    "port\n"};
+    "  plimsoll operator --kubeconfig ~/.kube/config --leader-elect=false --ops-port 0 --ops-port-file port\n"};
 
 struct OperatorOptions {
   ServerOptions server;
@@ -113,8 +112,8 @@ class OperatorProcess {
     if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
       return written;
     }
-    log_info("Started the operator", {{"opsPort", std::to_string(ops_.port())},
-                                      {"workers", std::to_string(workers())},
+    log_info("Started the operator", {{"opsPort", ops_.port()},
+                                      {"workers", workers()},
                                       {"memory", to_string(plan_.limits.memory)},
                                       {"version", PLIMSOLL_VERSION}});
     return {};
@@ -249,10 +248,9 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   description.add_options()("help,h", "print this")(
       "workers", po::value(&options.workers)->default_value(options.workers)->value_name("N"),
       "training jobs that are looked after at the same time, up to 64; 0: by the processors and the memory "
-      "of "
-      "the cgroup")("prometheus-url", po::value(&options.prometheus_url)->value_name("URL"),
-                    "Prometheus server with dcgm-exporter's series, for jobs without signposts: "
-                    "http://prometheus.monitoring:9090");
+      "of the cgroup")("prometheus-url", po::value(&options.prometheus_url)->value_name("URL"),
+                       "Prometheus server with dcgm-exporter's series, for jobs without signposts: "
+                       "http://prometheus.monitoring:9090");
   description.add(describe(options.leadership));
   description.add(describe(options.server));
   if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {

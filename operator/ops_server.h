@@ -1,13 +1,14 @@
 // OpsServer: health, readiness and metrics of a server process, plain HTTP on a port of their own.
 //
-//   OpsServer ops({.address = "0.0.0.0", .port = 8081, .checks = {{"caches", synced}}, .metrics =
-//   {registry}}); if (auto started = ops.start(); !started) return started.error();
+//   OpsServer ops(
+//       {.address = "0.0.0.0", .port = 8081, .checks = {{"caches", synced}}, .metrics = {registry}});
+//   if (auto started = ops.start(); !started) return started.error();
 //   ...
 //   ops.stop();   // last, so that a process that goes away says so until the end
 //
-// GET /healthz  200 as long as the process answers at all
-// GET /readyz   200 when every check passes, else 503; a line for each, "[+]caches ok" or "[-]caches: why
-// not" GET /metrics  all collectables in Prometheus' text format
+// - GET /healthz: 200 as long as the process answers at all
+// - GET /readyz: 200 when every check passes, else 503; a line for each, "[+]caches ok" or "[-]caches: why not"
+// - GET /metrics: all collectables in Prometheus' text format
 //
 // Checks run on the server's worker threads, at every probe, several at once; they must return within a
 // second or two. Thread-safe but for start and stop.

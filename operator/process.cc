@@ -193,8 +193,7 @@ StopLimit::StopLimit(std::chrono::milliseconds limit)
         std::unique_lock lock(mutex);
         never.wait_for(lock, stopped, limit, [&] { return stopped.stop_requested(); });
         if (!stopped.stop_requested()) {
-          log_error("Failed to stop in time: the process ends",
-                    {{"milliseconds", std::to_string(limit.count())}});
+          log_error("Failed to stop in time: the process ends", {{"milliseconds", limit.count()}});
           ::_exit(kExitFailed);
         }
       }) {}

@@ -4,9 +4,12 @@
 //   ServerOptions options;
 //   description.add(describe(options));              // Boost.Program_options
 //   if (std::optional<int> code = read_command_line(command, description, arguments)) return *code;
-//   if (Result<void> ready = prepare_server(options); !ready) return wrong_usage(command,
-//   ready.error().message); return serve(options, [&](auto client, auto catalog) { return
-//   std::make_unique<OperatorProcess>(...); });
+//   if (Result<void> ready = prepare_server(options); !ready) {
+//     return wrong_usage(command, ready.error().message);
+//   }
+//   return serve(options, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
+//     return std::make_unique<Server>(std::move(client), std::move(catalog));
+//   });
 #pragma once
 
 #include <boost/program_options/options_description.hpp>

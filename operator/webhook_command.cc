@@ -176,9 +176,9 @@ Result<void> WebhookProcess::start() {
   if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
     return written;
   }
-  log_info("Started the webhook", {{"port", std::to_string(server_.port())},
-                                   {"opsPort", std::to_string(ops_.port())},
-                                   {"workers", std::to_string(deciders_of(options_, plan_))},
+  log_info("Started the webhook", {{"port", server_.port()},
+                                   {"opsPort", ops_.port()},
+                                   {"workers", deciders_of(options_, plan_)},
                                    {"memory", to_string(plan_.limits.memory)},
                                    {"version", PLIMSOLL_VERSION}});
   return {};
@@ -189,7 +189,7 @@ void WebhookProcess::stop() {
   keeper_.stop();
   certificates_->stop();
   ops_.stop();
-  log_info("Stopped the webhook", {{"requests", std::to_string(server_.stats().requests)}});
+  log_info("Stopped the webhook", {{"requests", server_.stats().requests}});
 }
 
 Result<void> WebhookProcess::caches_ready() const {

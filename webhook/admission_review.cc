@@ -7,6 +7,7 @@
 
 #include "base/base64.h"
 #include "base/json_edit.h"
+#include "base/utf8.h"
 #include "webhook/text.h"
 
 namespace plimsoll::webhook {
@@ -132,8 +133,7 @@ ReviewError check_envelope(const JsonView& review) {
   const std::string version = text_member(review, {"apiVersion"});
   if (version == "admission.k8s.io/v1beta1") {
     return bad_request(
-        "admission.k8s.io/v1beta1 is not served; set admissionReviewVersions: [v1] in the webhook "
-        "configuration");
+        "admission.k8s.io/v1beta1 is not served; set admissionReviewVersions: [v1] in the webhook configuration");
   }
   if (version != kReviewApiVersion || text_member(review, {"kind"}) != kReviewKind) {
     return bad_request(std::string("the body must be of apiVersion ") + kReviewApiVersion + " and kind " +
@@ -209,7 +209,7 @@ Decoded decode_review(std::string_view body) {
   if (!text) {
     decoded.request.uid = salvaged_uid(body);
     return refuse(
-        bad_request(is_utf8_json(body) ? "the body is " + text.error().message : "the body is not UTF-8"));
+        bad_request(is_utf8(body) ? "the body is " + text.error().message : "the body is not UTF-8"));
   }
   decoded.request.text = std::make_shared<const JsonText>(*std::move(text));
   const JsonView review = decoded.request.text->root();

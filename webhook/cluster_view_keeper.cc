@@ -120,8 +120,8 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
     }
     std::unique_lock lock(mutex_);
     if (synced && !synced_) {
-      log_info("Knew the cluster's GPUs", {{"gpuModels", std::to_string(gpu_models_.size())},
-                                           {"memoryProfiles", std::to_string(profiles_.size())}});
+      log_info("Knew the cluster's GPUs",
+               {{"gpuModels", gpu_models_.size()}, {"memoryProfiles", profiles_.size()}});
       synced_ = true;
     }
     const auto limit = synced_ ? std::chrono::hours(24) : kLook;

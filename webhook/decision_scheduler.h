@@ -3,7 +3,7 @@
 //
 //   Result<DecisionScheduler::Turn> turn = scheduler.enter(namespace_name, deadline, request.stop);
 //   if (!turn) return keep_the_job(turn.error());
-//   decide(..., turn->stop());                    // gives up when that is requested
+//   decide(review, turn->stop());                   // gives up when that is requested
 //
 // At most `slots` have a turn; others wait, and namespaces take turns, each in the order of its requests. No
 // namespace has all slots. Whoever has computed for `long_after` is long: its thread goes on at a lower

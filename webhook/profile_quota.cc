@@ -41,7 +41,7 @@ Json ProfileQuota::project(const JsonView& profile) {
       log_warning("Left out MemoryProfiles: there are too many",
                   {{"namespace", namespace_name},
                    {"first", key},
-                   {"kept", std::to_string(use.profiles)},
+                   {"kept", use.profiles},
                    {"bytes", to_string(use.bytes)},
                    {"bytesOfAllNamespaces", to_string(kept_)}});
     }

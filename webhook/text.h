@@ -1,4 +1,4 @@
-// Text that comes from outside and goes back out: checked on the way in, cut and cleaned on the way out.
+// Text that comes from outside and goes back out, cut and cleaned.
 // Pure functions; any thread.
 #pragma once
 
@@ -7,10 +7,6 @@
 #include <string_view>
 
 namespace plimsoll::webhook {
-
-// True when a JSON text is UTF-8 throughout and its \u escapes pair their surrogates, so that every string in
-// it is UTF-8 too. jsoncpp checks neither.
-bool is_utf8_json(std::string_view json);
 
 // At most `limit` bytes of valid UTF-8 on one line: control characters become spaces, bytes that are no UTF-8
 // become '?', and what was cut off shows as "...".

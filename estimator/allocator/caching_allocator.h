@@ -2,8 +2,10 @@
 // to tell what a process reserves on the card for a sequence of allocations. No memory is touched.
 //
 //   CachingAllocator allocator({}, {.available = 11_GiB, .total = 12_GiB});
-//   std::optional<CachingAllocator::Handle> x = allocator.allocate(100_MiB, kComputeStream);  // nullopt: out
-//   of memory allocator.release(*x); allocator.reserved_peak(); // 100 MiB, kept in the cache
+//   std::optional<CachingAllocator::Handle> x = allocator.allocate(100_MiB, kComputeStream);
+//   if (!x) return out_of_memory();
+//   allocator.release(*x);
+//   allocator.reserved_peak();  // 100 MiB, kept in the cache
 //
 // Not thread-safe. Deterministic: segments get ascending addresses. Handles of another allocator, or released
 // ones, assert.

@@ -3,9 +3,9 @@
 // few kilobytes at most, however many blocks there are. Training leaves many blocks of the same few sizes:
 // those of a size that is crowded lie in a bin of their own, which is found by the size alone.
 //
+//   FreeBlocks free;
 //   free.insert({size, address, block});
-//   int block = free.take(wanted, limit);          // out of the pool; -1: none
-//   for (auto at = free.at_least(wanted); at != free.end(); at = free.next(at)) use(at.block);
+//   std::int32_t taken = free.take(wanted, limit);  // out of the pool; -1: none
 //
 // A value type, not thread-safe.
 #pragma once

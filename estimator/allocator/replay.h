@@ -2,8 +2,8 @@
 // the simulation of one iteration left in its Ledger.
 //
 //   ReplayResult result = replay(ledger, {.device = {.available = 11_GiB, .total = 12_GiB}});
-//   result.reserved_peak                      // torch.cuda.max_memory_reserved
-//   result.out_of_memory                      // and where, when 11 GiB are not enough
+//   result.reserved_peak;                     // torch.cuda.max_memory_reserved
+//   result.out_of_memory;                     // and where, when 11 GiB are not enough
 //
 // Several iterations run, for the first differs from the later ones: the optimizer makes its state in the
 // first step, out of blocks that the next forward pass will miss. Pure; any thread.

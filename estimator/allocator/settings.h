@@ -2,7 +2,7 @@
 // native CUDA caching allocator, as far as it changes what is reserved on the card.
 //
 //   Result<AllocatorSettings> settings =
-//   parse_allocator_settings("max_split_size_mb:128,expandable_segments:True");
+//       parse_allocator_settings("max_split_size_mb:128,expandable_segments:True");
 //
 // Plain values; any thread.
 #pragma once

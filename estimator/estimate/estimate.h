@@ -1,8 +1,9 @@
 // estimate(): the peak GPU memory of one trainer, before the job has run.
 //
-//   EstimateRequest request{.model = &job.spec.model, .training = &job.spec.training, .gpu = &a100, .trainers
-//   = 64}; Result<Estimate> estimate = estimate_memory(request); Bytes for_the_sharder = a100.memory -
-//   estimate->peak.upper_bound;
+//   EstimateRequest request{
+//       .model = &job.spec.model, .training = &job.spec.training, .gpu = &a100, .trainers = 64};
+//   Result<Estimate> estimate = estimate_memory(request);
+//   Bytes for_the_sharder = a100.memory - estimate->peak.upper_bound;
 //
 // AMP's frame (SoCC'23 section 9.2.1): peak = fixed costs (CUDA context, communication) + dense parameters,
 // gradients, DDP buckets and optimizer + training-time peak + the trainer's embedding shard. Without

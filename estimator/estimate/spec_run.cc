@@ -74,9 +74,9 @@ Result<void> check_split(const EstimateRequest& request) {
   }
   if (request.model->dlrm && (parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.context > 1 ||
                               parallelism.expert > 1)) {
-    return bad_field("strategy",
-                     "is all that a dlrm model takes: tensor, pipeline, context and expert split "
-                     "transformers");
+    return bad_field(
+        "strategy",
+        "is all that a dlrm model takes: tensor, pipeline, context and expert split transformers");
   }
   product = parallelism.tensor * parallelism.pipeline * parallelism.context;
   if (request.trainers % product != 0) {

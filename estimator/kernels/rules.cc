@@ -31,8 +31,7 @@ constexpr const char* kRecurrent = "ATen/native/RNN.cpp: what it keeps is a resu
 constexpr const char* kConvolution =
     "measured with tests/accuracy/kernel_temporaries.py; ATen/native/mkldnn/Conv.cpp, cudnn/Conv_v8.cpp";
 constexpr const char* kCollective =
-    "torch/csrc/distributed/c10d/Functional.cpp, Ops.cpp: works on its result, a clone of the input or a "
-    "buffer";
+    "torch/csrc/distributed/c10d/Functional.cpp, Ops.cpp: works on its result, a clone of the input or a buffer";
 constexpr const char* kMeasured = "measured with tests/accuracy/kernel_temporaries.py on 1.13 and 2.15";
 
 // clang-format off

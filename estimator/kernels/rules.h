@@ -2,7 +2,7 @@
 // returns, which no recording of operators can show (a transposed copy, a reordered weight, a sort's buffer).
 //
 //   const KernelRule* rule = find_kernel_rule("aten::convolution");
-//   Bytes temporary = temporary_of(*rule, call);      // beyond the operator's own results
+//   Bytes temporary = rule->cuda(call);      // beyond the operator's own results
 //
 // One row an operator (rules.cc); operators that take nothing are listed too, so that an unknown one
 // is noticed. Each row names its source. Pure; any thread.

@@ -3,11 +3,11 @@
 // sequence itself stays readable, for an allocator replay (estimator/allocator/replay.h).
 //
 //   Ledger ledger(kCudaGranule);
-//   ledger.allocate(Part::kParameters, weight);     // before the first phase: lives from iteration to
-//   iteration ledger.enter(Phase::kForward); BlockId out = ledger.allocate(Part::kActivations, bytes);
+//   ledger.allocate(Part::kParameters, weight);  // before the first phase: lives from iteration to iteration
+//   ledger.enter(Phase::kForward);
+//   BlockId out = ledger.allocate(Part::kActivations, bytes);
 //   ...
-//   ledger.release(out);                            // what is never released goes when the next iteration
-//   begins
+//   ledger.release(out);  // what is never released goes when the next iteration begins
 //
 // Not thread-safe; one simulation owns one. Sums saturate; the caller rules out sizes that would.
 #pragma once

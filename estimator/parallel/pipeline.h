@@ -3,8 +3,8 @@
 // flight between the stages. The result is a trace like any other, for one micro-batch's batch size.
 //
 //   Result<std::vector<std::int32_t>> parts = parts_of_operators(trace, 4, blocks);
-//   Trace mine = pipeline_trace(trace, {.stages = 4, .stage = 1, .micro_batches = 8, .version = 215},
-//   *parts); run_trace(mine, producer, {.batch = batch / 8});
+//   Trace mine = pipeline_trace(trace, {.stages = 4, .stage = 1, .micro_batches = 8, .version = 215}, *parts);
+//   run_trace(mine, producer, {.batch = batch / 8});
 //
 // A stage is a run of blocks: modules that are members of lists ("layers.3"), or those that are named. What
 // precedes the first block is the first stage's, what follows a stage's blocks is that stage's. Buffers come

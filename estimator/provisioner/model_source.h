@@ -2,7 +2,7 @@
 // (spec.model.dlrm.tablesFrom) and exported graphs (spec.model.graph). Who reads them is not of this room.
 //
 //   Result<SharedGraph> graph = resolve_model(job, source, &budget);   // tables are now in the job
-//   provision({.job = &job, .graph = graph->get(), .budget = &budget});
+//   ProvisionRequest request{.job = &job, .graph = graph->get(), .budget = &budget};
 //
 // Implementations are thread-safe; calls block until the budget's deadline at most. What the budget does not
 // allow comes back as an error: kTimeout, kTooLarge, kCancelled.

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/utf8.h"
 #include "estimator/provisioner/original_request.h"
 #include "estimator/sharder/bound.h"
 
@@ -18,14 +19,7 @@ constexpr std::size_t kWarningLimit = 256;  // longer admission warnings may be 
 
 // A warning within the limit, cut at a whole UTF-8 character.
 std::string shortened(std::string text) {
-  if (text.size() > kWarningLimit) {
-    std::size_t end = kWarningLimit - 3;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
-      --end;
-    }
-    text = text.substr(0, end) + "...";
-  }
-  return text;
+  return text.size() <= kWarningLimit ? text : std::string(utf8_prefix(text, kWarningLimit - 3)) + "...";
 }
 
 const char* event_reason_of(const Error& exceeded) {

@@ -1,7 +1,7 @@
 // provision(): the decision the webhook makes: which GPU model, and how many trainers, for one job on one
 // cluster.
 //
-//   ProvisionRequest request{.job = &job, .tables = tables, .gpus = inventory, .profile = profile};
+//   ProvisionRequest request{.job = &job, .gpus = &gpus, .profile = profile};
 //   Provision answer = provision(request);
 //   if (answer.decided()) patch_with(*answer.decision); else warn(answer.reason);
 //

@@ -1,8 +1,9 @@
 // A plan in the making: what each rank has to do and to hold, and the pieces that may still be moved. The
 // "ranks" are hosts while the shards that take a whole host are placed, and trainers afterwards.
 //
-//   Placement placement(trainers);
-//   placement.add_everywhere(...); placement.place(pieces, unit);
+//   Placement placement(trainers, measures);
+//   placement.add_everywhere(unsharded);
+//   placement.place(pieces, unit);
 //   placement.level(Measure::kTime, target, limits, steps);
 //
 // Owns copies of all it is given. Not thread-safe. Deterministic: ties go to the lower number.

@@ -6,10 +6,10 @@
 //
 // A layer: Norm(Ensemble(x) + ShortCut(x)). The ensemble puts side by side, feature by feature, what the
 // modules give, `dhen.features` each:
-//   Dot        products of each pair of features, through Linear, ReLU, Linear
-//   DCN        one cross layer of DCN-v2 over all features side by side, through a Linear
-//   Linear     combinations of the features
-//   Attention  multi-head self-attention among the features (one kernel), then combinations of them
+// - Dot: products of each pair of features, through Linear, ReLU, Linear
+// - DCN: one cross layer of DCN-v2 over all features side by side, through a Linear
+// - Linear: combinations of the features
+// - Attention: multi-head self-attention among the features (one kernel), then combinations of them
 // The shortcut is x, or combinations of its features where their number changes; the norm is a LayerNorm over
 // a feature's width. Combinations are a Linear over the features, which are brought to the last dimension.
 // Each layer is a block for activation checkpointing and a unit for FSDP. Internal to lower_dlrm.

@@ -61,16 +61,14 @@ Result<void> check(const crds::DlrmModel& model) {
   }
   if (model.dense_features == 0 && (!model.bottom_mlp.empty() || model.tables.empty())) {
     return invalid(
-        "model.dlrm.denseFeatures is 0: without dense features there can be no bottomMLP, and tables "
-        "are needed");
+        "model.dlrm.denseFeatures is 0: without dense features there can be no bottomMLP, and tables are needed");
   }
   const bool of_one_width =
       model.interaction == crds::Interaction::kDot || model.interaction == crds::Interaction::kDHEN;
   if (of_one_width && model.bottom_mlp.empty() && !model.tables.empty()) {
     return invalid(
         "model.dlrm.bottomMLP is empty: the Dot and DHEN interactions take their width from the bottom MLP's "
-        "last "
-        "layer; give one, or use Cat or DCN");
+        "last layer; give one, or use Cat or DCN");
   }
   if (model.interaction == crds::Interaction::kDHEN) {
     if (Result<void> stack = check_dhen(model); !stack) {

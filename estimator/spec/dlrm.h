@@ -2,21 +2,22 @@
 //
 //   Result<ForwardGraph> graph = lower_dlrm(*job.spec.model.dlrm, job.spec.training);
 //
-//   dense features -> bottom MLP (Linear + ReLU each) -> d, as wide as the MLP's last layer
-//   embeddings     -> pooled outputs of all tables, one buffer of batch x (sum of the tables' columns), split
-//                     into the tables' parts and concatenated again (SparseArch copies)
-//   Cat            -> [d, embeddings]
-//   DCN            -> [d, embeddings] through the cross layers of DCN-v2: x0 * (W (V x) + b) + x of rank
-//                     `cross_rank`, x0 * (W x + b) + x where that is 0
-//   DCNv1          -> the same with vectors, x0 * (w x) + b + x (arXiv 1708.05123)
-//   DHEN           -> layers of several interactions (estimator/spec/dhen.h); as wide as d, as for Dot
-//   Dot            -> [d, products of each pair of features]. All features must be as wide as d: tables that
-//   are
-//                     not are projected by a Linear without bias each, as DLRM's mixed-dimension embeddings
-//                     are (arXiv 1909.11810; facebookresearch/dlrm projects narrower tables only, we any).
-// A table with a sequence length sends its rows as they are: they are padded to that length (as
-// torchrec's KeyedJaggedTensor.to_padded_dense does) and summed before they join the pooled ones.
-//   -> top MLP (Linear + ReLU, the last without) -> BCEWithLogits
+// The operators, from the inputs to the loss:
+// - Dense features go through the bottom MLP (Linear + ReLU each) and give d, as wide as the MLP's last layer.
+// - Embeddings are the pooled outputs of all tables, one buffer of batch x (sum of the tables' columns). It is split
+//   into the tables' parts and concatenated again (the copies of SparseArch). A table with a sequence length sends
+//   its rows as they are: they are padded to that length (as torchrec's KeyedJaggedTensor.to_padded_dense does) and
+//   summed before they join the pooled ones.
+// - The interaction is one of these:
+//   - Cat: [d, embeddings].
+//   - DCN: [d, embeddings] through the cross layers of DCN-v2: x0 * (W (V x) + b) + x of rank `cross_rank`, and
+//     x0 * (W x + b) + x where that is 0.
+//   - DCNv1: the same with vectors, x0 * (w x) + b + x (arXiv 1708.05123).
+//   - DHEN: layers of several interactions (estimator/graph/lower_dhen.h); as wide as d, as for Dot.
+//   - Dot: [d, products of each pair of features]. All features must be as wide as d: tables that are not are
+//     projected by a Linear without bias each, as DLRM's mixed-dimension embeddings are (arXiv 1909.11810;
+//     facebookresearch/dlrm projects narrower tables only, we any).
+// - Its result goes through the top MLP (Linear + ReLU, the last without) and BCEWithLogits.
 //
 // Tables of equal width become one group, so the graph stays some forty operators for thousands of tables.
 // The precision is lowered too: under mixed precision the casts that autocast makes are operators of the

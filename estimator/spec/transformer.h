@@ -7,17 +7,12 @@
 //
 // A `TransformerPart` is what one trainer holds of it: with tensor, sequence, context and expert parallelism
 // its share of each layer, with a pipeline some layers. Decisions:
-//   - Eager attention makes the matrix of scores; queries, keys and values lie token by token in memory, so
-//   batched
-//     products copy them. SDPA and Flash take them as they lie, in one kernel without that matrix.
-//   - Sequences are as long as the spec says, without padding: the causal mask is the kernel's own.
-//   - Experts run grouped (transformers' grouped_mm), rows sorted by expert; tokens are taken to choose
-//   experts
-//     evenly.
-//   - Blocks that activation checkpointing computes again as one: each layer; PerModule: the modules whose
-//   paths
-//     match, "layers.3", "layers.3.attention", "layers.3.mlp" (encoder and decoder halves:
-//     "encoder.layers.3").
+// - Eager attention makes the matrix of scores; queries, keys and values lie token by token in memory, so batched
+//   products copy them. SDPA and Flash take them as they lie, in one kernel without that matrix.
+// - Sequences are as long as the spec says, without padding: the causal mask is the kernel's own.
+// - Experts run grouped (transformers' grouped_mm), rows sorted by expert; tokens are taken to choose experts evenly.
+// - Activation checkpointing computes each layer again as one block; PerModule: the modules whose paths match
+//   ("layers.3", "layers.3.attention", "layers.3.mlp"; of an encoder and a decoder: "encoder.layers.3").
 //
 // Pure; any thread.
 #pragma once

@@ -3,7 +3,7 @@
 // batch, and when each is let go. import_trace.h reads it, estimator/execute/run_trace.h executes it.
 //
 //   Trace trace = graph.traces.front();
-//   trace.storages[i].bytes.at(256);   // at batch 256
+//   trace.storages.front().bytes.at(256);   // at batch 256
 //
 // Indices are of the trace's own tables and have been checked by the importer; -1 is "none". A time t is
 // after operator t-1 and before operator t. A value type; const access from any thread.

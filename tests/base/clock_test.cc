@@ -18,6 +18,14 @@ TEST(Clock, WritesMicrosecondsForLeases) {
   EXPECT_EQ(format_micro_time(time + std::chrono::microseconds(999'042)), "2026-11-21T08:30:00.999042Z");
 }
 
+TEST(Clock, WritesMillisecondsForLogs) {
+  const auto time = std::chrono::system_clock::from_time_t(1'795'249'800);
+  EXPECT_EQ(format_milli_time(time), "2026-11-21T08:30:00.000Z");
+  EXPECT_EQ(format_milli_time(time + std::chrono::microseconds(999'942)), "2026-11-21T08:30:00.999Z");
+  EXPECT_EQ(format_milli_time(std::chrono::system_clock::from_time_t(0) - std::chrono::milliseconds(1)),
+            "1969-12-31T23:59:59.999Z");
+}
+
 TEST(Clock, ReadsWhatItWrites) {
   const auto time = std::chrono::system_clock::from_time_t(1'795'249'800);
   EXPECT_EQ(parse_time(format_time(time)), time);

@@ -223,5 +223,12 @@ TEST(Json, ThreadsDoNotDisturbEachOther) {
   }
 }
 
+TEST(Json, SurrogateEscapesComeInPairs) {
+  EXPECT_TRUE(parse_json(R"(["\u00e9\\ude00"])").ok());  // an escaped backslash, then text
+  for (const char* half : {R"(["\ud83d"])", R"(["\ude00"])", R"(["\ud83d\n"])", R"(["\ud83d\ud83d"])"}) {
+    EXPECT_FALSE(parse_json(half).ok()) << half;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

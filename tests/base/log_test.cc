@@ -29,17 +29,24 @@ class Log : public ::testing::Test {
 
 TEST_F(Log, TextForPeople) {
   configure_log(LogLevel::kInfo, LogFormat::kText);
-  EXPECT_THAT(
-      logged([] {
-        log_info("Provisioned the job", {{"job", "default/ads"}, {"why", "two\nlines"}});
-      }),
-      MatchesRegex("[0-9T:-]+Z info Provisioned the job job=\"default/ads\" why=\"two\\\\nlines\"\n"));
+  EXPECT_THAT(logged([] {
+                log_info("Provisioned the job",
+                         {{"job", "default/ads"}, {"why", "two\nlines"}, {"trainers", 64}, {"leads", true}});
+              }),
+              MatchesRegex("[0-9T:-]+[.][0-9][0-9][0-9]Z info Provisioned the job job=\"default/ads\" "
+                           "why=\"two\\\\nlines\" trainers=64 leads=true\n"));
 }
 
 TEST_F(Log, JsonForPrograms) {
   configure_log(LogLevel::kInfo, LogFormat::kJson);
   const std::string line = logged([] {
-    log_error("Could not read \"x\"", {{"error", "line 1\nline 2"}, {"trainers", "64"}});
+    log_error("Could not read \"x\"", {{"error", "line 1\nline 2"},
+                                       {"trainers", 64},
+                                       {"bytes", std::uint64_t{1} << 63},
+                                       {"change", std::int64_t{-5}},
+                                       {"ratio", 0.5},
+                                       {"leads", false},
+                                       {"version", std::string_view("64")}});
   });
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
   const Result<Json> record = parse_json(line);
@@ -47,8 +54,13 @@ TEST_F(Log, JsonForPrograms) {
   EXPECT_EQ((*record)["level"], "error");
   EXPECT_EQ((*record)["msg"], "Could not read \"x\"");
   EXPECT_EQ((*record)["error"], "line 1\nline 2");
-  EXPECT_EQ((*record)["trainers"], "64");
-  EXPECT_THAT((*record)["ts"].asString(), HasSubstr("T"));
+  EXPECT_EQ((*record)["trainers"], 64);
+  EXPECT_EQ((*record)["bytes"], Json::UInt64{1} << 63);
+  EXPECT_EQ((*record)["change"], -5);
+  EXPECT_EQ((*record)["ratio"], 0.5);
+  EXPECT_EQ((*record)["leads"], false);
+  EXPECT_EQ((*record)["version"], "64");
+  EXPECT_THAT((*record)["ts"].asString(), MatchesRegex("[0-9-]+T[0-9:]+[.][0-9][0-9][0-9]Z"));
 }
 
 TEST_F(Log, LevelsBelowTheLeastAreSilent) {

@@ -34,16 +34,14 @@ using testing::Seconds;
 using testing::Times;
 
 constexpr const char* kUsage =
-    "usage: admission_bench [--json] [--requests N] [--clients N] [--workers N] [--job FILE] [--beside "
-    "FILE]\n"
+    "usage: admission_bench [--json] [--requests N] [--clients N] [--workers N] [--job FILE] [--beside FILE]\n"
     "\n"
     "  --json         one object a line: {bench, case, metric, value, unit, reference}\n"
     "  --requests N   in all (default 400)\n"
     "  --clients N    at the same time (default 4)\n"
     "  --workers N    of the server (default 2)\n"
     "  --job FILE     a TrainingJob (default: examples/model-a.yaml)\n"
-    "  --beside FILE  another TrainingJob, which a tenant of another namespace submits again and again "
-    "meanwhile;\n"
+    "  --beside FILE  another TrainingJob, which a tenant of another namespace submits again and again meanwhile;\n"
     "                 what the webhook does for fairness is in force, and client times alone are told\n";
 
 struct Settings {

@@ -123,8 +123,7 @@ TEST(EstimateCommand, TransformersAreEstimatedBySizesAndByConfig) {
   const Json by_sizes = estimate({"-o", "json"}, std::string(job).replace(model, length, sizes)).json();
   const std::string config =
       "    transformer:\n      seqLen: 128\n      config: |\n"
-      "        {\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64, "
-      "\"num_attention_heads\": 4,\n"
+      "        {\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4,\n"
       "         \"intermediate_size\": 256, \"vocab_size\": 1000}\n";
   const Json by_config = estimate({"-o", "json"}, std::string(job).replace(model, length, config)).json();
   EXPECT_GT(by_sizes["denseParameterBytes"].asInt64(), 0);

@@ -22,8 +22,7 @@ std::string error_of(const Json& object) {
 
 TEST(GpuModel, DecodesWhatIsGivenAndKeepsTheRestEmpty) {
   const Result<GpuModel> model = decode_gpu_model(model_with(
-      "{productLabels: [NVIDIA-A100-SXM4-80GB], memory: 81920Mi, hbmBandwidth: 2000000000000, costPerHour: "
-      "\"2.95\"}"));
+      "{productLabels: [NVIDIA-A100-SXM4-80GB], memory: 81920Mi, hbmBandwidth: 2000000000000, costPerHour: \"2.95\"}"));
   ASSERT_TRUE(model.ok()) << to_string(model.error());
   EXPECT_EQ(model->name, "a100-80gb");
   EXPECT_EQ(model->spec.product_labels, std::vector<std::string>{"NVIDIA-A100-SXM4-80GB"});

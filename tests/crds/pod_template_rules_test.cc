@@ -32,9 +32,7 @@ TEST(PodTemplate, ValuesOfAWrongTypeThatCrashedTheOperatorAreRefusedByTheirPath)
       {"{spec: {containers: [{name: t, resources: {limits: [a]}}]}}",
        "spec.template.spec.containers[0].resources.limits: must be an object, is a list"},
       {"{spec: {containers: [{name: t, resources: {limits: {memory: [a]}}}]}}",
-       "spec.template.spec.containers[0].resources.limits.memory: must be a quantity like 8 or \"80Gi\", is "
-       "a "
-       "list"},
+       "spec.template.spec.containers[0].resources.limits.memory: must be a quantity like 8 or \"80Gi\", is a list"},
       {"{spec: {containers: [{name: t, volumeMounts: {a: 1}}]}}",
        "spec.template.spec.containers[0].volumeMounts: must be a list, is an object"},
       {"{metadata: {labels: [a]}, spec: {containers: [{name: t}]}}",

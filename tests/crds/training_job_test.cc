@@ -95,8 +95,7 @@ TEST(TrainingJob, DecodesFailureRulesInOrder) {
   Json object = small_job();
   object["spec"]["failurePolicy"] = yaml(
       "{maxRestarts: 7, oomBumpUpRatio: \"1.5\", oomMinBumpUp: 2Gi, oomMaxGrowth: 8, rules: [{action: "
-      "FailJob, onExitCodes: [3, 42]},"
-      " {action: RestartJob, onCauses: [Preempted, CUDAOutOfMemory]}]}");
+      "FailJob, onExitCodes: [3, 42]}, {action: RestartJob, onCauses: [Preempted, CUDAOutOfMemory]}]}");
   const FailurePolicy policy = decoded(object).spec.failure_policy;
   EXPECT_EQ(policy.max_restarts, 7);
   EXPECT_DOUBLE_EQ(policy.oom_bump_up_ratio, 1.5);
@@ -120,8 +119,7 @@ TEST(TrainingJob, NamesTheFieldAndWhatItFound) {
   set(object, "spec.model.dlrm.tables[1].poolingFactor", 12.5);
   EXPECT_EQ(decode_error(object),
             "spec.model.dlrm.tables[1].poolingFactor: must be a number from 0 to 999999, an integer or a "
-            "decimal in "
-            "quotes like \"12.5\", is a number with a fraction");
+            "decimal in quotes like \"12.5\", is a number with a fraction");
   object = small_job();
   set(object, "spec.model.dlrm.tables[0]", Json());
   EXPECT_EQ(decode_error(object), "spec.model.dlrm.tables[0]: must be an object, is null");
@@ -306,9 +304,7 @@ TEST(TrainingJob, EnumsHaveNames) {
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(to_string(wrong.error()),
             "Invalid: unknown optimizer; choose SGD, Momentum, Adam, AdamW, Adagrad, RowWiseAdagrad, "
-            "RMSprop, LAMB, "
-            "Adafactor or Adam8bit "
-            "(near `adam`)");
+            "RMSprop, LAMB, Adafactor or Adam8bit (near `adam`)");
 }
 
 TEST(TrainingJob, WidthsOfTypes) {

@@ -76,8 +76,7 @@ class ChaosTest : public TrainingTest {
   std::set<std::string> foreign_objects() const {
     std::istringstream lines(
         must({"get", "services,jobs,configmaps", "-l", "test=foreign", "-o",
-              "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid}{\"\\n\"}"
-              "{end}"})
+              "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid}{\"\\n\"}{end}"})
             .output);
     std::set<std::string> objects;
     for (std::string line; std::getline(lines, line);) {

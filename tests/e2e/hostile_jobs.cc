@@ -37,8 +37,7 @@ std::vector<HostileJob> malformed_jobs() {
 
 std::vector<HostileJob> huge_jobs() {
   const std::string pods =
-      "  template: {spec: {containers: [{name: trainer, image: none, resources: {limits: {nvidia.com/gpu: "
-      "1}}}]}}\n";
+      "  template: {spec: {containers: [{name: trainer, image: none, resources: {limits: {nvidia.com/gpu: 1}}}]}}\n";
   const std::string pipeline =
       "  model:\n    transformer: {layers: 65536, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000, seqLen: "
       "512}\n"

@@ -150,8 +150,10 @@ TEST_F(MutationTest, TheValidatingWebhookNamesTheField) {
 TEST_F(MutationTest, MetricsCountTheAdmissions) {
   must({"apply", "-f", "-"}, small_job("ads"));
   const std::string metrics = http_get(webhook_->ops_port(), "/metrics");
-  EXPECT_THAT(metrics, HasSubstr("plimsoll_admission_requests_total{applied=\"true\",reason=\"Provisioned\","
-                                 "webhook=\"mutate\"}"));
+  EXPECT_THAT(
+      metrics,
+      HasSubstr(
+          "plimsoll_admission_requests_total{applied=\"true\",reason=\"Provisioned\",webhook=\"mutate\"}"));
   EXPECT_THAT(metrics, HasSubstr("plimsoll_admission_gpus_saved_total 15"));
 }
 

@@ -26,8 +26,7 @@ const char* const kOutOfMemoryText =
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total capacity of "
     "79.15 GiB of which 3.65 GiB is free. Including non-PyTorch memory, this process has 75.50 GiB memory in "
     "use. Of the allocated memory 73.10 GiB is allocated by PyTorch, and 210.50 MiB is reserved by PyTorch "
-    "but "
-    "unallocated. If reserved but unallocated memory is large try setting "
+    "but unallocated. If reserved but unallocated memory is large try setting "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "
     "Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)";
 

@@ -285,8 +285,7 @@ void check_pod(const Json& pod, const Json& before, std::vector<Cause>& causes) 
     causes.push_back(
         {"FieldValueForbidden",
          "Forbidden: pod updates may not change fields other than "
-         "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
-         "`spec.tolerations` (only additions to existing tolerations)",
+         "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)",
          "spec"});
   }
 }

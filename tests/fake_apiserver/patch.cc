@@ -14,8 +14,7 @@ nlohmann::json to_nlohmann(const Json& value) {
 Outcome<Json> apply_json_patch(const Json& object, const Json& patch) {
   if (!patch.isArray()) {
     return bad_request(
-        "error decoding patch: json: cannot unmarshal object into Go value of type "
-        "[]handlers.jsonPatchOp");
+        "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp");
   }
   try {
     // A patch may nest deeper than the server reads.

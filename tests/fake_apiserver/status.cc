@@ -65,11 +65,11 @@ Status already_exists(const Subject& subject) {
 }
 
 Status modified(const Subject& subject) {
-  return make(409, "Conflict",
-              "Operation cannot be fulfilled on " + subject.group_resource() + " \"" + subject.name +
-                  "\": the object has been modified; please apply your changes to the latest version and try "
-                  "again",
-              details_of(subject, subject.plural));
+  return make(
+      409, "Conflict",
+      "Operation cannot be fulfilled on " + subject.group_resource() + " \"" + subject.name +
+          "\": the object has been modified; please apply your changes to the latest version and try again",
+      details_of(subject, subject.plural));
 }
 
 Status conflict(const Subject& subject, const std::string& message) {

@@ -179,11 +179,12 @@ INSTANTIATE_TEST_SUITE_P(
         Malformed{"ExecOldVersion",
                   minimal(kServer, "exec: {command: c, apiVersion: client.authentication.k8s.io/v1alpha1}"),
                   "apiVersion"},
-        Malformed{"ExecInteractive",
-                  minimal(kServer,
-                          "exec: {command: c, apiVersion: client.authentication.k8s.io/v1, "
-                          "interactiveMode: Always}"),
-                  "interactive"},
+        Malformed{
+            "ExecInteractive",
+            minimal(
+                kServer,
+                "exec: {command: c, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always}"),
+            "interactive"},
         Malformed{
             "ExecArgsNoList",
             minimal(kServer, "exec: {command: c, apiVersion: client.authentication.k8s.io/v1, args: x}"),

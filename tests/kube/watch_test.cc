@@ -76,8 +76,8 @@ TEST(Watch, DeliversEventsInOrderHoweverTheyAreCutIntoChunks) {
               ::testing::ElementsAre("ADDED a 1", "MODIFIED a 2", "DELETED a 3", "BOOKMARK  9"));
   EXPECT_THAT(
       server.requests(),
-      ::testing::ElementsAre("GET /api/v1/namespaces/ns/configmaps?watch=true&allowWatchBookmarks=true"
-                             "&timeoutSeconds=300&resourceVersion=5&labelSelector=a%3Db"));
+      ::testing::ElementsAre(
+          "GET /api/v1/namespaces/ns/configmaps?watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=5&labelSelector=a%3Db"));
 }
 
 TEST(Watch, AsksForInitialEventsAsTheServerWantsIt) {
@@ -87,9 +87,8 @@ TEST(Watch, AsksForInitialEventsAsTheServerWantsIt) {
   EXPECT_TRUE(watch(server, options).ended);
   EXPECT_THAT(
       server.requests(),
-      ::testing::ElementsAre("GET /api/v1/namespaces/ns/configmaps?watch=true&allowWatchBookmarks=true"
-                             "&timeoutSeconds=300&sendInitialEvents=true"
-                             "&resourceVersionMatch=NotOlderThan"));
+      ::testing::ElementsAre(
+          "GET /api/v1/namespaces/ns/configmaps?watch=true&allowWatchBookmarks=true&timeoutSeconds=300&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"));
 }
 
 TEST(Watch, GoneArrivesAsStatusAsEventAndAsAnUnchunkedBody) {

@@ -1,7 +1,7 @@
 // What to run on this machine for a pod: the pure half of the node agent.
 //
-//   Result<LocalCommand> command = command_of(pod, {.directory = scratch, .config_maps = ..., .port_for =
-//   ...});
+//   Result<LocalCommand> command =
+//       command_of(pod, {.directory = scratch, .config_maps = maps, .port_for = port_for});
 //
 // One container, no init containers. What cannot be had here (a secret, another kind of volume) is an error
 // that names it, rather than a pod that runs otherwise than its manifest says. Any thread.

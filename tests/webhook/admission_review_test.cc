@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "tests/webhook/samples.h"
-#include "webhook/text.h"
 
 namespace plimsoll::webhook {
 namespace {
@@ -118,7 +118,7 @@ TEST(EncodeAnswer, WarningsStayWithinTheApiServersLimits) {
   for (const Json& warning : response["warnings"]) {
     EXPECT_FALSE(warning.asString().empty());
     EXPECT_LE(warning.asString().size(), kWarningLimit);
-    EXPECT_TRUE(is_utf8_json(warning.asString()));
+    EXPECT_TRUE(is_utf8(warning.asString()));
     all += warning.asString().size();
   }
   EXPECT_LE(all, kAllWarningsLimit);

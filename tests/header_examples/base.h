@@ -1,0 +1,61 @@
+// What the examples of base/ leave open.
+#pragma once
+
+#include "base/budget.h"
+#include "base/json_selection.h"
+#include "base/json_view.h"
+#include "base/packed_json.h"
+#include "tests/header_examples/anything.h"
+
+namespace plimsoll::examples {
+
+struct budget_example {
+  using Plan = int;
+  using Table = int;
+  std::chrono::steady_clock::time_point deadline;
+  std::stop_token stop;
+  int request = 0;
+  std::int64_t size = 0;
+  std::vector<Table> tables;
+  Result<Plan> search(int request, Budget& budget);
+};
+struct bytes_example {
+  Bytes reserved;
+  void log(const std::string& text);
+};
+struct catch_all_example {
+  std::string key;
+  void handle(const std::string& key);
+};
+struct cgroup_example {
+  void start_workers(int count);
+};
+struct json_edit_example {
+  Json job, name, container, volume;
+};
+struct json_selection_example {
+  JsonView pod;
+};
+struct json_split_example {
+  std::string body;
+};
+struct json_view_example {
+  std::string content;
+  void use(std::int64_t count);
+};
+struct memory_pool_example {
+  std::chrono::steady_clock::time_point deadline;
+  std::stop_token stop;
+};
+struct packed_json_example {
+  JsonView view;
+  JsonSelection selection;
+};
+struct result_example {
+  using Job = Json;
+  std::string text;
+  Result<Job> decode(const std::string& text);
+  void use(const Job& job);
+};
+
+}  // namespace plimsoll::examples

@@ -1,0 +1,32 @@
+// What the examples of crds/ leave open.
+#pragma once
+
+#include "base/json_edit.h"
+#include "crds/checker.h"
+#include "crds/decoder.h"
+#include "crds/gpu_model.h"
+#include "crds/memory_profile.h"
+#include "crds/training_job.h"
+#include "tests/header_examples/anything.h"
+
+namespace plimsoll::examples {
+using namespace crds;
+
+struct profile_samples_example {
+  MemoryProfile profile;
+  JsonObject object;
+};
+struct training_job_example {
+  Json object;
+};
+struct training_job_fields_example {
+  JsonView json;
+  FieldPath path{""};
+  FieldErrors errors;
+  TrainingJob job;
+};
+struct training_job_status_example {
+  JsonObject object;
+};
+
+}  // namespace plimsoll::examples

@@ -1,0 +1,47 @@
+// What the examples of operator/ leave open.
+#pragma once
+
+#include <boost/program_options/options_description.hpp>
+
+#include "base/memory_pool.h"
+#include "kube/client.h"
+#include "operator/leadership.h"
+#include "operator/ops_server.h"
+#include "operator/process.h"
+#include "tests/header_examples/anything.h"
+
+namespace plimsoll::examples {
+using namespace process;
+
+struct heap_trimmer_example {
+  struct {
+    Bytes memory;
+  } limits;
+};
+struct leadership_example {
+  kube::Client& client;
+  std::optional<kube::LeaseOptions> lease;
+  prometheus::Registry& registry;
+  struct {
+    void start();
+  } controllers;
+  void end_the_process();
+};
+struct ops_server_example {
+  std::function<Result<void>()> synced;
+  std::shared_ptr<prometheus::Registry> registry;
+};
+struct process_example {
+  ServerCommand command;
+  boost::program_options::options_description description;
+  std::vector<std::string> arguments;
+  struct Server {
+    Server(std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog);
+    Result<void> start();
+    void stop();
+    std::chrono::milliseconds stop_limit();
+    int exit_code();
+  };
+};
+
+}  // namespace plimsoll::examples
