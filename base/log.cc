@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "base/clock.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 
 namespace plimsoll {
 namespace {

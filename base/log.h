@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll {
 

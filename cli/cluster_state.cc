@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/base64.h"
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "base/quantity.h"
 #include "crds/embedding_tables_csv.h"
 #include "crds/gpu_model.h"

@@ -2,7 +2,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/quantity.h"
 #include "cli/cluster_state.h"
 #include "cli/config_estimate.h"

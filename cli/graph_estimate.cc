@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/jobs.h"

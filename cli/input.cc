@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/yaml.h"
 
 namespace plimsoll::cli {

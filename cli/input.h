@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "cli/console.h"
 

@@ -1,6 +1,6 @@
 #include "cli/jobs.h"
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "cli/cluster_state.h"
 
 namespace plimsoll::cli {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <numeric>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/yaml.h"
 #include "cli/command.h"
 

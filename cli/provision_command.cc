@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "cli/cluster_state.h"
 #include "cli/jobs.h"
 #include "cli/limits.h"

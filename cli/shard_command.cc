@@ -1,7 +1,7 @@
 // `plimsoll shard`: a placement of embedding tables, without a job or a cluster.
 #include <chrono>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/shard_command_question.h"

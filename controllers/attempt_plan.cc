@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "estimator/provisioner/provisioner.h"
 
 namespace plimsoll::controllers {

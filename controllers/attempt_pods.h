@@ -17,7 +17,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "kube/client.h"
 

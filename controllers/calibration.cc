@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/catch_all.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/log.h"
 #include "controllers/dcgm.h"
 #include "crds/gpu_model.h"

@@ -1,6 +1,6 @@
 #include "controllers/child_writer.h"
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "controllers/job_children.h"
 #include "crds/training_job.h"
 

@@ -14,7 +14,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "kube/client.h"
 

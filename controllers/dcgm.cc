@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/clock.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "kube/resource.h"
 
 namespace plimsoll::controllers {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "kube/reflector.h"
 
 namespace plimsoll::controllers {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/catch_all.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/log.h"
 #include "controllers/inventory_plan.h"
 #include "crds/training_job.h"

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <map>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/quantity.h"
 #include "crds/training_job.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "base/json_view.h"
+#include "base/json/json.h"
+#include "base/json/view.h"
 #include "crds/gpu_model.h"
 #include "estimator/catalog/inventory.h"
 

@@ -10,8 +10,8 @@
 
 #include "base/base64.h"
 #include "base/gzip.h"
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 
 namespace plimsoll::controllers {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
 #include "kube/resource.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "base/log.h"
 #include "controllers/job_children.h"
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "base/quantity.h"
 #include "base/stable_hash.h"
 #include "estimator/provisioner/size_exclusion.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/memory_profile.h"
 #include "crds/profile_samples.h"
 #include "crds/training_job.h"

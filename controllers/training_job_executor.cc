@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "base/log.h"
 #include "controllers/attempt_pods.h"
 #include "estimator/provisioner/provisioner.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/log.h"
 #include "controllers/training_job_executor.h"
 

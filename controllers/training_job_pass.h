@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "controllers/training_job_planner.h"
 #include "crds/training_job.h"

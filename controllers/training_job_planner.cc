@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "controllers/child_writer.h"
 #include "controllers/job_children.h"
 #include "remediation/attempt_record.h"

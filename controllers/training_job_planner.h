@@ -16,7 +16,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "controllers/attempt_pods.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "crds/enum_names.h"
 #include "crds/field_path.h"
 #include "crds/field_rules.h"

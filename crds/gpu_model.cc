@@ -1,6 +1,6 @@
 #include "crds/gpu_model.h"
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/quantity.h"
 #include "crds/object_header.h"
 #include "crds/resource_fields.h"

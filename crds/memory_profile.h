@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 
 namespace plimsoll::crds {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "crds/checker.h"
 #include "crds/decoder.h"
 #include "crds/field_path.h"

@@ -3,7 +3,7 @@
 // server's to check. Inside crds/ only. Pure; any thread.
 #pragma once
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "crds/field_path.h"
 
 namespace plimsoll::crds {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::crds {
 

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "base/json.h"
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/json.h"
+#include "base/json/view.h"
 
 namespace plimsoll::crds {
 

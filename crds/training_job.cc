@@ -1,6 +1,6 @@
 #include "crds/training_job.h"
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "crds/decoder.h"
 #include "crds/object_header.h"
 #include "crds/training_job_fields.h"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/result.h"
 
 namespace plimsoll::crds {

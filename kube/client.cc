@@ -1,6 +1,6 @@
 #include "kube/client.h"
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 
 namespace plimsoll::kube {
 

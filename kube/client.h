@@ -14,8 +14,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
-#include "base/json_view.h"
+#include "base/json/json.h"
+#include "base/json/view.h"
 #include "base/result.h"
 #include "kube/resource.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <initializer_list>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/utf8.h"
 
 namespace plimsoll::kube {

@@ -21,8 +21,8 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "base/json.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
+#include "base/json/json.h"
 
 namespace plimsoll::kube {
 

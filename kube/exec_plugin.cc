@@ -14,7 +14,7 @@
 #include <map>
 #include <vector>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "kube/transport.h"
 
 namespace plimsoll::kube {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/backoff.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/log.h"
 #include "kube/api_error.h"
 #include "kube/credentials.h"

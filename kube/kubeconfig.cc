@@ -5,8 +5,8 @@
 
 #include "base/base64.h"
 #include "base/file.h"
-#include "base/json.h"
-#include "base/json_view.h"
+#include "base/json/json.h"
+#include "base/json/view.h"
 #include "base/yaml.h"
 
 namespace plimsoll::kube {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/backoff.h"
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 
 namespace plimsoll::kube {
 namespace {

@@ -24,7 +24,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "kube/lease_defaults.h"
 

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
-#include "base/json_edit.h"
-#include "base/json_split.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/split.h"
+#include "base/json/view.h"
 
 namespace plimsoll::kube {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <string_view>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "kube/client.h"
 

@@ -5,7 +5,7 @@
 //   pods.set("ads/trainer-0", pod);
 //   for (const SharedObject& pod : pods.by_index("owner", job_uid)) ...
 //
-// Objects are shared, immutable and packed (base/packed_json.h): what was read stays as it was. Read a few
+// Objects are shared, immutable and packed (base/json/packed.h): what was read stays as it was. Read a few
 // fields in place; take tree() of what is handed on. Any thread may read; one writes at a time.
 #pragma once
 
@@ -16,8 +16,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/json_view.h"
-#include "base/packed_json.h"
+#include "base/json/packed.h"
+#include "base/json/view.h"
 
 namespace plimsoll::kube {
 

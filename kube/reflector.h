@@ -45,9 +45,9 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "base/json.h"
-#include "base/json_selection.h"
-#include "base/json_view.h"
+#include "base/json/json.h"
+#include "base/json/selection.h"
+#include "base/json/view.h"
 #include "kube/client.h"
 #include "kube/object_store.h"
 #include "kube/sleeper.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "kube/api_error.h"
 
 namespace plimsoll::kube {

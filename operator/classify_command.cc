@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/quantity.h"
 #include "cli/command.h"
 #include "cli/input.h"

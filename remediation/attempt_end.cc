@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "crds/training_job.h"
 #include "remediation/termination_message.h"
 

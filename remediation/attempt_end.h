@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/training_job_status.h"
 #include "remediation/termination_message.h"
 

@@ -1,6 +1,6 @@
 #include "remediation/attempt_record.h"
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/utf8.h"
 #include "remediation/attempt_end.h"
 #include "remediation/signposts.h"

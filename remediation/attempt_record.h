@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/training_job_status.h"
 
 namespace plimsoll::remediation {

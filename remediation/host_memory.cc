@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "base/quantity.h"
 #include "estimator/provisioner/json_patch.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "remediation/remediation.h"
 
 namespace plimsoll::remediation {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/backoff.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/stable_hash.h"
 #include "estimator/provisioner/provisioner.h"
 #include "estimator/provisioner/size_exclusion.h"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/budget.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"

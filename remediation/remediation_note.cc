@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 
 namespace plimsoll::remediation {
 namespace {

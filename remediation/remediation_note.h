@@ -9,7 +9,7 @@
 
 #include <optional>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/training_job_status.h"
 #include "remediation/remediation.h"
 

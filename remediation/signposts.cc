@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 
 namespace plimsoll::remediation {
 namespace {

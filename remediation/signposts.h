@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::remediation {
 

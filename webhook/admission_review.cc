@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/base64.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "base/utf8.h"
 #include "webhook/text.h"
 

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "crds/training_job.h"
 
 namespace plimsoll::webhook {

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "crds/training_job_status.h"
 #include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"

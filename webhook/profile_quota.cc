@@ -1,8 +1,8 @@
 #include "webhook/profile_quota.h"
 
-#include "base/json_selection.h"
+#include "base/json/packed.h"
+#include "base/json/selection.h"
 #include "base/log.h"
-#include "base/packed_json.h"
 
 namespace plimsoll::webhook {
 namespace {

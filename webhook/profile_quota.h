@@ -16,8 +16,8 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "base/json.h"
-#include "base/json_view.h"
+#include "base/json/json.h"
+#include "base/json/view.h"
 #include "estimator/provisioner/cluster_view.h"
 
 namespace plimsoll::webhook {

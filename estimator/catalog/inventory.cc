@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/quantity.h"
 #include "crds/training_job.h"
 

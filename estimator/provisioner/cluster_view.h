@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "base/packed_json.h"
+#include "base/json/json.h"
+#include "base/json/packed.h"
 #include "crds/memory_profile.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"

@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 
 namespace plimsoll::estimator::inline provisioner {
 namespace {

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::estimator::inline provisioner {
 

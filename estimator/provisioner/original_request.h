@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/training_job.h"
 #include "estimator/catalog/inventory.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/view.h"
 #include "estimator/provisioner/json_patch.h"
 #include "estimator/provisioner/original_request.h"
 #include "estimator/provisioner/trainer_loads.h"

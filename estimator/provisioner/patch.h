@@ -2,7 +2,7 @@
 // any thread.
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/training_job.h"
 #include "estimator/provisioner/provisioner.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 
 namespace plimsoll::estimator::inline provisioner {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "estimator/estimate/estimate.h"
 #include "estimator/sharder/sharder.h"
 

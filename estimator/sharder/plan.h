@@ -9,7 +9,7 @@
 
 #include "base/budget.h"
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "crds/training_job.h"
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "estimator/sharder/cost.h"
 
 namespace plimsoll::estimator::inline sharder {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "estimator/sharder/plan.h"
 
 namespace plimsoll::estimator::inline sharder {

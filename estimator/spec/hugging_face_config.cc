@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/json.h"
-#include "base/json_edit.h"
-#include "base/json_view.h"
+#include "base/json/edit.h"
+#include "base/json/json.h"
+#include "base/json/view.h"
 
 namespace plimsoll::estimator::inline spec {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/gzip.h"
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/utf8.h"
 
 namespace plimsoll::estimator::inline trace {

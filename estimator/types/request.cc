@@ -1,6 +1,6 @@
 #include "estimator/types/request.h"
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 
 namespace plimsoll::estimator::inline types {
 

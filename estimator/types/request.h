@@ -9,7 +9,7 @@
 
 #include "base/budget.h"
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 #include "estimator/allocator/settings.h"
 

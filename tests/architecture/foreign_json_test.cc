@@ -1,4 +1,4 @@
-// JSON is read through views and changed through base/json_edit.h alone: jsoncpp's own members throw when a
+// JSON is read through views and changed through base/json/edit.h alone: jsoncpp's own members throw when a
 // value is of another kind than expected, and once that stopped the operator. What a file calls is seen in
 // the symbols of its object file, not guessed from its text.
 #include <gmock/gmock.h>
@@ -21,9 +21,9 @@ using ::testing::IsEmpty;
 
 // The sources that may call them, and why.
 const std::map<std::string, std::string> kCheckersOfTypes = {
-    {"base/json_edit.cc", "the module itself: checks each type first"},
-    {"base/json_view.cc", "the views: check each type first, and make trees of their own"},
-    {"base/json.cc", "the reader and the writer: go by type"},
+    {"base/json/edit.cc", "the module itself: checks each type first"},
+    {"base/json/view.cc", "the views: check each type first, and make trees of their own"},
+    {"base/json/json.cc", "the reader and the writer: go by type"},
     {"base/yaml.cc", "the reader and the writer of YAML: make trees of their own, and go by type"},
 };
 
@@ -81,7 +81,7 @@ TEST(ForeignJson, IsReadThroughCheckedViewsAndChangedThroughJsonEditOnly) {
     }
     for (const std::string& call : calls) {
       wrong.push_back(file + " calls " + call +
-                      "; take base/json_view.h to read and base/json_edit.h to write");
+                      "; take base/json/view.h to read and base/json/edit.h to write");
     }
   }
   EXPECT_THAT(wrong, IsEmpty());

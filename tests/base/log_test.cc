@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll {
 namespace {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/allocator.h"
-#include "base/json.h"
-#include "base/json_edit.h"
+#include "base/json/edit.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "crds/training_job.h"
 #include "tests/bench/admission_load.h"

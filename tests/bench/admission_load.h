@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/bench/report.h"
 
 namespace plimsoll::testing {

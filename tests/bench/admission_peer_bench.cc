@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/allocator.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "crds/training_job.h"
 #include "http/server.h"

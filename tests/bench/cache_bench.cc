@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "base/allocator.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::testing {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/cli/run_command.h"
 #include "tests/cli/temporary_file.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/controlplane/api_server.h"
 #include "tests/e2e/plimsoll_process.h"
 

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fake_apiserver/admission.h"
 #include "tests/fake_apiserver/faults.h"
 #include "tests/fake_apiserver/resource_type.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fake_apiserver/resource_type.h"
 #include "tests/fake_apiserver/status.h"
 

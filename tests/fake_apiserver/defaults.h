@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fake_apiserver/resource_type.h"
 
 namespace plimsoll::testing::fake {

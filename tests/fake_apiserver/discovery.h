@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fake_apiserver/resource_type.h"
 
 namespace plimsoll::testing::fake {

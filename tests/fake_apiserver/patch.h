@@ -2,7 +2,7 @@
 // directives). apply.h has server-side apply. Pure functions; any thread.
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fake_apiserver/status.h"
 
 namespace plimsoll::testing::fake {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fake_apiserver/status.h"
 #include "tests/fake_apiserver/unevaluated_rule.h"
 

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::testing::fake {
 

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::testing::fake {
 

@@ -1,6 +1,6 @@
 #include "tests/fuzz/long_graph.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::testing {
 namespace {

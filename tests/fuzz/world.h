@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/budget.h"
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/result.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 
 namespace plimsoll {

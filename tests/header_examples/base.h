@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/budget.h"
-#include "base/json_selection.h"
-#include "base/json_view.h"
-#include "base/packed_json.h"
+#include "base/json/packed.h"
+#include "base/json/selection.h"
+#include "base/json/view.h"
 #include "tests/header_examples/anything.h"
 
 namespace plimsoll::examples {
@@ -30,16 +30,16 @@ struct catch_all_example {
 struct cgroup_example {
   void start_workers(int count);
 };
-struct json_edit_example {
+struct edit_example {
   Json job, name, container, volume;
 };
-struct json_selection_example {
+struct selection_example {
   JsonView pod;
 };
-struct json_split_example {
+struct split_example {
   std::string body;
 };
-struct json_view_example {
+struct view_example {
   std::string content;
   void use(std::int64_t count);
 };
@@ -47,7 +47,7 @@ struct memory_pool_example {
   std::chrono::steady_clock::time_point deadline;
   std::stop_token stop;
 };
-struct packed_json_example {
+struct packed_example {
   JsonView view;
   JsonSelection selection;
 };

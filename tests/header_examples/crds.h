@@ -1,7 +1,7 @@
 // What the examples of crds/ leave open.
 #pragma once
 
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 #include "crds/checker.h"
 #include "crds/decoder.h"
 #include "crds/gpu_model.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "estimator/provisioner/cluster_view.h"
 
 namespace plimsoll::testing {

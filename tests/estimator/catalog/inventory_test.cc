@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "estimator/catalog/inventory.h"
 
 namespace plimsoll::estimator {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <random>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "crds/training_job.h"
 
 namespace plimsoll::testing {

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/log.h"
 #include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll::testing {
 

@@ -11,7 +11,7 @@
 
 #include <boost/program_options.hpp>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/log.h"
 #include "base/yaml.h"
 #include "tests/fuzz/slowest/search.h"

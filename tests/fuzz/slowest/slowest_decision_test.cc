@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "base/yaml.h"
 #include "tests/fuzz/slowest/search.h"
 

@@ -1,7 +1,7 @@
 // An AdmissionReview, to the answers of both webhooks.
 #include <string>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fuzz/target.h"
 #include "tests/fuzz/world.h"
 #include "webhook/admission_review.h"

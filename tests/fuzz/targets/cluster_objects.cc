@@ -2,7 +2,7 @@
 // [...], "nodes": [...]}.
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "estimator/catalog/inventory.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "tests/fuzz/target.h"

@@ -1,11 +1,11 @@
 // JSON by both readers, which must agree; written and read again; packed; split.
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <string>
 
-#include "base/json_split.h"
-#include "base/json_view.h"
-#include "base/packed_json.h"
+#include "base/json/packed.h"
+#include "base/json/split.h"
+#include "base/json/view.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {

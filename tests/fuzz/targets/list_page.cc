@@ -1,7 +1,7 @@
 // An answer to a LIST: split into items, it is what its JSON is.
 #include "kube/list_page.h"
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "controllers/dcgm.h"
 #include "remediation/attempt_end.h"
 #include "remediation/attempt_record.h"

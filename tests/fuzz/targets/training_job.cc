@@ -1,7 +1,7 @@
 // A TrainingJob, from its JSON to the decision, the patch, and the children of its first attempt.
 #include <string>
 
-#include "base/json_view.h"
+#include "base/json/view.h"
 #include "controllers/job_children.h"
 #include "estimator/provisioner/json_patch.h"
 #include "estimator/provisioner/patch.h"

@@ -1,4 +1,4 @@
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 
 #include <string>
 #include <utility>

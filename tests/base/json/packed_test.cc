@@ -1,4 +1,4 @@
-#include "base/packed_json.h"
+#include "base/json/packed.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "base/json_view.h"
+#include "base/json/view.h"
 
 #include <gtest/gtest.h>
 

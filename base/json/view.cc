@@ -1,4 +1,4 @@
-#include "base/json_view.h"
+#include "base/json/view.h"
 
 #include <simdjson.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/packed_format.h"
+#include "base/json/packed_format.h"
 
 namespace plimsoll {
 namespace {

@@ -1,9 +1,9 @@
-#include "base/packed_format.h"
+#include "base/json/packed_format.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "base/shared_words.h"
+#include "base/json/shared_words.h"
 
 namespace plimsoll::packed {
 namespace {

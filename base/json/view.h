@@ -1,6 +1,6 @@
 // JsonText and JsonView: reads JSON without building a tree of it (simdjson), millions of values in
-// milliseconds. A view shows a value of such a text, of a tree (base/json.h) or of a packed value
-// (base/packed_json.h), so that what reads views reads all three.
+// milliseconds. A view shows a value of such a text, of a tree (base/json/json.h) or of a packed value
+// (base/json/packed.h), so that what reads views reads all three.
 //
 //   Result<JsonText> text = JsonText::parse(content);
 //   if (!text) return text.error();
@@ -24,7 +24,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 
 namespace plimsoll {
@@ -64,7 +64,7 @@ class JsonView {
   // A simdjson::dom::element, whose header is too large to include here.
   using Element = std::array<std::byte, 16>;
   explicit JsonView(const Element& element) : value_(element) {}
-  struct Packed {  // base/packed_format.h
+  struct Packed {  // base/json/packed_format.h
     const char* at = nullptr;
     friend bool operator==(const Packed&, const Packed&) = default;
   };
@@ -114,7 +114,7 @@ JsonRange<JsonView::Member>::Iterator& JsonRange<JsonView::Member>::Iterator::op
 // Of the same kind and content, whatever the order of members. Linear but for sorting them.
 bool operator==(const JsonView& a, const JsonView& b);
 
-// As for trees (base/json.h): the value at a path of object keys, null where there is none.
+// As for trees (base/json/json.h): the value at a path of object keys, null where there is none.
 JsonView member(const JsonView& value, std::initializer_list<std::string_view> path);
 std::string text_member(const JsonView& value, std::initializer_list<std::string_view> path);
 
@@ -124,7 +124,7 @@ Json tree_of(const JsonView& value);
 class JsonText {
  public:
   // Duplicate keys are all there: a reader that minds looks at members(). Errors: kInvalid, saying what is
-  // wrong, also for an integer beyond 64 bits; kTooLarge beyond simdjson's 4 GiB. Nesting as in base/json.h.
+  // wrong, also for an integer beyond 64 bits; kTooLarge beyond simdjson's 4 GiB. Nesting as in base/json/json.h.
   static Result<JsonText> parse(std::string_view text);
 
   // Takes no more than parse_json does: duplicate keys are errors; and integers beyond 64 bits are reals, as

@@ -1,4 +1,4 @@
-#include "base/json_split.h"
+#include "base/json/split.h"
 
 namespace plimsoll {
 namespace {

@@ -17,7 +17,7 @@
 //   Result<Json> changed = std::move(edit).take();  // kInvalid where spec.volumes is an object
 //
 // A JsonPlace looks into its JsonObject, JsonArray or JsonEdit and must not outlive it; it stays good until
-// the place or one above it is assigned. To read, take views (base/json_view.h) or member() (base/json.h).
+// the place or one above it is assigned. To read, take views (base/json/view.h) or member() (base/json/json.h).
 // One thread.
 #pragma once
 
@@ -26,7 +26,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/result.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-// How a PackedJson (base/packed_json.h) lies in memory, for that and JsonView alone. A value is a tag and
+// How a PackedJson (base/json/packed.h) lies in memory, for that and JsonView alone. A value is a tag and
 // what the tag says: nothing (null, true, false), a number, a text, the number of a shared word, or for an
 // array or object how many there are in it, their size in bytes, and they themselves, of which each member is
 // its name (a text or a word) and its value. Sizes and integers are varints of seven bits a byte, the lowest
@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/json_selection.h"
-#include "base/json_view.h"
+#include "base/json/selection.h"
+#include "base/json/view.h"
 
 namespace plimsoll::packed {
 

@@ -1,4 +1,4 @@
-#include "base/shared_words.h"
+#include "base/json/shared_words.h"
 
 #include <array>
 #include <atomic>

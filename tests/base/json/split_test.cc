@@ -1,4 +1,4 @@
-#include "base/json_split.h"
+#include "base/json/split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 namespace plimsoll {
 namespace {

@@ -1,9 +1,9 @@
 // PackedJson: a JSON value that does not change, in one block of memory: what a cache of many objects keeps.
-// It takes a tenth of a tree's memory (base/json.h): less than the text, since the names of members are
-// numbers of shared words (base/shared_words.h), and so are strings such as "True" and "Running".
+// It takes a tenth of a tree's memory (base/json/json.h): less than the text, since the names of members are
+// numbers of shared words (base/json/shared_words.h), and so are strings such as "True" and "Running".
 //
 //   PackedJson pod(view);                       // of a tree, a parsed text, or a part of either
-//   PackedJson slim(view, selection);           // of some of its members (base/json_selection.h)
+//   PackedJson slim(view, selection);           // of some of its members (base/json/selection.h)
 //   text_member(*pod, {"spec", "nodeName"});    // read where it lies, as a JsonView
 //   Json changed = pod.tree();                  // a copy to change
 //
@@ -14,9 +14,9 @@
 #include <cstddef>
 #include <memory>
 
-#include "base/json.h"
-#include "base/json_selection.h"
-#include "base/json_view.h"
+#include "base/json/json.h"
+#include "base/json/selection.h"
+#include "base/json/view.h"
 
 namespace plimsoll {
 

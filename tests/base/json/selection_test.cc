@@ -1,12 +1,12 @@
-#include "base/json_selection.h"
+#include "base/json/selection.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
-#include "base/packed_json.h"
+#include "base/json/json.h"
+#include "base/json/packed.h"
 
 namespace plimsoll {
 namespace {

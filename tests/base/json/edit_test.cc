@@ -1,4 +1,4 @@
-#include "base/json_edit.h"
+#include "base/json/edit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "base/json_selection.h"
+#include "base/json/selection.h"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
-#include "base/packed_json.h"
+#include "base/json/packed.h"
 
 #include <algorithm>
 #include <cassert>
 #include <string>
 
-#include "base/packed_format.h"
+#include "base/json/packed_format.h"
 
 namespace plimsoll {
 
