@@ -5,8 +5,8 @@
 //     text_of(*number);
 //   }
 //
-// Words are remembered for good, so there is room for so many and no more, and for short ones only: who asks
-// for a number must do without it as well. Any thread; nothing ever waits.
+// A word is never freed. So the number and the length of words are limited, and a caller must also work with a word
+// that has no number. Any thread; nothing ever waits.
 #pragma once
 
 #include <cstdint>
