@@ -23,7 +23,7 @@ enum class LogFormat { kText, kJson };
 
 class LogValue {
  public:
-  LogValue(std::string text) : value_(std::move(text)) {}
+  LogValue(const std::string& text) : value_(text) {}
   LogValue(std::string_view text) : value_(std::string(text)) {}
   LogValue(const char* text) : value_(std::string(text)) {}
   LogValue(bool value) : value_(value) {}

@@ -7,6 +7,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 set(PLIMSOLL_SANITIZE "" CACHE STRING "Sanitizers to build with: address;undefined or thread")
+option(PLIMSOLL_COVERAGE "Count the lines of the product that run (gcov)" OFF)
 
 find_program(CCACHE ccache)
 if(CCACHE)
@@ -44,6 +45,10 @@ if(PLIMSOLL_SANITIZE)
     target_compile_options(plimsoll_compiler INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-tsan>)
   endif()
   target_link_options(plimsoll_compiler INTERFACE -fsanitize=${sanitizers})
+endif()
+
+if(PLIMSOLL_COVERAGE)
+  target_link_options(plimsoll_compiler INTERFACE --coverage)
 endif()
 
 include(CheckPIESupported)

@@ -43,6 +43,7 @@ need_packages() {
 }
 
 FUZZ_PACKAGES=(clang-14 libclang-rt-14-dev)
+TIDY_PACKAGES=(clang-14 clang-tidy-14 python3)
 
 # need_clang: the clang that fuzz targets are built with; fails, having said why, where it cannot be installed.
 need_clang() { (need_packages "${FUZZ_PACKAGES[@]}"); }
@@ -65,6 +66,24 @@ need_torch2() {
     rm -f "$log"
     note "SKIPPED: the accuracy tests with PyTorch 2, because PyPI could not be reached (reason above)"
     return 0
+  fi
+  rm -f "$log"
+}
+
+# need_ruff: ruff, from PyPI, in a virtual environment of its own; PLIMSOLL_RUFF is the program. Debian 12 has none. Fails,
+# having said why, where PyPI can't be reached.
+need_ruff() {
+  local home=${PLIMSOLL_CACHE:-$HOME/.cache/plimsoll}/ruff-0.14.6 log
+  export PLIMSOLL_RUFF=$home/bin/ruff
+  "$PLIMSOLL_RUFF" --version >/dev/null 2>&1 && return 0
+  need_packages python3-venv
+  say "Installing ruff from PyPI in $home"
+  log=$(mktemp)
+  if ! { /usr/bin/python3 -m venv "$home" && "$home/bin/pip" install --quiet ruff==0.14.6; } >"$log" 2>&1; then
+    tail -n 3 "$log" >&2
+    rm -rf "$log" "$home"
+    note "SKIPPED: ruff, because it could not be installed from PyPI (reason above)"
+    return 1
   fi
   rm -f "$log"
 }

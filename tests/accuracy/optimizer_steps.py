@@ -41,7 +41,7 @@ def main():
     for name, make in OPTIMIZERS.items():
         for how in ({}, {"foreach": True}, {"fused": True}):
             try:
-                state, events = events_of_step(lambda parameters: make(parameters, **how))
+                state, events = events_of_step(lambda parameters, make=make, how=how: make(parameters, **how))
             except (TypeError, RuntimeError) as error:
                 print(name, how, "not there:", str(error)[:60])
                 continue

@@ -275,7 +275,7 @@ class Report(Files):
     def test_an_exception_is_told_and_goes_on(self):
         with self.assertRaises(ZeroDivisionError):
             with signposts.report(self.message):
-                1 / 0
+                1 / 0  # noqa: B018
         self.assertIn("[rank0]: ZeroDivisionError: division by zero\n", self.said())
         self.assertIn("signposts_test.py", self.said())
         with signposts.report(self.message):  # the same rank, started again

@@ -408,7 +408,7 @@ class Recorder(TorchDispatchMode):
             finally:
                 self._paused = was
             self._aliases[row] = weakref.ref(alias)
-            self._tensors[id(alias)] = (weakref.ref(alias, lambda _, i=id(alias): self._tensor_ended(i)), ())
+            self._tensors[id(alias)] = (weakref.ref(alias, lambda _, i=id(alias): self._tensor_ended(i)), ())  # noqa: B008
         return alias
 
     # -- the end -----------------------------------------------------------------------------------------------------

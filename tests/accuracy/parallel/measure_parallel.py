@@ -235,7 +235,7 @@ def run_once(case, ranks, detail):
         for _, theirs in pipes:
             theirs.close()
         results = []
-        for (ours, _), process in zip(pipes, processes):
+        for ours, _ in pipes:
             try:
                 results.append(ours.recv() if ours.poll(120) else {"error": "no answer within two minutes"})
             except EOFError:
