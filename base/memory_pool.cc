@@ -13,7 +13,7 @@ void MemoryPool::Reservation::release() {
 Result<MemoryPool::Reservation> MemoryPool::reserve(Bytes bytes, Time deadline, const std::stop_token& stop) {
   const bool small = bytes.count <= limit_.count / kSmall;
   const Bytes limit = small ? limit_ : largest();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (bytes > limit) {
     ++rejected_;
     return Error(ErrorCode::kTooLarge, "it needs " + to_string(bytes) + " of memory, and this process has " +
@@ -23,7 +23,9 @@ Result<MemoryPool::Reservation> MemoryPool::reserve(Bytes bytes, Time deadline, 
   if (!small) {
     line_.push_back(ticket);
   }
-  const auto free = [&] { return (small || line_.front() == ticket) && reserved_ + bytes <= limit; };
+  const auto free = [&]() PLIMSOLL_REQUIRES(mutex_) {
+    return (small || line_.front() == ticket) && reserved_ + bytes <= limit;
+  };
   const bool served = free() || freed_.wait_until(lock, stop, deadline, free);
   if (!small) {
     std::erase(line_, ticket);
@@ -42,13 +44,13 @@ Result<MemoryPool::Reservation> MemoryPool::reserve(Bytes bytes, Time deadline, 
 }
 
 void MemoryPool::give_back(Bytes bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reserved_ -= bytes;
   freed_.notify_all();
 }
 
 MemoryPool::Stats MemoryPool::stats() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {.limit = limit_, .reserved = reserved_, .most_reserved = most_reserved_, .rejected = rejected_};
 }
 

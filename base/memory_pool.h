@@ -15,11 +15,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <stop_token>
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace plimsoll {
@@ -80,13 +80,13 @@ class MemoryPool {
   void give_back(Bytes bytes);
 
   const Bytes limit_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any freed_;
-  Bytes reserved_;
-  Bytes most_reserved_;
-  std::uint64_t rejected_ = 0;
-  std::uint64_t tickets_ = 0;
-  std::deque<std::uint64_t> line_;  // large reservations that wait, by ticket
+  Bytes reserved_ PLIMSOLL_GUARDED_BY(mutex_);
+  Bytes most_reserved_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::uint64_t rejected_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t tickets_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
+  std::deque<std::uint64_t> line_ PLIMSOLL_GUARDED_BY(mutex_);  // large reservations that wait, by ticket
 };
 
 }  // namespace plimsoll

@@ -29,7 +29,7 @@ EventRecorder::~EventRecorder() {
 
 void EventRecorder::record(const ObjectReference& about, EventType type, std::string reason,
                            std::string message) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ending_ || queue_.size() >= options_.queue_limit) {
     ++dropped_;
     lose(Loss::kQueueFull);
@@ -44,7 +44,7 @@ void EventRecorder::record(const ObjectReference& about, EventType type, std::st
 }
 
 std::uint64_t EventRecorder::dropped() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return dropped_;
 }
 
@@ -58,13 +58,14 @@ void EventRecorder::stop(std::chrono::milliseconds patience) {
     return;
   }
   {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     ending_ = true;
-    changed_.wait_for(lock, patience, [this] { return queue_.empty() && !busy_; });
+    changed_.wait_for(lock, patience,
+                      [this]() PLIMSOLL_REQUIRES(mutex_) { return queue_.empty() && !busy_; });
   }
   thread_.request_stop();
   thread_.join();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (; !queue_.empty(); queue_.pop_front()) {
     lose(Loss::kNotWritten);
   }
@@ -74,10 +75,11 @@ void EventRecorder::run(const std::stop_token& stop) {
   while (true) {
     Occurrence occurrence;
     {
-      std::unique_lock lock(mutex_);
+      MutexLock lock(mutex_);
       busy_ = false;
       changed_.notify_all();
-      if (!changed_.wait(lock, stop, [this] { return !queue_.empty(); }) || stop.stop_requested()) {
+      if (!changed_.wait(lock, stop, [this]() PLIMSOLL_REQUIRES(mutex_) { return !queue_.empty(); }) ||
+          stop.stop_requested()) {
         return;
       }
       occurrence = std::move(queue_.front());

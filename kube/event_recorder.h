@@ -17,12 +17,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "kube/client.h"
 #include "kube/event_correlator.h"
 #include "kube/sleeper.h"
@@ -70,12 +70,12 @@ class EventRecorder {
 
   Client& client_;
   const Options options_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Occurrence> queue_;
-  bool busy_ = false;    // with one that is no longer in the queue
-  bool ending_ = false;  // nothing more is taken
-  std::uint64_t dropped_ = 0;
+  std::deque<Occurrence> queue_ PLIMSOLL_GUARDED_BY(mutex_);
+  bool busy_ PLIMSOLL_GUARDED_BY(mutex_) = false;    // with one that is no longer in the queue
+  bool ending_ PLIMSOLL_GUARDED_BY(mutex_) = false;  // nothing more is taken
+  std::uint64_t dropped_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
 
   EventCorrelator correlator_;  // the thread's
   std::mt19937_64 random_;      // likewise

@@ -77,13 +77,13 @@ void Reflector::stop() {
 }
 
 bool Reflector::has_synced() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return synced_;
 }
 
 bool Reflector::wait_for_sync(const std::stop_token& stop) const {
-  std::unique_lock lock(mutex_);
-  return changed_.wait(lock, stop, [this] { return synced_; });
+  MutexLock lock(mutex_);
+  return changed_.wait(lock, stop, [this]() PLIMSOLL_REQUIRES(mutex_) { return synced_; });
 }
 
 void Reflector::run(const std::stop_token& stop) {
@@ -263,7 +263,7 @@ void Reflector::replace(const Items& items, const std::string& version, Clock::S
   version_is_unavailable_ = false;
   last_success_ = options_.clock->steady_now();
   tell([&](ReflectorObserver& observer) { observer.listed(last_success_ - began, items.size()); });
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   synced_ = true;
   changed_.notify_all();
 }

@@ -35,7 +35,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <stop_token>
@@ -48,6 +47,7 @@
 #include "base/json/json.h"
 #include "base/json/selection.h"
 #include "base/json/view.h"
+#include "base/mutex.h"
 #include "kube/client.h"
 #include "kube/object_store.h"
 #include "kube/sleeper.h"
@@ -167,9 +167,9 @@ class Reflector {
   std::vector<Handler> handlers_;  // unchanged after the start
   ObjectStore store_;              // only the reflector's thread writes
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   mutable std::condition_variable_any changed_;
-  bool synced_ = false;  // guarded by mutex_
+  bool synced_ PLIMSOLL_GUARDED_BY(mutex_) = false;
 
   // Below: the reflector's thread only.
   Backoff backoff_;

@@ -17,7 +17,7 @@ ReloadedFile::ReloadedFile(std::string path, std::string text, const Clock& cloc
     : path_(std::move(path)), clock_(clock), text_(std::move(text)), read_at_(clock.steady_now()) {}
 
 std::string ReloadedFile::current() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Clock::SteadyTime now = clock_.steady_now();
   if (!read_at_ || now - *read_at_ >= kPeriod) {
     read_at_ = now;
@@ -29,7 +29,7 @@ std::string ReloadedFile::current() {
 }
 
 void ReloadedFile::expire() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   read_at_.reset();
 }
 

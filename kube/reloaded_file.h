@@ -9,11 +9,11 @@
 // swap. Whether the text is any good is for the caller to judge. Thread-safe.
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace plimsoll::kube {
 
@@ -29,9 +29,9 @@ class ReloadedFile {
  private:
   const std::string path_;
   const Clock& clock_;
-  std::mutex mutex_;
-  std::string text_;
-  std::optional<Clock::SteadyTime> read_at_;
+  Mutex mutex_;
+  std::string text_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::optional<Clock::SteadyTime> read_at_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace plimsoll::kube

@@ -90,7 +90,10 @@ Result<std::shared_ptr<TlsMaterial>> TlsMaterial::make(const ClientConfig& confi
     return store.error();
   }
   material->trusted_ = *store;
-  material->ca_pem_ = config.ca_pem;
+  {
+    const MutexLock lock(material->mutex_);
+    material->ca_pem_ = config.ca_pem;
+  }
   if (Result<void> set =
           material->set_client_certificate(config.client_certificate_pem, config.client_key_pem);
       !set) {
@@ -123,7 +126,7 @@ Result<TlsMaterial::Identity> TlsMaterial::parse_identity(const std::string& cer
 
 Result<void> TlsMaterial::set_client_certificate(const std::string& certificate_pem,
                                                  const std::string& key_pem) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (certificate_pem == certificate_pem_ && key_pem == key_pem_) {
     return {};
   }
@@ -140,12 +143,12 @@ Result<void> TlsMaterial::set_client_certificate(const std::string& certificate_
 }
 
 bool TlsMaterial::has_client_certificate() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return identity_.key != nullptr;
 }
 
 Result<void> TlsMaterial::set_trusted(const std::string& ca_pem) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ca_pem == ca_pem_) {
     return {};
   }
@@ -165,7 +168,7 @@ void TlsMaterial::configure(SSL_CTX* context) {
   if (!insecure_) {
     SSL_CTX_set_cert_verify_callback(context, &TlsMaterial::verify, this);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   SSL_CTX_set1_cert_store(context, trusted_.get());
   if (identity_.key) {
     SSL_CTX_use_certificate(context, identity_.chain.front().get());
@@ -187,14 +190,14 @@ int TlsMaterial::verify(X509_STORE_CTX* context, void* self) {
     X509_VERIFY_PARAM_set1_host(wanted, material.host_.c_str(), 0);
   }
   const int verdict = X509_verify_cert(context);
-  const std::lock_guard lock(material.mutex_);
+  const MutexLock lock(material.mutex_);
   material.last_refusal_ =
       verdict == 1 ? "" : X509_verify_cert_error_string(X509_STORE_CTX_get_error(context));
   return verdict;
 }
 
 std::string TlsMaterial::last_refusal() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return last_refusal_;
 }
 

@@ -7,10 +7,10 @@
 #include <openssl/ossl_typ.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "kube/kubeconfig.h"
 
@@ -50,12 +50,12 @@ class TlsMaterial {
   std::string host_;
   bool insecure_ = false;
   std::shared_ptr<X509_STORE> trusted_;
-  mutable std::mutex mutex_;
-  Identity identity_;
-  std::string certificate_pem_;  // as given last, usable or not
-  std::string key_pem_;
-  std::string ca_pem_;
-  std::string last_refusal_;
+  mutable Mutex mutex_;
+  Identity identity_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::string certificate_pem_ PLIMSOLL_GUARDED_BY(mutex_);  // as given last, usable or not
+  std::string key_pem_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::string ca_pem_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::string last_refusal_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 // True for "10.0.0.1"; such a host takes part in certificates as an address, and never in SNI.

@@ -89,38 +89,39 @@ void WorkQueue::delay_locked(const std::string& key, std::chrono::nanoseconds de
 }
 
 void WorkQueue::add(const std::string& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   move_due();
   add_locked(key, clock_.steady_now());
 }
 
 void WorkQueue::add_after(const std::string& key, std::chrono::nanoseconds delay) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   move_due();
   delay_locked(key, delay);
 }
 
 void WorkQueue::add_rate_limited(const std::string& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   move_due();
   delay_locked(key, retries_.next(key));
 }
 
 void WorkQueue::forget(const std::string& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   retries_.forget(key);
 }
 
 int WorkQueue::failures(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return retries_.failures(key);
 }
 
 // Few namespaces are passed over: each has nearly all workers. After the end workers take what is left.
 WorkQueue::Turns::const_iterator WorkQueue::next_turn() const {
-  return std::find_if(turns_.begin(), turns_.end(), [this](const std::string& name) {
-    return shut_down_ || flows_.at(name).processing < most_of_a_flow_;
-  });
+  return std::find_if(turns_.begin(), turns_.end(),
+                      [this](const std::string& name) PLIMSOLL_REQUIRES(mutex_) {
+                        return shut_down_ || flows_.at(name).processing < most_of_a_flow_;
+                      });
 }
 
 std::optional<std::string> WorkQueue::take() {
@@ -150,13 +151,13 @@ std::optional<std::string> WorkQueue::take() {
 }
 
 std::optional<std::string> WorkQueue::try_get() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   move_due();
   return take();
 }
 
 std::optional<std::string> WorkQueue::get(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stop.stop_requested()) {
     move_due();
     if (std::optional<std::string> key = take()) {
@@ -166,20 +167,23 @@ std::optional<std::string> WorkQueue::get(const std::stop_token& stop) {
       return std::nullopt;
     }
     // Until something is added or changes, or the first delayed key is due.
-    const auto woken = [this] { return next_turn() != turns_.end() || shut_down_; };
+    const auto woken = [this]()
+                           PLIMSOLL_REQUIRES(mutex_) { return next_turn() != turns_.end() || shut_down_; };
     if (delayed_.empty()) {
-      changed_.wait(lock, stop, [&] { return woken() || !delayed_.empty(); });
+      changed_.wait(lock, stop, [&]() PLIMSOLL_REQUIRES(mutex_) { return woken() || !delayed_.empty(); });
     } else {
       const Time due = delayed_.begin()->first.first;
       changed_.wait_for(lock, stop, std::min<Time::duration>(due - clock_.steady_now(), kLongestWait),
-                        [&] { return woken() || delayed_.empty() || delayed_.begin()->first.first < due; });
+                        [&]() PLIMSOLL_REQUIRES(mutex_) {
+                          return woken() || delayed_.empty() || delayed_.begin()->first.first < due;
+                        });
     }
   }
   return std::nullopt;
 }
 
 void WorkQueue::done(const std::string& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   move_due();
   const auto worked = processing_.find(key);
   if (worked == processing_.end()) {
@@ -203,7 +207,7 @@ void WorkQueue::done(const std::string& key) {
 }
 
 void WorkQueue::shut_down() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   move_due();
   shut_down_ = true;
   delayed_.clear();
@@ -213,28 +217,28 @@ void WorkQueue::shut_down() {
 
 bool WorkQueue::drain(const std::stop_token& stop) {
   shut_down();
-  std::unique_lock lock(mutex_);
-  return changed_.wait(lock, stop, [this] { return processing_.empty(); });
+  MutexLock lock(mutex_);
+  return changed_.wait(lock, stop, [this]() PLIMSOLL_REQUIRES(mutex_) { return processing_.empty(); });
 }
 
 bool WorkQueue::is_shut_down() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return shut_down_;
 }
 
 std::size_t WorkQueue::size() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   move_due();
   return waiting_;
 }
 
 std::optional<Clock::SteadyTime> WorkQueue::next_due() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return delayed_.empty() ? std::nullopt : std::optional(delayed_.begin()->first.first);
 }
 
 WorkQueue::Unfinished WorkQueue::unfinished() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Time now = clock_.steady_now();
   Unfinished work;
   for (const auto& [key, since] : processing_) {
@@ -245,7 +249,7 @@ WorkQueue::Unfinished WorkQueue::unfinished() const {
 }
 
 std::chrono::nanoseconds WorkQueue::stalled_for() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (processing_.empty()) {
     return {};
   }

@@ -25,7 +25,6 @@
 #include <deque>
 #include <list>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -34,6 +33,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace plimsoll::kube {
 
@@ -105,30 +105,32 @@ class WorkQueue {
   // By time, then by when it was first delayed: equal times keep their order.
   using Delayed = std::map<std::pair<Time, std::uint64_t>, std::string>;
 
-  void add_locked(const std::string& key, Time now);
-  void delay_locked(const std::string& key, std::chrono::nanoseconds delay);
-  void push(const std::string& key);
-  void move_due();
-  Turns::const_iterator next_turn() const;
-  std::optional<std::string> take();
-  void tell_depth();
+  void add_locked(const std::string& key, Time now) PLIMSOLL_REQUIRES(mutex_);
+  void delay_locked(const std::string& key, std::chrono::nanoseconds delay) PLIMSOLL_REQUIRES(mutex_);
+  void push(const std::string& key) PLIMSOLL_REQUIRES(mutex_);
+  void move_due() PLIMSOLL_REQUIRES(mutex_);
+  Turns::const_iterator next_turn() const PLIMSOLL_REQUIRES(mutex_);
+  std::optional<std::string> take() PLIMSOLL_REQUIRES(mutex_);
+  void tell_depth() PLIMSOLL_REQUIRES(mutex_);
 
   const Clock& clock_;
   QueueObserver* const observer_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;  // tells everyone: workers are few, and drain() waits on it too
-  RetryDelays retries_;
-  const int most_of_a_flow_;                     // keys of one namespace that are being processed
-  std::unordered_map<std::string, Flow> flows_;  // by namespace; those with anything in them
-  Turns turns_;                                  // namespaces with keys that wait, the next one first
-  std::size_t waiting_ = 0;
-  std::unordered_map<std::string, Time> dirty_;       // to be processed, and since when
-  std::unordered_map<std::string, Time> processing_;  // and since when
-  Delayed delayed_;
-  std::unordered_map<std::string, Delayed::iterator> delayed_by_key_;
-  std::uint64_t delays_ = 0;
-  bool shut_down_ = false;
-  Time last_done_ = Time::min();
+  RetryDelays retries_ PLIMSOLL_GUARDED_BY(mutex_);
+  const int most_of_a_flow_;  // keys of one namespace that are being processed
+  std::unordered_map<std::string, Flow> flows_
+      PLIMSOLL_GUARDED_BY(mutex_);           // by namespace; those with anything in them
+  Turns turns_ PLIMSOLL_GUARDED_BY(mutex_);  // namespaces with keys that wait, the next one first
+  std::size_t waiting_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::string, Time> dirty_
+      PLIMSOLL_GUARDED_BY(mutex_);  // to be processed, and since when
+  std::unordered_map<std::string, Time> processing_ PLIMSOLL_GUARDED_BY(mutex_);  // and since when
+  Delayed delayed_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Delayed::iterator> delayed_by_key_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::uint64_t delays_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
+  bool shut_down_ PLIMSOLL_GUARDED_BY(mutex_) = false;
+  Time last_done_ PLIMSOLL_GUARDED_BY(mutex_) = Time::min();
 };
 
 }  // namespace plimsoll::kube

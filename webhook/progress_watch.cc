@@ -17,18 +17,18 @@ std::string seconds(std::chrono::steady_clock::duration time) {
 
 ProgressWatch::Work::Work(ProgressWatch& watch, Time begun, Time deadline)
     : watch_(watch), place_([&] {
-        const std::lock_guard lock(watch.mutex_);
+        const MutexLock lock(watch.mutex_);
         return watch.under_way_.emplace(deadline, begun);
       }()) {}
 
 ProgressWatch::Work::~Work() {
-  const std::lock_guard lock(watch_.mutex_);
+  const MutexLock lock(watch_.mutex_);
   watch_.under_way_.erase(place_);
   watch_.last_finished_ = std::chrono::steady_clock::now();
 }
 
 Result<void> ProgressWatch::check(Time now) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (under_way_.empty()) {
     return {};
   }

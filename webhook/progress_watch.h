@@ -7,10 +7,10 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 #include <set>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace plimsoll::webhook {
@@ -36,9 +36,9 @@ class ProgressWatch {
   Result<void> check(Time now) const;
 
  private:
-  mutable std::mutex mutex_;
-  std::multiset<std::pair<Time, Time>> under_way_;  // deadline and begin
-  Time last_finished_ = Time::min();
+  mutable Mutex mutex_;
+  std::multiset<std::pair<Time, Time>> under_way_ PLIMSOLL_GUARDED_BY(mutex_);  // deadline and begin
+  Time last_finished_ PLIMSOLL_GUARDED_BY(mutex_) = Time::min();
 };
 
 }  // namespace plimsoll::webhook

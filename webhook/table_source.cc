@@ -127,12 +127,12 @@ Result<estimator::SharedGraph> ConfigMapTableSource::graph(const std::string& na
 }
 
 Bytes ConfigMapTableSource::cached() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return cached_;
 }
 
 std::optional<ConfigMapTableSource::Content> ConfigMapTableSource::find(const Key& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) {
     return std::nullopt;
@@ -146,7 +146,7 @@ void ConfigMapTableSource::keep(Entry entry) {
   if (entry.size > options_.cache_limit) {
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (by_key_.contains(entry.key)) {
     return;  // another thread parsed it meanwhile
   }

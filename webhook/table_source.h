@@ -13,7 +13,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "crds/training_job.h"
 #include "estimator/provisioner/model_source.h"
@@ -63,15 +63,15 @@ class ConfigMapTableSource final : public estimator::ModelSource {
                     Budget* budget);
   std::optional<Content> find(const Key& key);
   void keep(Entry entry);
-  void evict_one();
+  void evict_one() PLIMSOLL_REQUIRES(mutex_);
 
   kube::Client& client_;
   const TableSourceOptions options_;
-  mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // most recently used first
-  std::map<Key, std::list<Entry>::iterator> by_key_;
-  Bytes cached_;
-  std::map<std::string, Bytes> cached_by_namespace_;
+  mutable Mutex mutex_;
+  std::list<Entry> entries_ PLIMSOLL_GUARDED_BY(mutex_);  // most recently used first
+  std::map<Key, std::list<Entry>::iterator> by_key_ PLIMSOLL_GUARDED_BY(mutex_);
+  Bytes cached_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::map<std::string, Bytes> cached_by_namespace_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace plimsoll::webhook

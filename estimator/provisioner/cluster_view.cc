@@ -117,12 +117,12 @@ std::shared_ptr<const ClusterView> make_cluster_view(const GpuCatalog& catalog,
 }
 
 std::shared_ptr<const ClusterView> ClusterViewStore::get() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return view_;
 }
 
 void ClusterViewStore::set(std::shared_ptr<const ClusterView> view) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   view_ = std::move(view);
 }
 

@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +23,7 @@
 
 #include "base/json/json.h"
 #include "base/json/packed.h"
+#include "base/mutex.h"
 #include "crds/memory_profile.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"
@@ -96,8 +96,9 @@ class ClusterViewStore {
   void set(std::shared_ptr<const ClusterView> view);
 
  private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<const ClusterView> view_ = std::make_shared<const ClusterView>();
+  mutable Mutex mutex_;
+  std::shared_ptr<const ClusterView> view_ PLIMSOLL_GUARDED_BY(mutex_) =
+      std::make_shared<const ClusterView>();
 };
 
 }  // namespace plimsoll::estimator::inline provisioner

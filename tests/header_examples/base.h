@@ -1,6 +1,8 @@
 // What the examples of base/ leave open.
 #pragma once
 
+#include <condition_variable>
+
 #include "base/budget.h"
 #include "base/json/packed.h"
 #include "base/json/selection.h"
