@@ -3,8 +3,8 @@
 
 Every allocation and release of a process is recorded by torch.profiler from before the model is built, so the running
 sum is all that lives: parameters, buffers, inputs, targets, optimizer state, and what the iteration makes. The second
-iteration is the one that counts: the optimizer's state is there. Each case runs in a process of its own (a fork of this one, so that PyTorch is
-imported once). Results are kept under ~/.cache/plimsoll/accuracy, keyed by the sources, the case and the versions.
+iteration is the one that counts: the optimizer's state is there. Each case runs in a process of its own (a fork of this one,
+so that PyTorch is imported once). Results are kept under ~/.cache/plimsoll/accuracy, keyed by the sources, the case and the versions.
 
     python3 measure.py                                    all cases, as JSON lines
     python3 measure.py text:gpt_tied 2 AdamW              one case

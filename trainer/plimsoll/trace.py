@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-from . import ExportError
 from .recorder import NEVER
 
 ROLES = ["parameter", "buffer", "input", "output", "loss", "activation", "gradient", "backward"]
