@@ -8,6 +8,7 @@
 #include "base/json/view.h"
 #include "base/log.h"
 #include "controllers/attempt_pods.h"
+#include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"
 #include "remediation/attempt_record.h"
 #include "remediation/remediation_note.h"

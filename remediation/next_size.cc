@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"
 #include "estimator/provisioner/size_exclusion.h"
 

@@ -1,8 +1,8 @@
 // AdmissionReview (admission.k8s.io/v1), read and written: bytes in, bytes out.
 //
 //   Decoded review = decode_review(body);
-//   if (review.error) return http(review.error->http_status, encode_error(*review.error));
-//   return http(200, encode_answer(review.request.uid, handle(review.request)));
+//   if (review.error) return reply(review.error->http_status, encode_error(*review.error));
+//   return reply(200, encode_answer(review.request.uid, handle(review.request)));
 //
 // Whatever the bytes are, the answer is a well-formed AdmissionReview. A review that cannot be read is
 // answered with an HTTP error, which the API server counts as a failed call (its failurePolicy then decides),

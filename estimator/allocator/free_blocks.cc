@@ -14,7 +14,8 @@ constexpr std::int32_t kFirst = std::numeric_limits<std::int32_t>::min();
 // Size and address as one number that sorts as they do; a block has an address of its own.
 __extension__ using Key = __int128;
 Key key_of(const FreeBlocks::Entry& entry) {
-  return (static_cast<Key>(entry.size) << 64) + entry.address;
+  constexpr std::uint64_t kSign = std::uint64_t{1} << 63;  // so that negative addresses come first
+  return (static_cast<Key>(entry.size) << 64) | (static_cast<std::uint64_t>(entry.address) ^ kSign);
 }
 
 // std::lower_bound without branches that depend on the entries: a replay spends a fifth of its time here.

@@ -1,4 +1,12 @@
-// shard(): the plan of a request, within a few percent of the proven bound. Pure; any thread.
+// shard(): places embedding tables on trainers so that the slowest trainer is as fast, and the fullest as
+// empty, as can be, within each trainer's memory; and says how far that is from a proven bound.
+//
+//   ShardRequest request{.tables = tables, .topology = {.trainers = 64}, .batch_size = 1024,
+//                        .budget = 71_GiB};
+//   Result<Plan> plan = shard(request);  // kUnfittable: says which constraint failed and by how many bytes
+//
+// Cost model: torchrec's (docs/sharding.md gives the formulas and their source). Deterministic: equal
+// requests give equal plans. Pure; any thread; no allocation outlives the call but the plan.
 #pragma once
 
 #include "estimator/sharder/plan.h"

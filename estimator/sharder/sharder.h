@@ -1,12 +1,4 @@
-// shard(): places embedding tables on trainers so that the slowest trainer is as fast, and the fullest as
-// empty, as can be, within each trainer's memory; and says how far that is from a proven bound.
-//
-//   ShardRequest request{.tables = tables, .topology = {.trainers = 64}, .batch_size = 1024,
-//                        .budget = 71_GiB};
-//   Result<Plan> plan = shard(request);  // kUnfittable: says which constraint failed and by how many bytes
-//
-// Cost model: torchrec's (docs/sharding.md gives the formulas and their source). Deterministic: equal
-// requests give equal plans. Pure; any thread; no allocation outlives the call but the plan.
+// The front door of the sharder: all that its callers need. shard.h has an example.
 #pragma once
 
 #include "estimator/sharder/fewest_trainers.h"  // IWYU pragma: export

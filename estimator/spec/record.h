@@ -4,7 +4,7 @@
 // (trace_run.h).
 //
 //   Recording recording = record(graph, {.device = Device::kCuda, .batch = 32, .input_batch = 32});
-//   run_trace(recording.trace, recording.producer(), {.batch = 32});
+//   Result<TraceRun> run = run_trace(recording.trace, producer, {.batch = 32});
 //
 // A gradient is added to in place only by its sole owner; otherwise the sum is a new block
 // (torch/csrc/autograd/input_buffer.cpp). Pure; any thread.

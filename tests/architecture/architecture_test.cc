@@ -198,7 +198,7 @@ TEST(Architecture, FoldersOfTheEstimatorIncludeOnlyLowerOnes) {
   EXPECT_THAT(wrong, IsEmpty());
 }
 
-TEST(Architecture, FoldersOfTheEstimatorAreSmallNamespacesWithAReadme) {
+TEST(Architecture, FoldersOfTheEstimatorAreSmallAndIntroduceThemselves) {
   std::map<std::string, Names> stems;
   for (const auto& [file, includes] : read_sources()) {
     if (room_of(file) != "estimator") {
@@ -206,12 +206,6 @@ TEST(Architecture, FoldersOfTheEstimatorAreSmallNamespacesWithAReadme) {
     }
     const std::string folder = estimator_folder(file);
     stems[folder].insert(fs::path(file).stem());
-    EXPECT_TRUE(fs::exists(fs::path(PLIMSOLL_SOURCE_DIR) / fs::path(file).replace_extension(".h")))
-        << file << " has no header of its name";
-    const std::string text = text_of(fs::path(PLIMSOLL_SOURCE_DIR) / file);
-    if (text.find("namespace plimsoll") != std::string::npos) {
-      EXPECT_NE(text.find("\nnamespace plimsoll::estimator::inline " + folder), std::string::npos) << file;
-    }
   }
   for (const auto& [folder, names] : stems) {
     EXPECT_LE(names.size(), kMostFilesOfAFolder) << folder;

@@ -98,6 +98,9 @@ std::set<std::string> namespaces_of(std::istream& text) {
   std::set<std::string> names;
   const std::string begin = "namespace plimsoll";
   for (std::string line; std::getline(text, line);) {
+    if (const std::size_t is_inline = line.find("::inline "); is_inline != std::string::npos) {
+      line.erase(is_inline + 2, std::string("inline ").size());
+    }
     if (line.rfind(begin, 0) == 0 && line.find('=') == std::string::npos) {
       const std::size_t name = std::string("namespace ").size();
       names.insert(line.substr(name, line.find(' ', name) - name));

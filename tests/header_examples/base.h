@@ -11,6 +11,10 @@
 
 namespace plimsoll::examples {
 
+struct backoff_example {
+  std::uint64_t seed = 0;
+  void sleep(std::chrono::nanoseconds delay);
+};
 struct budget_example {
   using Plan = int;
   using Table = int;

@@ -1,13 +1,15 @@
 // What the examples of estimator/ leave open.
 #pragma once
 
+#include "estimator/execute/run_trace.h"
 #include "estimator/provisioner/provisioner.h"
+#include "estimator/spec/forward_graph.h"
 #include "tests/header_examples/anything.h"
 
 namespace plimsoll::examples {
 using namespace estimator;
 
-struct asked_example {
+struct original_request_example {
   crds::TrainingJob job;
   AvailableGpu gpu;
   Anything cloud_values;
@@ -20,24 +22,24 @@ struct cluster_view_example {
   PackedJson object;
   ClusterViewStore store;
 };
-struct failed_sizes_example {
+struct size_exclusion_example {
   ProvisionRequest request;
   crds::TrainingJob job;
   crds::JobStatus status;
   std::vector<AvailableGpu> gpus;
 };
-struct import_trace_example {
+struct import_graph_example {
   std::string content;
 };
-struct lower_dhen_example {
+struct dhen_example {
   ModelBuilder& builder;
   crds::DlrmModel model;
   TensorId x;
 };
-struct lower_dlrm_example {
+struct dlrm_example {
   crds::TrainingJob job;
 };
-struct lower_transformer_example {
+struct transformer_example {
   crds::TrainingJob job;
 };
 struct model_builder_example {
@@ -55,12 +57,12 @@ struct transformer_spec_example {
 struct json_patch_example {
   crds::TrainingJob job;
 };
-struct account_example {
+struct peak_example {
   Ledger& ledger;
   EstimateRequest request;
   Bytes dense_parameters;
 };
-struct allocator_replay_example {
+struct replay_example {
   Ledger& ledger;
 };
 struct caching_allocator_example {
@@ -77,30 +79,21 @@ struct free_blocks_example {
   std::int64_t size, address, wanted, limit;
   std::int32_t block;
 };
-struct graph_pass_example {
-  OperatorGraph graph;
-  crds::TrainingSpec training;
-  Device device;
-  std::int64_t batch;
-  Ledger& ledger;
-  ParameterLifeCycle& parameters;
-  Budget budget;
-};
-struct kernel_rules_example {
+struct rules_example {
   KernelCall call;
 };
 struct ledger_example {
   std::int64_t kCudaGranule;
   Bytes weight, bytes;
 };
-struct parallelism_example {
+struct life_cycle_example {
   ParameterLedger& ledger;
   Replication replication;
   BudgetVector<HeldParameter> held;
   OptimizerRun optimizer;
   BlockId block;
 };
-struct pipeline_trace_example {
+struct pipeline_example {
   Trace trace;
   Anything blocks, producer;
   std::int64_t batch;
@@ -124,7 +117,7 @@ struct split_rules_example {
 struct tensor_split_example {
   Trace trace;
 };
-struct trace_run_example {
+struct run_trace_example {
   Trace trace;
   Anything producer;
   BlockId block;
@@ -169,10 +162,10 @@ struct selection_example {
   Caps caps;
   double cap, bytes;
 };
-struct sharder_example {
+struct shard_example {
   std::vector<Table> tables;
 };
-struct small_example {
+struct exact_search_example {
   ShardRequest request;
   Options& options;
   Room room;
@@ -180,6 +173,11 @@ struct small_example {
 };
 struct trainer_loads_example {
   Decision decision;
+};
+
+struct record_example {
+  ForwardGraph graph;
+  TraceProducer producer;
 };
 
 }  // namespace plimsoll::examples

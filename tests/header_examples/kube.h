@@ -88,11 +88,6 @@ struct reflector_example {
 struct reloaded_file_example {
   ClientConfig config;
 };
-struct retry_delays_example {
-  const Clock& clock;
-  WorkQueue& queue;
-  std::string key;
-};
 struct watch_stream_example {
   WatchStream::OnEvent on_event;
   std::string piece;

@@ -1,22 +1,18 @@
 // What the examples of webhook/ leave open.
 #pragma once
 
-#include <sys/socket.h>
-
 #include "estimator/provisioner/model_source.h"
+#include "http/certificate_source.h"
+#include "http/server.h"
 #include "kube/client.h"
 #include "kube/reflector.h"
 #include "tests/header_examples/anything.h"
 #include "webhook/admission_handler.h"
 #include "webhook/admission_review.h"
-#include "webhook/certificate_source.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/decision_scheduler.h"
-#include "webhook/http_connection.h"
-#include "webhook/http_server.h"
 #include "webhook/mutate.h"
 #include "webhook/progress_watch.h"
-#include "webhook/server_socket.h"
 
 namespace plimsoll::examples {
 using namespace webhook;
@@ -25,18 +21,13 @@ struct admission_handler_example {
   estimator::ClusterViewStore store;
   estimator::ModelSource& tables;
   AdmissionMetrics& metrics;
-  HttpServerOptions options;
-  std::shared_ptr<CertificateSource> certificates;
+  http::ServerOptions options;
+  std::shared_ptr<http::CertificateSource> certificates;
 };
 struct admission_review_example {
   std::string body;
-  Anything http(int status, const std::string& body);
+  Anything reply(int status, const std::string& body);
   AdmissionAnswer handle(const AdmissionRequest& request);
-};
-struct certificate_source_example {
-  std::string dir;
-  HttpServerOptions options;
-  HttpHandler handler;
 };
 struct cluster_view_keeper_example {
   kube::Client& client;
@@ -47,17 +38,14 @@ struct decision_scheduler_example {
   DecisionScheduler& scheduler;
   std::string namespace_name;
   DecisionScheduler::Time deadline;
-  HttpRequest request;
+  http::Request request;
   Anything keep_the_job(const Error& error);
   AdmissionRequest review;
   void decide(const AdmissionRequest& request, std::stop_token stop);
 };
-struct descriptor_example {
-  Anything failed(const char* what);
-};
-struct http_server_example {
-  HttpHandler handle;
-  std::shared_ptr<CertificateSource> certificates;
+struct metrics_example {
+  prometheus::Registry registry;
+  std::chrono::milliseconds duration;
 };
 struct mutate_example {
   AdmissionRequest request;
@@ -74,11 +62,6 @@ struct progress_watch_example {
   ProgressWatch watch;
   ProgressWatch::Time now, deadline;
   void be_not_ready(const Error& error);
-};
-struct server_socket_example {
-  Descriptor descriptor;
-  std::shared_ptr<boost::asio::ssl::context> context;
-  std::span<char> buffer;
 };
 struct table_source_example {
   kube::Client& client;

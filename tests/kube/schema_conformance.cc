@@ -5,8 +5,8 @@
 
 #include <set>
 
+#include "base/file.h"
 #include "base/yaml.h"
-#include "kube/file.h"
 #include "kube/http_exchange.h"
 #include "kube/kubeconfig.h"
 #include "kube/tls.h"
