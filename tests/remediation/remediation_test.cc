@@ -62,7 +62,7 @@ struct History {
     return attempts.back();
   }
 
-  Remediation remedy() {
+  Remediation decide() {
     const crds::TrainingJob job = decode(now);
     last = remediate({.job = &job,
                       .gpus = &gpus,
@@ -80,9 +80,9 @@ struct History {
     return last;
   }
 
-  Remediation remedy(Outcome outcome) {
+  Remediation decide(Outcome outcome) {
     end(outcome);
-    return remedy();
+    return decide();
   }
 
   std::int64_t trainers() const { return now["spec"]["trainers"]["replicas"].asInt64(); }
@@ -114,7 +114,7 @@ TEST(Remediation, AfterCudaOutOfMemoryTheMissingBytesDecideTheNextSize) {
   Attempt& attempt = small.end(Outcome::kCudaOutOfMemory);
   attempt.out_of_memory.capacity = card;
   attempt.out_of_memory.needed = card + 1_GiB;
-  const Remediation next = small.remedy();
+  const Remediation next = small.decide();
   EXPECT_TRUE(next.restart);
   EXPECT_TRUE(next.counts);
   EXPECT_EQ(next.reason, "CUDAOutOfMemory");
@@ -132,7 +132,7 @@ TEST(Remediation, AfterCudaOutOfMemoryTheMissingBytesDecideTheNextSize) {
   History large(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   large.admit();
   large.end(Outcome::kCudaOutOfMemory).out_of_memory.needed = card + 12_GiB;
-  large.remedy();
+  large.decide();
   EXPECT_GT(large.trainers(), small.trainers()) << "more is missing";
 }
 
@@ -140,7 +140,7 @@ TEST(Remediation, TheDecisionOnRecordHoldsWhatWasMissing) {
   History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   history.admit();
   history.end(Outcome::kCudaOutOfMemory).out_of_memory.needed = memory_of(history.gpus, "A100-40GB") + 1_GiB;
-  history.remedy();
+  history.decide();
   const Json decision =
       parse(text_member(history.now, {"metadata", "annotations", crds::kDecisionAnnotation}));
   EXPECT_EQ(decision["trainers"].asInt64(), history.trainers());
@@ -158,7 +158,7 @@ TEST(Remediation, WithoutAnyFigureTheBumpRatioDecides) {
     object["spec"]["failurePolicy"]["oomBumpUpRatio"] = ratio;
     History history(object, {available("A100-40GB", 64)});
     history.admit();
-    history.remedy(Outcome::kCudaOutOfMemory);
+    history.decide(Outcome::kCudaOutOfMemory);
     return history.trainers();
   };
   EXPECT_LT(after("1.1"), after("1.5"));
@@ -174,7 +174,7 @@ TEST(Remediation, SecondPassesGrowFromAllThatHasFailed) {
         << history.trainers() << " x " << history.gpu_model() << " again";
     history.end(Outcome::kCudaOutOfMemory).out_of_memory.needed =
         memory_of(history.gpus, history.gpu_model()) + 200_MiB;
-    if (!history.remedy().restart) {
+    if (!history.decide().restart) {
       break;
     }
   }
@@ -195,16 +195,16 @@ TEST(Remediation, WhatIsOnlyAssumedToBeMissingRulesOutNoLargerSize) {
       if (over) {
         attempt.out_of_memory.needed = memory_of(history.gpus, "A100-40GB") + *over;
       }
-      ASSERT_TRUE(history.remedy().restart) << history.last.message;
+      ASSERT_TRUE(history.decide().restart) << history.last.message;
       EXPECT_GT(history.trainers(), before);
       before = history.trainers();
     }
-    EXPECT_EQ(history.remedy(Outcome::kCudaOutOfMemory).reason, "ReachedMaxRestarts");
+    EXPECT_EQ(history.decide(Outcome::kCudaOutOfMemory).reason, "ReachedMaxRestarts");
   }
   History far(job_object(4, kGiBOfRows), {available("A100-40GB", 8)});
   far.admit();
   far.end(Outcome::kCudaOutOfMemory).out_of_memory.needed = 4 * memory_of(far.gpus, "A100-40GB");
-  EXPECT_EQ(far.remedy().reason, "MaxResourcesReached");  // and this is no assumption
+  EXPECT_EQ(far.decide().reason, "MaxResourcesReached");  // and this is no assumption
 }
 
 TEST(Remediation, AtMaxTrainersItFailsAndSaysWhatToDo) {
@@ -214,7 +214,7 @@ TEST(Remediation, AtMaxTrainersItFailsAndSaysWhatToDo) {
   History history(object, {available("A100-40GB", 8), available("A100-80GB", 8)});
   history.admit();
   history.now["spec"]["trainers"]["replicas"] = 8;
-  const Remediation end = history.remedy(Outcome::kCudaOutOfMemory);
+  const Remediation end = history.decide(Outcome::kCudaOutOfMemory);
   EXPECT_FALSE(end.restart);
   EXPECT_EQ(end.reason, "MaxResourcesReached");
   EXPECT_TRUE(end.patch.empty());
@@ -227,11 +227,11 @@ TEST(Remediation, MoreTrainersDoNotHelpAReplicatedModel) {
   history.admit();
   ASSERT_EQ(history.gpu_model(), "A100-40GB");
   const std::int64_t trainers = history.trainers();
-  Remediation next = history.remedy(Outcome::kCudaOutOfMemory);
+  Remediation next = history.decide(Outcome::kCudaOutOfMemory);
   ASSERT_TRUE(next.restart) << next.message;
   EXPECT_EQ(history.gpu_model(), "A100-80GB") << "the next larger";
   EXPECT_EQ(history.trainers(), trainers);
-  next = history.remedy(Outcome::kCudaOutOfMemory);
+  next = history.decide(Outcome::kCudaOutOfMemory);
   EXPECT_FALSE(next.restart);
   EXPECT_EQ(next.reason, "MaxResourcesReached");
   EXPECT_THAT(next.message, HasSubstr("FSDP or ZeRO"));
@@ -243,7 +243,7 @@ TEST(Remediation, ASharedModelGrows) {
   history.admit();
   const std::int64_t before = history.trainers();
   history.end(Outcome::kCudaOutOfMemory).out_of_memory.needed = memory_of(history.gpus, "A100-40GB") + 10_MiB;
-  const Remediation next = history.remedy();
+  const Remediation next = history.decide();
   ASSERT_TRUE(next.restart) << next.message;
   EXPECT_GT(history.trainers(), before);
 }
@@ -255,7 +255,7 @@ TEST(Remediation, OneStepGrowsByAFactorAtMost) {
   history.admit();
   const std::int64_t first = history.trainers();
   history.end(Outcome::kCudaOutOfMemory).out_of_memory.needed = memory_of(history.gpus, "A100-40GB") + 24_GiB;
-  ASSERT_TRUE(history.remedy().restart) << history.last.message;
+  ASSERT_TRUE(history.decide().restart) << history.last.message;
   EXPECT_EQ(history.trainers(), 2 * first) << history.last.message;
 }
 
@@ -266,7 +266,7 @@ TEST(Remediation, WithoutAnEstimateItGrowsByTheRatio) {
   object["spec"]["model"]["graph"]["configMapKeyRef"] = parse(R"({"name": "g", "key": "k"})");
   object["spec"]["trainers"] = parse(R"({"replicas": 16, "perNode": 8, "gpuModel": "A100-40GB"})");
   History history(object, {available("A100-40GB", 8), available("A100-80GB", 8)});
-  const Remediation next = history.remedy(Outcome::kCudaOutOfMemory);
+  const Remediation next = history.decide(Outcome::kCudaOutOfMemory);
   ASSERT_TRUE(next.restart) << next.message;
   EXPECT_EQ(history.trainers(), 24) << "16 by 1.2, in whole nodes";
   EXPECT_EQ(history.gpu_model(), "A100-40GB");
@@ -275,10 +275,10 @@ TEST(Remediation, WithoutAnEstimateItGrowsByTheRatio) {
 
   object["spec"]["training"]["parallelism"]["strategy"] = "DDP";
   History replicated(object, history.gpus);
-  ASSERT_TRUE(replicated.remedy(Outcome::kCudaOutOfMemory).restart) << replicated.last.message;
+  ASSERT_TRUE(replicated.decide(Outcome::kCudaOutOfMemory).restart) << replicated.last.message;
   EXPECT_EQ(replicated.trainers(), 16);
   EXPECT_EQ(replicated.gpu_model(), "A100-80GB");
-  EXPECT_FALSE(replicated.remedy(Outcome::kCudaOutOfMemory).restart);
+  EXPECT_FALSE(replicated.decide(Outcome::kCudaOutOfMemory).restart);
 }
 
 TEST(Remediation, PastTheDeadlineItGrowsByTheRatioToo) {
@@ -301,7 +301,7 @@ TEST(Remediation, OffAndInitialDoNotResize) {
     object["spec"]["provisioning"]["mode"] = mode;
     object["spec"]["trainers"]["gpuModel"] = "A100-40GB";
     History history(object, {available("A100-40GB", 8)});
-    const Remediation end = history.remedy(Outcome::kCudaOutOfMemory);
+    const Remediation end = history.decide(Outcome::kCudaOutOfMemory);
     EXPECT_FALSE(end.restart);
     EXPECT_EQ(end.reason, "ResizingNotAllowed");
     EXPECT_THAT(end.message, HasSubstr(mode));
@@ -310,7 +310,7 @@ TEST(Remediation, OffAndInitialDoNotResize) {
         R"({"rules": [{"action": "RestartJobAndIgnoreMaxRestarts", "onCauses": ["CUDAOutOfMemory"]}]})");
     History ruled(object, {available("A100-40GB", 8)});
     int restarts = 0;
-    while (ruled.remedy(Outcome::kCudaOutOfMemory).restart && restarts < 1000) {
+    while (ruled.decide(Outcome::kCudaOutOfMemory).restart && restarts < 1000) {
       EXPECT_EQ(ruled.trainers(), 8);
       ++restarts;
     }
@@ -319,7 +319,7 @@ TEST(Remediation, OffAndInitialDoNotResize) {
   }
   Json disabled = job_object(100, kGiBOfRows, 8);
   disabled["metadata"]["annotations"][crds::kProvisioningAnnotation] = "disabled";
-  EXPECT_EQ(History(disabled, {available("A100-40GB", 8)}).remedy(Outcome::kCudaOutOfMemory).reason,
+  EXPECT_EQ(History(disabled, {available("A100-40GB", 8)}).decide(Outcome::kCudaOutOfMemory).reason,
             "ResizingNotAllowed");
 }
 
@@ -332,7 +332,7 @@ TEST(Remediation, FragmentsAreGivenOneTryAtTheSameSize) {
     attempt.out_of_memory.capacity = 39_GiB;
     attempt.out_of_memory.needed = 41_GiB;
     attempt.out_of_memory.fragmentation = 3_GiB;
-    return history.remedy();
+    return history.decide();
   };
   Remediation next = out_of_memory();
   EXPECT_TRUE(next.restart);
@@ -369,7 +369,7 @@ TEST(Remediation, FragmentsThatWouldNotDoAreNotTried) {
     attempt.out_of_memory.capacity = 39_GiB;
     attempt.out_of_memory.needed = one.needed;
     attempt.out_of_memory.fragmentation = one.fragmentation;
-    EXPECT_FALSE(history.remedy().expandable_segments) << one.what;
+    EXPECT_FALSE(history.decide().expandable_segments) << one.what;
     EXPECT_FALSE(history.last.patch.empty()) << one.what;
   }
 }
@@ -382,7 +382,7 @@ TEST(Remediation, HostMemoryIsRaisedUpToWhatNodesHave) {
   History history(object, {available("A100-40GB", 8)});
   history.gpus[0].host_memory = 120_GiB;
   history.admit();
-  Remediation next = history.remedy(Outcome::kHostOutOfMemory);
+  Remediation next = history.decide(Outcome::kHostOutOfMemory);
   const auto memory = [&](const char* kind) {
     return text_member(history.now["spec"]["template"]["spec"]["containers"][0],
                        {"resources", kind, "memory"});
@@ -390,10 +390,10 @@ TEST(Remediation, HostMemoryIsRaisedUpToWhatNodesHave) {
   EXPECT_TRUE(next.restart && next.counts) << next.message;
   EXPECT_EQ(memory("limits"), "96Gi");
   EXPECT_EQ(memory("requests"), "48Gi");
-  next = history.remedy(Outcome::kHostOutOfMemory);
+  next = history.decide(Outcome::kHostOutOfMemory);
   EXPECT_TRUE(next.restart);
   EXPECT_EQ(memory("limits"), "108Gi") << "nine tenths of a node";
-  next = history.remedy(Outcome::kHostOutOfMemory);
+  next = history.decide(Outcome::kHostOutOfMemory);
   EXPECT_FALSE(next.restart);
   EXPECT_EQ(next.reason, "MaxResourcesReached");
   EXPECT_THAT(next.message, HasSubstr("data loader"));
@@ -413,7 +413,7 @@ TEST(Remediation, TheContainerThatWasKilledGetsTheMemory) {
     History history(object, {available("A100-40GB", 8)});
     history.admit();
     history.end(Outcome::kHostOutOfMemory).container = name;
-    EXPECT_TRUE(history.remedy().restart);
+    EXPECT_TRUE(history.decide().restart);
     EXPECT_THAT(history.last.message, HasSubstr(std::string("the container ") + name));
     const Json& now = history.now["spec"]["template"]["spec"];
     const auto limit = [](const Json& container) {
@@ -430,7 +430,7 @@ TEST(Remediation, HostMemoryThatIsNotGivenCannotBeRaised) {
     Json object = job_object(100, kGiBOfRows);
     object["spec"]["template"]["spec"]["containers"][0]["resources"] = parse(resources);
     History history(object, {available("A100-40GB", 8)});
-    const Remediation next = history.remedy(Outcome::kHostOutOfMemory);
+    const Remediation next = history.decide(Outcome::kHostOutOfMemory);
     EXPECT_TRUE(next.restart);
     EXPECT_TRUE(next.patch.empty());
     EXPECT_THAT(next.message, HasSubstr("resources.requests.memory"));
@@ -444,7 +444,7 @@ TEST(Remediation, PreemptionIsNotChargedAndWaitsLongerEachTime) {
   const Json before = history.now;
   std::vector<seconds> delays;
   for (int i = 0; i < 20; ++i) {
-    const Remediation next = history.remedy(Outcome::kPreempted);
+    const Remediation next = history.decide(Outcome::kPreempted);
     ASSERT_TRUE(next.restart);
     EXPECT_FALSE(next.counts);
     EXPECT_EQ(next.reason, "Preempted");
@@ -459,13 +459,13 @@ TEST(Remediation, PreemptionIsNotChargedAndWaitsLongerEachTime) {
 
   History again(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   again.admit();
-  EXPECT_EQ(again.remedy(Outcome::kPreempted).delay, delays.front()) << "from uid and attempt alone";
+  EXPECT_EQ(again.decide(Outcome::kPreempted).delay, delays.front()) << "from uid and attempt alone";
   again.now["metadata"]["uid"] = "another";
   std::set<seconds> spread;
   for (int i = 0; i < 20; ++i) {
     again.now["metadata"]["uid"] = std::to_string(i);
     again.attempts.clear();
-    spread.insert(again.remedy(Outcome::kPreempted).delay);
+    spread.insert(again.decide(Outcome::kPreempted).delay);
   }
   EXPECT_GT(spread.size(), 3U);
 }
@@ -481,12 +481,12 @@ TEST(Remediation, APreemptedJobMovesToAnotherModelThatHasRoom) {
   const std::int64_t trainers = history.trainers();
   const History start = history;
 
-  history.remedy(Outcome::kPreempted);
+  history.decide(Outcome::kPreempted);
   EXPECT_EQ(history.gpu_model(), first) << "its own have room";
 
   history = start;
   history.gpus[there].free_gpus = 1;
-  ASSERT_TRUE(history.remedy(Outcome::kPreempted).restart);
+  ASSERT_TRUE(history.decide(Outcome::kPreempted).restart);
   EXPECT_NE(history.gpu_model(), first);
   EXPECT_GE(history.trainers(), trainers);
   EXPECT_FALSE(history.last.counts);
@@ -494,20 +494,20 @@ TEST(Remediation, APreemptedJobMovesToAnotherModelThatHasRoom) {
   history = start;
   history.gpus[there].free_gpus = 1;
   history.gpus[1 - there].free_gpus = 1;
-  history.remedy(Outcome::kPreempted);
+  history.decide(Outcome::kPreempted);
   EXPECT_EQ(history.gpu_model(), first) << "nobody has room";
 
   history = start;
   history.gpus[there].free_gpus = 1;
   history.now["spec"]["provisioning"]["gpuModels"] = Json(::Json::arrayValue);
   history.now["spec"]["provisioning"]["gpuModels"].append(first);
-  history.remedy(Outcome::kPreempted);
+  history.decide(Outcome::kPreempted);
   EXPECT_EQ(history.gpu_model(), first) << "the other is not allowed";
 
   history = start;
   history.gpus[there].free_gpus = 1;
   history.now["spec"]["provisioning"]["mode"] = "Initial";
-  history.remedy(Outcome::kPreempted);
+  history.decide(Outcome::kPreempted);
   EXPECT_EQ(history.gpu_model(), first);
 }
 
@@ -515,7 +515,7 @@ TEST(Remediation, TheFirstFailuresOfTheInfrastructureAreNotCharged) {
   History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   int uncharged = 0;
   int restarts = 0;
-  while (history.remedy(Outcome::kInfrastructureFailure).restart && restarts < 100) {
+  while (history.decide(Outcome::kInfrastructureFailure).restart && restarts < 100) {
     uncharged += history.last.counts ? 0 : 1;
     ++restarts;
   }
@@ -528,13 +528,13 @@ TEST(Remediation, AShardingFailureGetsMoreTrainers) {
   History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   history.admit();
   const std::int64_t first = history.trainers();
-  Remediation next = history.remedy(Outcome::kShardingFailure);
+  Remediation next = history.decide(Outcome::kShardingFailure);
   EXPECT_TRUE(next.restart && next.counts) << next.message;
   EXPECT_GT(history.trainers(), first);
 
   History fixed(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   fixed.now["spec"]["provisioning"]["mode"] = "Initial";
-  next = fixed.remedy(Outcome::kShardingFailure);
+  next = fixed.decide(Outcome::kShardingFailure);
   EXPECT_TRUE(next.restart);
   EXPECT_TRUE(next.patch.empty());
 }
@@ -542,7 +542,7 @@ TEST(Remediation, AShardingFailureGetsMoreTrainers) {
 TEST(Remediation, AUserErrorIsNotTriedAgain) {
   History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   history.end(Outcome::kUserError).message = "ModuleNotFoundError: No module named 'models'";
-  const Remediation end = history.remedy();
+  const Remediation end = history.decide();
   EXPECT_FALSE(end.restart);
   EXPECT_EQ(end.reason, "CodeError");
   EXPECT_THAT(end.message, HasSubstr("No module named 'models'"));
@@ -551,10 +551,10 @@ TEST(Remediation, AUserErrorIsNotTriedAgain) {
 TEST(Remediation, WhatIsUnknownIsTriedAgainWithinTheBudget) {
   History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   for (int i = 0; i < 3; ++i) {
-    EXPECT_TRUE(history.remedy(Outcome::kUnknown).restart);
+    EXPECT_TRUE(history.decide(Outcome::kUnknown).restart);
     EXPECT_TRUE(history.last.counts);
   }
-  EXPECT_FALSE(history.remedy(Outcome::kUnknown).restart);
+  EXPECT_FALSE(history.decide(Outcome::kUnknown).restart);
   EXPECT_EQ(history.last.reason, "ReachedMaxRestarts");
   EXPECT_THAT(history.last.message, HasSubstr("maxRestarts 3"));
 }
@@ -563,7 +563,7 @@ TEST(Remediation, SuspensionIsNoFailure) {
   History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
   history.now["spec"]["failurePolicy"] =
       parse(R"({"maxRestarts": 0, "rules": [{"action": "FailJob", "onCauses": ["Unknown", "Preempted"]}]})");
-  const Remediation next = history.remedy(Outcome::kSuspended);
+  const Remediation next = history.decide(Outcome::kSuspended);
   EXPECT_TRUE(next.restart);
   EXPECT_FALSE(next.counts);
   EXPECT_TRUE(next.patch.empty());
@@ -577,7 +577,7 @@ TEST(Remediation, TheFirstRuleThatMatchesDecides) {
     return History(object, {available("A100-40GB", 8)});
   };
   History history = with_rules(R"([{"action": "FailJob", "onCauses": ["Preempted"]}])");
-  Remediation next = history.remedy(Outcome::kPreempted);
+  Remediation next = history.decide(Outcome::kPreempted);
   EXPECT_FALSE(next.restart);
   EXPECT_EQ(next.reason, "FailurePolicyRule");
   EXPECT_THAT(next.message, HasSubstr("rule 0"));
@@ -585,25 +585,25 @@ TEST(Remediation, TheFirstRuleThatMatchesDecides) {
   history = with_rules(R"([{"action": "RestartJob", "onCauses": ["UserError"], "onExitCodes": [75]},
                            {"action": "FailJob", "onExitCodes": [75, 3]}])");
   history.end(Outcome::kUserError).exit_code = 75;
-  EXPECT_TRUE(history.remedy().restart) << "both lists match";
+  EXPECT_TRUE(history.decide().restart) << "both lists match";
   history.end(Outcome::kUserError).exit_code = 75;
-  EXPECT_EQ(history.remedy().reason, "ReachedMaxRestarts");
+  EXPECT_EQ(history.decide().reason, "ReachedMaxRestarts");
   history.end(Outcome::kUnknown).exit_code = 3;
-  next = history.remedy();
+  next = history.decide();
   EXPECT_EQ(next.reason, "FailurePolicyRule");
   EXPECT_THAT(next.message, HasSubstr("rule 1"));
   history.end(Outcome::kUserError).exit_code = 4;
-  EXPECT_EQ(history.remedy().reason, "CodeError");
+  EXPECT_EQ(history.decide().reason, "CodeError");
   history.end(Outcome::kUserError);
-  EXPECT_EQ(history.remedy().reason, "CodeError") << "no exit code is none of the list";
+  EXPECT_EQ(history.decide().reason, "CodeError") << "no exit code is none of the list";
 
   history = with_rules(R"([{"action": "RestartJob", "onCauses": ["Preempted"]}])");
-  EXPECT_TRUE(history.remedy(Outcome::kPreempted).counts);
-  EXPECT_EQ(history.remedy(Outcome::kPreempted).reason, "ReachedMaxRestarts");
+  EXPECT_TRUE(history.decide(Outcome::kPreempted).counts);
+  EXPECT_EQ(history.decide(Outcome::kPreempted).reason, "ReachedMaxRestarts");
 
   history = with_rules(R"([{"action": "RestartJobAndIgnoreMaxRestarts", "onCauses": ["Unknown"]}])");
   int restarts = 0;
-  while (history.remedy(Outcome::kUnknown).restart && restarts < 1000) {
+  while (history.decide(Outcome::kUnknown).restart && restarts < 1000) {
     ++restarts;
   }
   EXPECT_EQ(restarts, 101);
@@ -619,10 +619,10 @@ TEST(Remediation, AbsurdFiguresEndTheJobInWords) {
   attempt.trainers = 0;
   attempt.per_node = -3;
   attempt.gpu_model = "no such GPU";
-  const Remediation next = history.remedy();
+  const Remediation next = history.decide();
   EXPECT_FALSE(next.message.empty());
   History nothing(job_object(100, kGiBOfRows), {});
-  EXPECT_EQ(nothing.remedy(Outcome::kCudaOutOfMemory).reason, "MaxResourcesReached");
+  EXPECT_EQ(nothing.decide(Outcome::kCudaOutOfMemory).reason, "MaxResourcesReached");
 }
 
 // Random jobs, clusters and histories.
@@ -643,7 +643,7 @@ class RandomRun {
       const Outcome outcome = chance(3) == 0 && ++preemptions < 5 ? Outcome::kPreempted : failure();
       const std::int64_t before = history_.trainers();
       end(outcome);
-      const Remediation next = history_.remedy();
+      const Remediation next = history_.decide();
       ASSERT_FALSE(next.message.empty());
       ASSERT_LE(next.delay, seconds(540));
       ASSERT_LE(history_.counted, budget);
