@@ -504,4 +504,4 @@ std::int64_t CachingAllocator::segments() const {
   });
 }
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

@@ -143,4 +143,4 @@ class CachingAllocator {
   std::int64_t retries_ = 0;
 };
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

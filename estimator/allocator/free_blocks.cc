@@ -252,4 +252,4 @@ std::vector<FreeBlocks::Entry> FreeBlocks::all() const {
   return entries;
 }
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

@@ -103,4 +103,4 @@ class FreeBlocks {
   std::size_t entries_ = 0;
 };
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

@@ -283,4 +283,4 @@ ReplayResult replay(const Ledger& ledger, const ReplayOptions& options) {
   return Replay(ledger, options).run();
 }
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

@@ -59,4 +59,4 @@ struct ReplayResult {
 // was given up for it, is gone without.
 ReplayResult replay(const Ledger& ledger, const ReplayOptions& options);
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

@@ -245,4 +245,4 @@ Result<AllocatorSettings> parse_allocator_settings(std::string_view text) {
   return settings;
 }
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

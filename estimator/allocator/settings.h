@@ -38,4 +38,4 @@ struct AllocatorSettings {
 // backend:cudaMallocAsync, whose pool is the driver's, and for large_segment_size_mb.
 Result<AllocatorSettings> parse_allocator_settings(std::string_view text);
 
-}  // namespace plimsoll::estimator::inline allocator
+}  // namespace plimsoll::estimator::allocator

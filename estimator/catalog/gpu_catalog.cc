@@ -403,4 +403,4 @@ const GpuModel* GpuCatalog::find(std::string_view name_or_label) const {
   return nullptr;
 }
 
-}  // namespace plimsoll::estimator::inline catalog
+}  // namespace plimsoll::estimator::catalog

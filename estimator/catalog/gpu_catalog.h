@@ -66,4 +66,4 @@ class GpuCatalog {
   std::map<std::string, Price> prices_;  // by model name; those that a resource or file priced
 };
 
-}  // namespace plimsoll::estimator::inline catalog
+}  // namespace plimsoll::estimator::catalog

@@ -276,4 +276,4 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
   return inventory;
 }
 
-}  // namespace plimsoll::estimator::inline catalog
+}  // namespace plimsoll::estimator::catalog

@@ -60,4 +60,4 @@ std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, cons
 std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resources,
                                        const GpuCatalog& catalog);
 
-}  // namespace plimsoll::estimator::inline catalog
+}  // namespace plimsoll::estimator::catalog

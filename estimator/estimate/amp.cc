@@ -105,4 +105,4 @@ Result<Estimate> estimate_by_amp(const EstimateRequest& request, const Trace& tr
   return account_of(parts, request, name_of(Phase::kForward), parts.parameters);
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

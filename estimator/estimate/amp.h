@@ -28,4 +28,4 @@ Result<Estimate> estimate_by_amp(const EstimateRequest& request, const Trace& tr
                                  const TraceShapes& shapes, TorchVersion version,
                                  const std::function<Bytes(std::int64_t batch)>& training_bytes);
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

@@ -118,4 +118,4 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
   return std::optional(std::move(estimate));
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

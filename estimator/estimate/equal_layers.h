@@ -40,4 +40,4 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
                                                          const TransformerSpec& spec,
                                                          const SimulateLayers& simulate);
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

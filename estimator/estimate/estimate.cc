@@ -165,4 +165,4 @@ Result<Estimate> Estimator::estimate(const EstimateRequest& request) {
   return by_amp(request);
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

@@ -49,4 +49,4 @@ class Estimator {
       runs_;  // by the trainers that matter, layers
 };
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

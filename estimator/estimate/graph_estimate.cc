@@ -121,4 +121,4 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   return estimate;
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

@@ -13,4 +13,4 @@ namespace plimsoll::estimator::inline estimate {
 // an operator without a rule; kInvalid for a batch at which the graph does not hold.
 Result<Estimate> estimate_trace(const EstimateRequest& request);
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

@@ -57,4 +57,4 @@ Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacit
   return fits * step;
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

@@ -11,4 +11,4 @@ namespace plimsoll::estimator::inline estimate {
 // capacity. Errors: as estimate_memory.
 Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacity);
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

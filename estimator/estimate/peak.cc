@@ -154,4 +154,4 @@ Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes 
   return estimate;
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

@@ -41,4 +41,4 @@ Breakdown breakdown_of(const Ledger::Moment& moment);
 Estimate account_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
                     Bytes dense_parameters);
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

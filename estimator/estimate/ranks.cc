@@ -194,4 +194,4 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
   return runs;
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

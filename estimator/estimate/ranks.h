@@ -35,4 +35,4 @@ struct RankRuns {
 // kUnsupported for what graphs do not know (context and expert parallelism).
 Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, const RanksRequest& request);
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

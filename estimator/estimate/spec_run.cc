@@ -441,4 +441,4 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
   return run;
 }
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

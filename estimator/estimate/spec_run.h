@@ -44,4 +44,4 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
 // number is equal.
 std::int64_t trainers_that_matter(const EstimateRequest& request);
 
-}  // namespace plimsoll::estimator::inline estimate
+}  // namespace plimsoll::estimator::estimate

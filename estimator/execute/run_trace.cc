@@ -661,4 +661,4 @@ Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer,
   return run_trace(chunks, producer, whole);
 }
 
-}  // namespace plimsoll::estimator::inline execute
+}  // namespace plimsoll::estimator::execute

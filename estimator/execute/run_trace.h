@@ -83,4 +83,4 @@ Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer, co
 Result<TraceRun> run_trace(std::span<const Trace* const> chunks, const TraceProducer& producer,
                            const TraceRunRequest& request);
 
-}  // namespace plimsoll::estimator::inline execute
+}  // namespace plimsoll::estimator::execute

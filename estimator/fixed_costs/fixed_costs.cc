@@ -122,4 +122,4 @@ Bytes safety_margin(Bytes transient) {
   return Bytes::ceil(static_cast<double>(transient.count) * kMargin);
 }
 
-}  // namespace plimsoll::estimator::inline fixed_costs
+}  // namespace plimsoll::estimator::fixed_costs

@@ -31,4 +31,4 @@ Bytes safety_margin(Bytes transient);
 // TrainPipelineSparseDist copies one, distributes another and trains on a third.
 inline constexpr std::int64_t kSparseBatchesInFlight = 3;
 
-}  // namespace plimsoll::estimator::inline fixed_costs
+}  // namespace plimsoll::estimator::fixed_costs

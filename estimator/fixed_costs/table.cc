@@ -143,4 +143,4 @@ std::int32_t cuda_version_of(std::string_view torch) {
   return sound ? number / 10 * 100 + number % 10 : 0;
 }
 
-}  // namespace plimsoll::estimator::inline fixed_costs
+}  // namespace plimsoll::estimator::fixed_costs

@@ -73,4 +73,4 @@ inline constexpr double kTrainersAtLimit = 128;
 inline constexpr Bytes kDriversShare = 250_MiB;
 inline constexpr Bytes kUsualContext = 300_MiB;
 
-}  // namespace plimsoll::estimator::inline fixed_costs
+}  // namespace plimsoll::estimator::fixed_costs

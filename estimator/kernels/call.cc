@@ -50,4 +50,4 @@ std::size_t KernelCall::length(std::string_view attribute) const {
   return list == nullptr ? 0 : list->size();
 }
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

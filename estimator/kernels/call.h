@@ -41,4 +41,4 @@ class KernelCall {
   const TraceOperator& op_;
 };
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

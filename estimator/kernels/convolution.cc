@@ -60,4 +60,4 @@ Bytes cuda_convolution_backward(const KernelCall& /*call*/) {
   return {};
 }
 
-}  // namespace plimsoll::estimator::inline kernels::formula
+}  // namespace plimsoll::estimator::kernels::formula

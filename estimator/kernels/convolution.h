@@ -19,4 +19,4 @@ Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, 
                                  std::optional<Bytes> learned);
 Bytes cuda_convolution_backward(const KernelCall& call);
 
-}  // namespace plimsoll::estimator::inline kernels::formula
+}  // namespace plimsoll::estimator::kernels::formula

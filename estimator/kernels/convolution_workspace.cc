@@ -38,4 +38,4 @@ Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family
   return call.input + call.output;
 }
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

@@ -27,4 +27,4 @@ struct ConvolutionCall {
 // reads or writes the other. `family`: as GpuModel::family; an unknown one counts as the newest.
 Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family);
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

@@ -109,4 +109,4 @@ Bytes mkldnn_rnn_backward(const KernelCall& call) {
   return call.input(0).bytes() + call.output(0).bytes();
 }
 
-}  // namespace plimsoll::estimator::inline kernels::formula
+}  // namespace plimsoll::estimator::kernels::formula

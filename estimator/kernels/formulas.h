@@ -26,4 +26,4 @@ Bytes embedding_sort(const KernelCall& call);
 Bytes mkldnn_rnn(const KernelCall& call);
 Bytes mkldnn_rnn_backward(const KernelCall& call);
 
-}  // namespace plimsoll::estimator::inline kernels::formula
+}  // namespace plimsoll::estimator::kernels::formula

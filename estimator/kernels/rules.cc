@@ -710,4 +710,4 @@ Bytes conservative_temporary(const KernelCall& call) {
   return sum;
 }
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

@@ -35,4 +35,4 @@ std::span<const KernelRule> kernel_rules();
 // more.
 Bytes conservative_temporary(const KernelCall& call);
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

@@ -69,4 +69,4 @@ Result<KernelTemporaries> kernel_temporaries(const Trace& trace, const TraceShap
   return result;
 }
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

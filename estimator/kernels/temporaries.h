@@ -31,4 +31,4 @@ struct KernelTemporaries {
 Result<KernelTemporaries> kernel_temporaries(const Trace& trace, const TraceShapes& shapes,
                                              const TraceProducer& producer, const KernelOptions& options);
 
-}  // namespace plimsoll::estimator::inline kernels
+}  // namespace plimsoll::estimator::kernels

@@ -112,4 +112,4 @@ std::vector<BlockId> Ledger::largest_at_peak(std::size_t most) const {
   return live;
 }
 
-}  // namespace plimsoll::estimator::inline ledger
+}  // namespace plimsoll::estimator::ledger

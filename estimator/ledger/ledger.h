@@ -144,4 +144,4 @@ class Ledger {
   std::array<Moment, kSections> peaks_{};
 };
 
-}  // namespace plimsoll::estimator::inline ledger
+}  // namespace plimsoll::estimator::ledger

@@ -404,4 +404,4 @@ void ParameterLifeCycle::step(const std::vector<SteppedParameter>& updated) {
   optimizer_step(optimizer_, updated, step);
 }
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

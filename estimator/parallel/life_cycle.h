@@ -143,4 +143,4 @@ class ParameterLifeCycle {
   BlockId scattering_ = -1;   // FSDP2: the input of the reduce-scatter under way
 };
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

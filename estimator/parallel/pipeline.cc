@@ -686,4 +686,4 @@ Trace pipeline_trace(const Trace& trace, const PipelineCut& cut, const std::vect
   return Unroller(trace, cut, parts).run();
 }
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

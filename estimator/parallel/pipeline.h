@@ -34,4 +34,4 @@ struct PipelineCut {
 // `parts`: by operator, as parts_of_operators(trace, stages x chunks, ...) gives them.
 Trace pipeline_trace(const Trace& trace, const PipelineCut& cut, const std::vector<std::int32_t>& parts);
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

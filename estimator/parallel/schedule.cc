@@ -38,4 +38,4 @@ std::vector<ScheduleStep> pipeline_schedule(std::int64_t stage, std::int64_t sta
   return steps;
 }
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

@@ -21,4 +21,4 @@ std::vector<ScheduleStep> pipeline_schedule(std::int64_t stage, std::int64_t sta
 std::int64_t warm_up(std::int64_t stage, std::int64_t stages, std::int64_t chunks,
                      std::int64_t micro_batches);
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

@@ -535,4 +535,4 @@ bool takes_weight(std::string_view name, std::size_t operand, WeightPlace& place
   return true;
 }
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

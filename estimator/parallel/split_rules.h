@@ -77,4 +77,4 @@ struct WeightPlace {
 // Whether the operator multiplies by, or looks up in, its operand `operand`.
 bool takes_weight(std::string_view name, std::size_t operand, WeightPlace& place);
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

@@ -86,4 +86,4 @@ Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::in
   return result;
 }
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

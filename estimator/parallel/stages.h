@@ -18,4 +18,4 @@ Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::in
                                                      const std::vector<std::string>& blocks,
                                                      Budget* budget = nullptr);
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

@@ -647,4 +647,4 @@ Result<SplitTrace> split_trace(const Trace& trace, std::int64_t batch, const Ten
   return Splitter(trace, *shapes, split).run();
 }
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

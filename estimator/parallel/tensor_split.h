@@ -41,4 +41,4 @@ struct SplitTrace {
 // kUnsupported where an operator cannot work on a split tensor, naming it and its module.
 Result<SplitTrace> split_trace(const Trace& trace, std::int64_t batch, const TensorSplit& split);
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

@@ -124,4 +124,4 @@ TraceUnits units_of(const Trace& trace) {
   return result;
 }
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

@@ -38,4 +38,4 @@ TraceUnits units_of(const Trace& trace);
 // hold modules of their own, only those count.
 std::vector<std::string_view> numbered_blocks(const Trace& trace);
 
-}  // namespace plimsoll::estimator::inline parallel
+}  // namespace plimsoll::estimator::parallel

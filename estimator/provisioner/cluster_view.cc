@@ -126,4 +126,4 @@ void ClusterViewStore::set(std::shared_ptr<const ClusterView> view) {
   view_ = std::move(view);
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

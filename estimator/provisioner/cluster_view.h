@@ -101,4 +101,4 @@ class ClusterViewStore {
       std::make_shared<const ClusterView>();
 };
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -135,4 +135,4 @@ void JsonPatchBuilder::emit(const char* operation, const std::string& pointer, c
   append_element(operations_, std::move(entry).take());
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

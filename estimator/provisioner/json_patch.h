@@ -44,4 +44,4 @@ class JsonPatchBuilder {
 // "/spec/template/metadata/annotations/nvidia.com~1gpu"
 std::string json_pointer(const PatchPath& path);
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -22,4 +22,4 @@ Result<SharedGraph> resolve_model(crds::TrainingJob& job, ModelSource* source, B
   return SharedGraph();
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

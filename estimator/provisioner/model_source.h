@@ -36,4 +36,4 @@ class ModelSource {
 // names none. Errors: the source's; kUnavailable when there is no source.
 Result<SharedGraph> resolve_model(crds::TrainingJob& job, ModelSource* source, Budget* budget);
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

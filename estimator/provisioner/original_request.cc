@@ -183,4 +183,4 @@ const Json& required_terms(const crds::TrainingJob& job) {
                           "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"});
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

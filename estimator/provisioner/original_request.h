@@ -55,4 +55,4 @@ Json product_expression(const std::vector<std::string>& labels);
 // The template's required node affinity: an array of terms, or null.
 const Json& required_terms(const crds::TrainingJob& job);
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -282,4 +282,4 @@ Json to_json(const crds::TrainingJob& job, const Provision& provision) {
   return json;
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -16,4 +16,4 @@ Json patch_for(const crds::TrainingJob& job, const Provision& provision);
 // The contract of docs/cli.md: {"decision", "requested", "alternatives", "patch"}.
 Json to_json(const crds::TrainingJob& job, const Provision& provision);
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

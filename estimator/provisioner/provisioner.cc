@@ -742,4 +742,4 @@ Provision provision(const ProvisionRequest& request) {
   return none;
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -87,4 +87,4 @@ Provision provision(const ProvisionRequest& request);
 // or the trainers share parameters, gradients or optimizer state.
 bool more_trainers_take_less(const crds::TrainingJobSpec& spec);
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

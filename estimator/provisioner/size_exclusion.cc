@@ -80,4 +80,4 @@ std::int64_t trainers_ruled_out(const std::vector<FailedSize>& failed, const Ava
   return trainers;
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -45,4 +45,4 @@ const AvailableGpu* find_gpu(const std::vector<AvailableGpu>& gpus, const std::s
 // knows.
 std::optional<Bytes> capacity_of(const crds::Attempt& attempt, const std::vector<AvailableGpu>& gpus);
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -38,4 +38,4 @@ Json to_json(const std::vector<TrainerLoad>& loads) {
   return json;
 }
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

@@ -29,4 +29,4 @@ std::vector<TrainerLoad> trainer_loads(const Estimate& fullest, const Plan& plan
 // [{"allocatedBytes", "embeddingBytes", "lookupBytes"}]
 Json to_json(const std::vector<TrainerLoad>& loads);
 
-}  // namespace plimsoll::estimator::inline provisioner
+}  // namespace plimsoll::estimator::provisioner

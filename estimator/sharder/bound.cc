@@ -279,4 +279,4 @@ bool StateBound::rules_out(std::int64_t trainers, Bytes budget) const {
          ranks * std::min(static_cast<double>(budget.count), kLargestBudget) * (1 + kRounding);
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -35,4 +35,4 @@ class StateBound {
   double buffers_ = 0;  // output buffers of all tables, per trainer and whatever the sharding
 };
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -263,4 +263,4 @@ std::int64_t TableCost::rows_of(ShardingType type, std::int64_t shard) const {
   return std::clamp<std::int64_t>(rows_ - shard * block, 0, block);
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -82,4 +82,4 @@ class TableCost {
   Bytes input_of_nodes_;
 };
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -234,4 +234,4 @@ std::optional<SmallPlan> search_all(const ShardRequest& request, const Options& 
   return Enumeration(request, options, room, milliseconds).run();
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -27,4 +27,4 @@ bool is_small(const ShardRequest& request);
 std::optional<SmallPlan> search_all(const ShardRequest& request, const Options& options, const Room& room,
                                     double milliseconds);
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -116,4 +116,4 @@ Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t le
   return last;
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -32,4 +32,4 @@ Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t le
                                     const std::function<Result<Bytes>(std::int64_t)>& budget_of = {},
                                     Infeasibility* why = nullptr);
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -222,4 +222,4 @@ Options::Options(const ShardRequest& request) : memory_(request.work_budget) {
   }
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

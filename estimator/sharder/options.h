@@ -85,4 +85,4 @@ class Options {
   double longest_compute_ = 0;
 };
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

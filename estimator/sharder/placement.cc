@@ -316,4 +316,4 @@ std::int64_t Placement::fullest(Measure measure) const {
   return std::max_element(load.begin(), load.end()) - load.begin();
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

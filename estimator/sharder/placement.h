@@ -89,4 +89,4 @@ class Placement {
   std::vector<std::vector<bool>> zone_holds_;
 };
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -155,4 +155,4 @@ struct Infeasibility {
   std::string table;  // the one at fault, where it is one
 };
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -145,4 +145,4 @@ Json to_torchrec_json(const ShardRequest& request, const Plan& plan, const std::
   return json;
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -16,4 +16,4 @@ Json to_json(const ShardRequest& request, const Plan& plan);
 Json to_torchrec_json(const ShardRequest& request, const Plan& plan, const std::string& module,
                       const std::string& device);
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -184,4 +184,4 @@ Error unfittable(const Infeasibility& found, Infeasibility* why) {
   return Error(ErrorCode::kUnfittable, found.constraint + ": " + found.reason);
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

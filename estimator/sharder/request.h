@@ -40,4 +40,4 @@ Result<void> check_trainers(const Topology& topology);
 // The error that says why, and its figures into `why` where that is wanted.
 Error unfittable(const Infeasibility& found, Infeasibility* why);
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

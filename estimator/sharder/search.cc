@@ -619,4 +619,4 @@ PlacedSelection Search::run() {
   return std::move(best_);
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

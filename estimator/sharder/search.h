@@ -117,4 +117,4 @@ class Search {
   PlacedSelection best_;
 };
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

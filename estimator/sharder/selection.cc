@@ -231,4 +231,4 @@ double Choices::smallest_cap(double least, double most, const Totals& allowed) {
   return most;
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

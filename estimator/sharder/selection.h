@@ -122,4 +122,4 @@ class Choices {
   std::vector<std::pair<double, Totals>> known_;  // by cap
 };
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -176,4 +176,4 @@ Result<Plan> shard(const ShardRequest& request, Infeasibility* why) {
   return make_plan(request, candidate, search.bound());
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -17,4 +17,4 @@ namespace plimsoll::estimator::inline sharder {
 // table where it is one, and the bytes that are missing; `why`, if given, gets the same as figures).
 Result<Plan> shard(const ShardRequest& request, Infeasibility* why = nullptr);
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -78,4 +78,4 @@ std::string to_string(const Remedy& remedy, std::int64_t trainers) {
   return text.empty() ? "no number of trainers and no budget tried would do" : text;
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

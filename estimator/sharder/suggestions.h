@@ -17,4 +17,4 @@ struct Remedy {
 Remedy find_remedy(const ShardRequest& request, std::int64_t most_trainers);
 std::string to_string(const Remedy& remedy, std::int64_t trainers);  // "72 trainers would do, or 64 with ..."
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

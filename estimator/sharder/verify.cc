@@ -506,4 +506,4 @@ std::vector<std::string> verify(const ShardRequest& request, const Plan& plan) {
   return Verifier(request, plan).run();
 }
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -13,4 +13,4 @@ namespace plimsoll::estimator::inline sharder {
 // is wrong.
 std::vector<std::string> verify(const ShardRequest& request, const Plan& plan);
 
-}  // namespace plimsoll::estimator::inline sharder
+}  // namespace plimsoll::estimator::sharder

@@ -191,4 +191,4 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
   return rule;
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

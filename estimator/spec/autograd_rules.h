@@ -36,4 +36,4 @@ struct AutogradRule {
 
 AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, std::int64_t batch);
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

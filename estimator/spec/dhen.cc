@@ -161,4 +161,4 @@ TensorId cross_layer(ModelBuilder& builder, const std::string& name, TensorId x0
   return builder.add(name + ".add", builder.multiply(name + ".mul", x0, shifted), x);
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -37,4 +37,4 @@ TensorId pairwise_products(ModelBuilder& builder, const std::string& name, Tenso
 TensorId cross_layer(ModelBuilder& builder, const std::string& name, TensorId x0, TensorId x,
                      std::int64_t width, std::int64_t rank);
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

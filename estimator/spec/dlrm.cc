@@ -370,4 +370,4 @@ Result<ForwardGraph> lower_dlrm(const crds::DlrmModel& model, const crds::Traini
   return DlrmLowering(model, *tables, training.precision, budget).run();
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

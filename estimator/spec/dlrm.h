@@ -45,4 +45,4 @@ inline constexpr std::int64_t kMaxModelDim = std::int64_t{1} << 32;
 Result<ForwardGraph> lower_dlrm(const crds::DlrmModel& model, const crds::TrainingSpec& training,
                                 Budget* budget = nullptr);
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -299,4 +299,4 @@ std::int64_t ForwardGraph::parameter_count() const {
   return total.count;
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -225,4 +225,4 @@ class ForwardGraph {
   std::int32_t last_block_ = -1;
 };
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -311,4 +311,4 @@ Result<TransformerSpec> read_hugging_face_config(const std::string& config) {
   return spec;
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -25,4 +25,4 @@ inline constexpr SizeNames kConfigNames = {
 // known (the message names those that are).
 Result<TransformerSpec> read_hugging_face_config(const std::string& config);
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -63,4 +63,4 @@ void ModelBuilder::cross_entropy(TensorId logits, Shape label_shape) {
   graph_.end_scope({logits});
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -86,4 +86,4 @@ class ModelBuilder {
   ElementType compute_ = ElementType::kFP32;
 };
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -431,4 +431,4 @@ Recording record(const ForwardGraph& graph, const RecordOptions& options) {
   return Recorder(graph, options).record();
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -34,4 +34,4 @@ struct Recording {
 
 Recording record(const ForwardGraph& graph, const RecordOptions& options);
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -79,4 +79,4 @@ class SmallList {
   std::unique_ptr<std::vector<T>> longer_;  // all elements, once there are too many
 };
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

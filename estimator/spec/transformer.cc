@@ -670,4 +670,4 @@ Result<ForwardGraph> lower_transformer(const TransformerSpec& spec, const crds::
   return TransformerLowering(spec, training, part, budget).run();
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -42,4 +42,4 @@ struct TransformerPart {
 Result<ForwardGraph> lower_transformer(const TransformerSpec& spec, const crds::TrainingSpec& training,
                                        const TransformerPart& part, Budget* budget = nullptr);
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -146,4 +146,4 @@ Result<TransformerSpec> spec_of_config(const std::string& config, std::int64_t s
   return spec;
 }
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

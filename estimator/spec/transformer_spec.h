@@ -100,4 +100,4 @@ Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model);
 Result<TransformerSpec> spec_of_config(const std::string& config, std::int64_t sequence,
                                        crds::AttentionKind attention);
 
-}  // namespace plimsoll::estimator::inline spec
+}  // namespace plimsoll::estimator::spec

@@ -771,4 +771,4 @@ Result<const Trace*> choose_trace(const TraceFile& graph, Device device, std::st
                    " --precision " + std::string(precision));
 }
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

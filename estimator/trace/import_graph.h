@@ -28,4 +28,4 @@ Result<TraceFile> import_traces(std::string_view content, const ImportLimits& li
 // The trace of that device and precision. Errors: kUnsupported, telling how to export one.
 Result<const Trace*> choose_trace(const TraceFile& graph, Device device, std::string_view precision);
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

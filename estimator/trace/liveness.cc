@@ -380,4 +380,4 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, Activatio
   return Planner(trace, checkpointing, version >= kStopsEarly, budget).plan(blocks);
 }
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

@@ -59,4 +59,4 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version,
                              crds::ActivationCheckpointing checkpointing,
                              const std::vector<std::string>& checkpoint_modules, Budget* budget = nullptr);
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

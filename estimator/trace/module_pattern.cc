@@ -52,4 +52,4 @@ const std::string* ModulePatterns::unused() const {
   return found == used_.end() ? nullptr : &patterns_[static_cast<std::size_t>(found - used_.begin())];
 }
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

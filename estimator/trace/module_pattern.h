@@ -29,4 +29,4 @@ class ModulePatterns {
   std::vector<bool> used_;
 };
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

@@ -247,4 +247,4 @@ void optimizer_step(const OptimizerRun& run, const std::vector<SteppedParameter>
   }
 }
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

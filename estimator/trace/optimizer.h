@@ -53,4 +53,4 @@ class StepLedger {
 void optimizer_step(const OptimizerRun& run, const std::vector<SteppedParameter>& parameters,
                     StepLedger& ledger);
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

@@ -137,4 +137,4 @@ Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes) {
   return sum;
 }
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

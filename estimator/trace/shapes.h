@@ -72,4 +72,4 @@ std::vector<std::int16_t> dtypes_of_storages(const Trace& trace);
 // Of all parameters, shared ones once.
 Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes);
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

@@ -89,4 +89,4 @@ bool is_floating_dtype(const std::string& name) {
   return dtype != nullptr && dtype->floating;
 }
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

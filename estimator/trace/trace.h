@@ -183,4 +183,4 @@ Bytes memory_of(const TraceFile& graph);
 std::int64_t width_of_dtype(const std::string& name);
 bool is_floating_dtype(const std::string& name);
 
-}  // namespace plimsoll::estimator::inline trace
+}  // namespace plimsoll::estimator::trace

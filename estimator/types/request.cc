@@ -54,4 +54,4 @@ Json to_json(const std::vector<LiveTensor>& tensors) {
   return json;
 }
 
-}  // namespace plimsoll::estimator::inline types
+}  // namespace plimsoll::estimator::types

@@ -97,4 +97,4 @@ Json to_json(const Breakdown& breakdown);
 Json to_json(const std::vector<Bytes>& allocated_by_rank);
 Json to_json(const std::vector<LiveTensor>& tensors);  // [{name, kind, bytes}]
 
-}  // namespace plimsoll::estimator::inline types
+}  // namespace plimsoll::estimator::types

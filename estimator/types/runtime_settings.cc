@@ -111,4 +111,4 @@ RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::s
   return settings;
 }
 
-}  // namespace plimsoll::estimator::inline types
+}  // namespace plimsoll::estimator::types

@@ -34,4 +34,4 @@ Result<Bytes> parse_cublas_workspace(std::string_view text);
 // cannot be read (a malformed value, a reference to a Secret) leaves the default and adds a warning.
 RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::string>& warnings);
 
-}  // namespace plimsoll::estimator::inline types
+}  // namespace plimsoll::estimator::types
