@@ -260,6 +260,20 @@ TEST(Architecture, TheBuildHasTheSameArrows) {
   }
 }
 
+// "`path`" in the last column of section 7 of docs/design.md.
+TEST(Architecture, TheTableOfWhereToFindWhatIsRight) {
+  const std::string design = text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "docs/design.md");
+  const std::size_t section = design.find("## 7. Where to find what");
+  ASSERT_NE(section, std::string::npos);
+  static const std::regex kRow(R"(\| `([^`]+)` \|)");
+  std::size_t rows = 0;
+  for (std::sregex_iterator it(design.begin() + static_cast<std::ptrdiff_t>(section), design.end(), kRow), end;
+       it != end; ++it, ++rows) {
+    EXPECT_TRUE(fs::exists(fs::path(PLIMSOLL_SOURCE_DIR) / (*it)[1].str())) << (*it)[1];
+  }
+  EXPECT_GE(rows, 12U);
+}
+
 // The checks themselves.
 TEST(Architecture, ChecksSeeWhatIsWrong) {
   EXPECT_THAT(
