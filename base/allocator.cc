@@ -11,9 +11,9 @@ namespace plimsoll {
 void use_server_allocator([[maybe_unused]] int heaps) {
 #ifdef __GLIBC__
   constexpr int kLargestOfHeap = 32 << 20;  // glibc's own limit for it
-  constexpr int kMostFree = 64 << 20;
+  constexpr int kMaxFree = 64 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kLargestOfHeap);
-  ::mallopt(M_TRIM_THRESHOLD, kMostFree);
+  ::mallopt(M_TRIM_THRESHOLD, kMaxFree);
   ::mallopt(M_ARENA_MAX, std::max(1, heaps));
 #endif
 }

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-constexpr std::size_t kLongestText = std::numeric_limits<int>::max();  // OpenSSL counts in int
+constexpr std::size_t kMaxText = std::numeric_limits<int>::max();  // OpenSSL counts in int
 
 const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
@@ -19,7 +19,7 @@ const unsigned char* bytes_of(std::string_view text) {
 }  // namespace
 
 std::string base64_encode(std::string_view bytes) {
-  assert(bytes.size() <= kLongestText / 4 * 3);
+  assert(bytes.size() <= kMaxText / 4 * 3);
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends it with a NUL
   const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes_of(bytes),
                                      static_cast<int>(bytes.size()));
@@ -31,7 +31,7 @@ Result<std::string> base64_decode(std::string_view text) {
   std::string digits(text);
   std::erase_if(digits, [](char c) { return c == '\n' || c == '\r'; });
   const std::size_t padding = digits.size() - (digits.find_last_not_of('=') + 1);
-  if (digits.size() % 4 != 0 || padding > 2 || digits.size() > kLongestText) {
+  if (digits.size() % 4 != 0 || padding > 2 || digits.size() > kMaxText) {
     return invalid("not base64: the length or the padding is wrong");
   }
   // OpenSSL takes '=' anywhere for zero bits, and skips spaces.

@@ -17,8 +17,8 @@ namespace plimsoll {
 namespace {
 
 // The limits below which no server of ours can run: a smaller figure is a mistake, not a limit.
-constexpr Bytes kLeastMemory = 16_MiB;
-constexpr double kLeastCpus = 0.01;
+constexpr Bytes kMinMemory = 16_MiB;
+constexpr double kMinCpus = 0.01;
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
@@ -123,12 +123,12 @@ void walk_up(const std::optional<Hierarchy>& hierarchy, const Look& look) {
 
 void lower(ProcessLimits& limits, double quota, double period) {
   if (quota > 0 && period > 0) {
-    limits.cpus = std::min(limits.cpus, std::max(quota / period, kLeastCpus));
+    limits.cpus = std::min(limits.cpus, std::max(quota / period, kMinCpus));
   }
 }
 
 void lower_memory(ProcessLimits& limits, const std::string& text) {  // "max", or bytes
-  if (const std::optional<std::int64_t> bytes = number_in(text); bytes && Bytes{*bytes} >= kLeastMemory) {
+  if (const std::optional<std::int64_t> bytes = number_in(text); bytes && Bytes{*bytes} >= kMinMemory) {
     limits.memory = std::min(limits.memory, Bytes{*bytes});
   }
 }

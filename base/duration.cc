@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::pair<std::string_view, double>, 4> kUnits = {
     {{"ms", 1}, {"s", 1'000}, {"m", 60'000}, {"h", 3'600'000}}};
-constexpr double kLongest = 24 * 3'600'000;
+constexpr double kMaxMilliseconds = 24 * 3'600'000;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ std::optional<std::chrono::milliseconds> parse_duration(const std::string& text)
     total += number * unit->second;
     at = end + unit->first.size();
   } while (*at != '\0');
-  if (!(total <= kLongest)) {
+  if (!(total <= kMaxMilliseconds)) {
     return std::nullopt;
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(total));

@@ -11,7 +11,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kLimit = 9223372036854775808.0;  // 2^63
-constexpr std::size_t kLongest = 128;             // characters; no honest quantity comes near
+constexpr std::size_t kMaxCharacters = 128;       // characters; no honest quantity comes near
 constexpr int kFarthestExponent = 400;            // beyond the range of a double in both directions
 
 // A power of 1000 (then ten_exponent is set) or of 1024.
@@ -76,7 +76,7 @@ std::optional<int> exponent_of(std::string_view text) {
 }
 
 std::optional<Amount> split(std::string_view text) {
-  if (text.size() > kLongest) {
+  if (text.size() > kMaxCharacters) {
     return std::nullopt;
   }
   Amount amount;

@@ -12,9 +12,9 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
-constexpr std::int64_t kMostSplits = 4096;
-constexpr std::size_t kMostBytes = 65536;  // as the API's own limit
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxSplits = 4096;
+constexpr std::size_t kMaxBytes = 65536;  // as the API's own limit
 
 constexpr const char* kOnlyWithConfig[] = {"sequence-length", "attention", "sequence-parallel", "context",
                                            "expert"};
@@ -28,7 +28,7 @@ Result<void> read_splits(const po::variables_map& values, crds::Parallelism& par
        {"expert", &parallelism.expert}}};
   for (const auto& [name, size] : sizes) {
     if (values.contains(name)) {
-      const Result<std::int64_t> read = count_option(values, name, 1, kMostSplits);
+      const Result<std::int64_t> read = count_option(values, name, 1, kMaxSplits);
       if (!read) {
         return read.error();
       }
@@ -87,12 +87,12 @@ Result<crds::TrainingJob> job_of_config(const po::variables_map& values, Console
   if (!content) {
     return content.error();
   }
-  if (content->size() > kMostBytes) {
+  if (content->size() > kMaxBytes) {
     return Error(ErrorCode::kTooLarge,
-                 job.name + " is larger than any config.json, " + std::to_string(kMostBytes) + " bytes");
+                 job.name + " is larger than any config.json, " + std::to_string(kMaxBytes) + " bytes");
   }
   model.config = *content;
-  const Result<std::int64_t> tokens = count_option(values, "sequence-length", 1, kMostTokens);
+  const Result<std::int64_t> tokens = count_option(values, "sequence-length", 1, kMaxTokens);
   if (!tokens) {
     return tokens.error();
   }

@@ -38,7 +38,7 @@ constexpr Help kHelp = {
 };
 
 constexpr const char* kDefaultGpu = "A100-80GB";
-constexpr std::int64_t kMostTrainers = 65536;  // as the API's own limit
+constexpr std::int64_t kMaxTrainers = 65536;  // as the API's own limit
 
 struct Question {
   estimator::GpuModel gpu;
@@ -208,7 +208,7 @@ Result<Question> question_for(const crds::TrainingJob& job, const ClusterState& 
   question.gpu = **found;
   question.trainers = job.spec.trainers.replicas;
   if (values.contains("trainers")) {
-    const Result<std::int64_t> trainers = count_option(values, "trainers", 1, kMostTrainers);
+    const Result<std::int64_t> trainers = count_option(values, "trainers", 1, kMaxTrainers);
     if (!trainers) {
       return trainers.error();
     }

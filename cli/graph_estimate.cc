@@ -18,8 +18,8 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr const char* kDefaultGpu = "A100-80GB";
-constexpr std::int64_t kMostSamples = std::int64_t{1} << 32;
-constexpr std::int64_t kMostTrainers = 65536;  // as the API's own limit
+constexpr std::int64_t kMaxSamples = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxTrainers = 65536;  // as the API's own limit
 
 constexpr const char* kOnlyWithGraph[] = {"batch-size",
                                           "optimizer",
@@ -140,7 +140,7 @@ Result<void> read_parallelism(const po::variables_map& values, std::int64_t trai
         "and trainers");
   }
   if (values.contains("pipeline-chunks")) {
-    const Result<std::int64_t> chunks = count_option(values, "pipeline-chunks", 1, kMostTrainers);
+    const Result<std::int64_t> chunks = count_option(values, "pipeline-chunks", 1, kMaxTrainers);
     if (!chunks) {
       return chunks.error();
     }
@@ -171,7 +171,7 @@ Result<void> read_question(const po::variables_map& values, GraphQuestion& quest
     question.gpu = *found;
   }
   if (values.contains("trainers")) {
-    const Result<std::int64_t> trainers = count_option(values, "trainers", 1, kMostTrainers);
+    const Result<std::int64_t> trainers = count_option(values, "trainers", 1, kMaxTrainers);
     if (!trainers) {
       return trainers.error();
     }
@@ -347,7 +347,7 @@ void add_graph_options(po::options_description& options) {
       "zero-grad", value("WHEN"),
       "with --graph: before-forward (default) or before-backward, where the loop calls zero_grad()")(
       "next-batch-early",
-      "with --graph: the loader brings a batch to the card before the last one is let go, as Hugging Face's "
+      "with --graph: the loader brings a batch to the card before the last one is freed, as Hugging Face's "
       "Trainer")("gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "checkpoint", value("HOW"),
       "with --graph: None (default), Selective, SelectiveHalf or Full, for the members of lists")(
@@ -367,7 +367,7 @@ Result<void> read_training_options(const po::variables_map& values, crds::Traini
   if (!values.contains("batch-size") || !values.contains("optimizer")) {
     return invalid("the estimate needs --batch-size B and --optimizer NAME");
   }
-  const Result<std::int64_t> batch = count_option(values, "batch-size", 1, kMostSamples);
+  const Result<std::int64_t> batch = count_option(values, "batch-size", 1, kMaxSamples);
   const Result<crds::Optimizer> optimizer = crds::parse_optimizer(values["optimizer"].as<std::string>());
   const Result<crds::OptimizerImplementation> implementation = implementation_of(values);
   const Result<crds::Precision> precision =

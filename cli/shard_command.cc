@@ -4,7 +4,7 @@
 #include "base/json/edit.h"
 #include "cli/input.h"
 #include "cli/options.h"
-#include "cli/shard_command_question.h"
+#include "cli/shard_command_input.h"
 #include "cli/shard_command_report.h"
 #include "cli/subcommands.h"
 #include "crds/embedding_tables_csv.h"
@@ -25,18 +25,18 @@ constexpr Help kHelp = {
     "intra=300Gi,inter=6.25Gi,hbm=1555Gi",
 };
 
-constexpr std::int64_t kMostTrainers = 8192;  // "auto" stops here, and so does the search for what would do
+constexpr std::int64_t kMaxTrainers = 8192;  // "auto" stops here, and so does the search for what would do
 
 Json integer(std::int64_t value) {
   return Json(static_cast<::Json::Int64>(value));
 }
 
-Result<estimator::Plan> answer_for(ShardQuestion& question, estimator::Infeasibility& why) {
+Result<estimator::Plan> answer_for(ShardInput& question, estimator::Infeasibility& why) {
   if (!question.smallest) {
     return estimator::shard(question.request, &why);
   }
-  Result<estimator::SmallestPlan> smallest =
-      estimator::shard_smallest(question.request, 1, kMostTrainers, {}, &why);
+  Result<estimator::FewestTrainersPlan> smallest =
+      estimator::shard_on_fewest_trainers(question.request, 1, kMaxTrainers, {}, &why);
   if (!smallest) {
     return smallest.error();
   }
@@ -45,16 +45,16 @@ Result<estimator::Plan> answer_for(ShardQuestion& question, estimator::Infeasibi
 }
 
 // Says what fails, by how much, and what would do.
-int refuse(Console& console, OutputFormat format, const ShardQuestion& question, const Error& error,
+int refuse(Console& console, OutputFormat format, const ShardInput& question, const Error& error,
            const estimator::Infeasibility& why, double seconds) {
   if (error.code != ErrorCode::kUnfittable) {
     return complain(console, kExitUsage, error);
   }
   estimator::ShardRequest asked = question.request;
   if (question.smallest) {
-    asked.topology.trainers = kMostTrainers / asked.topology.per_node * asked.topology.per_node;
+    asked.topology.trainers = kMaxTrainers / asked.topology.per_node * asked.topology.per_node;
   }
-  const estimator::Remedy remedy = estimator::find_remedy(asked, kMostTrainers);
+  const estimator::Suggestion remedy = estimator::find_suggestion(asked, kMaxTrainers);
   const std::string reason = error.message + "; " + estimator::to_string(remedy, asked.topology.trainers);
   if (format != OutputFormat::kTable) {
     JsonObject json;
@@ -128,7 +128,7 @@ int run_shard(const std::vector<std::string>& arguments, Console& console) {
   if (!format) {
     return complain(console, kExitUsage, format.error());
   }
-  Result<ShardQuestion> question = read_shard_question(values);
+  Result<ShardInput> question = read_shard_input(values);
   if (!question) {
     return complain(console, kExitUsage, question.error());
   }

@@ -12,7 +12,7 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr int kBarWidth = 24;
-constexpr std::size_t kMostLines = 32;  // of ranks, or of nodes where there are more ranks
+constexpr std::size_t kMaxLines = 32;  // of ranks, or of nodes where there are more ranks
 constexpr std::size_t kLargestTables = 8;
 constexpr std::size_t kHeaviestOfSlowest = 3;
 
@@ -118,7 +118,7 @@ void print_imbalance(Console& console, const estimator::Plan& plan) {
 void print_ranks(Console& console, const estimator::ShardRequest& request, const estimator::Plan& plan) {
   const std::size_t local =
       static_cast<std::size_t>(std::min(request.topology.per_node, request.topology.trainers));
-  const std::size_t width = plan.ranks.size() > kMostLines ? local : 1;
+  const std::size_t width = plan.ranks.size() > kMaxLines ? local : 1;
   struct Line {
     std::size_t first = 0;
     double milliseconds = 0;
@@ -133,10 +133,10 @@ void print_ranks(Console& console, const estimator::ShardRequest& request, const
     lines.back().memory = std::max(lines.back().memory, plan.ranks[rank].memory);
   }
   const std::size_t all = lines.size();
-  if (all > kMostLines) {
+  if (all > kMaxLines) {
     std::stable_sort(lines.begin(), lines.end(),
                      [](const Line& a, const Line& b) { return a.memory > b.memory; });
-    lines.resize(kMostLines);
+    lines.resize(kMaxLines);
   }
   double slowest = 0;
   for (const estimator::RankLoad& load : plan.ranks) {

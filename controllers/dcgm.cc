@@ -13,7 +13,7 @@ namespace {
 // The exporter's default interval is 30 s: a sample from just before the start may be the attempt's, too.
 constexpr std::int64_t kSlack = 30;
 // Prometheus keeps two weeks by default.
-constexpr std::int64_t kLongest = 14 * 24 * 3600;
+constexpr std::int64_t kMaxSeconds = 14 * 24 * 3600;
 
 }  // namespace
 
@@ -66,8 +66,8 @@ Result<std::optional<Bytes>> dcgm_peak(kube::Client& prometheus, const std::stri
   if (!began || !ended || *ended <= *began) {
     return std::optional<Bytes>();
   }
-  const std::int64_t seconds =
-      std::min(std::chrono::duration_cast<std::chrono::seconds>(*ended - *began).count() + kSlack, kLongest);
+  const std::int64_t seconds = std::min(
+      std::chrono::duration_cast<std::chrono::seconds>(*ended - *began).count() + kSlack, kMaxSeconds);
   const Result<std::string> body = prometheus.get_raw(
       "/api/v1/query?query=" +
           kube::percent_encode(dcgm_query(namespace_name, job_name, attempt.number, seconds)) +

@@ -12,7 +12,7 @@ namespace plimsoll::controllers {
 namespace {
 
 // The schema's maxItems for the lists of a status.
-constexpr std::size_t kMostListed = 64;
+constexpr std::size_t kMaxListed = 64;
 
 void copy_member(const JsonView& from, JsonObject& to, std::string_view part, std::string_view field) {
   if (const JsonView value = member(from, {part, field}); !value.is_null()) {
@@ -139,8 +139,8 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     if (gpu.host_memory > Bytes{}) {
       status.host_memory = gpu.host_memory;
     }
-    status.nodes.resize(std::min(status.nodes.size(), kMostListed));
-    status.product_labels.resize(std::min(status.product_labels.size(), kMostListed));
+    status.nodes.resize(std::min(status.nodes.size(), kMaxListed));
+    status.product_labels.resize(std::min(status.product_labels.size(), kMaxListed));
   }
   std::map<std::string, InventoryWrite> writes;
   for (const crds::GpuModel& model : existing) {

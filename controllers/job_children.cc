@@ -17,7 +17,7 @@ namespace plimsoll::controllers {
 namespace {
 
 // A pod's host name is its Job's name, a dash and its index of up to five digits, in a DNS label of 63.
-constexpr std::size_t kLongestChildName = 63 - 6;
+constexpr std::size_t kMaxChildName = 63 - 6;
 // The API server's limit on a ConfigMap's content (core/v1 MaxSecretSize), less what metadata may take.
 constexpr std::size_t kLargestConfigMap = (1U << 20U) - (16U << 10U);
 constexpr int kMasterPort = 29500;  // torchrun's default
@@ -57,7 +57,7 @@ JsonObject metadata_of(const crds::TrainingJob& job, const crds::Attempt& attemp
   metadata["ownerReferences"].append(owner_reference(job.raw));
   const JsonPlace labels = metadata["labels"];
   labels["app.kubernetes.io/managed-by"] = "plimsoll";
-  labels[kJobNameLabel] = short_name(job.name, kLongestChildName);
+  labels[kJobNameLabel] = short_name(job.name, kMaxChildName);
   labels[kAttemptLabel] = std::to_string(attempt.number);
   return metadata;
 }
@@ -179,7 +179,7 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
   JsonEdit made(member(job.raw, {"spec", "template"}));
   const std::string number = std::to_string(attempt.number);
   const JsonPlace metadata = made["metadata"];
-  metadata["labels"][kJobNameLabel] = short_name(job.name, kLongestChildName);
+  metadata["labels"][kJobNameLabel] = short_name(job.name, kMaxChildName);
   metadata["labels"][kAttemptLabel] = number;
   metadata["annotations"][kAttemptLabel] = number;
   metadata["annotations"][kTrainersAnnotation] = std::to_string(attempt.trainers);
@@ -243,11 +243,11 @@ JsonObject object_of(const char* api_version, const char* kind, Json metadata) {
 
 std::string child_name(const std::string& job, std::int64_t attempt) {
   const std::string suffix = "-" + std::to_string(attempt);
-  return short_name(job, kLongestChildName - suffix.size()) + suffix;
+  return short_name(job, kMaxChildName - suffix.size()) + suffix;
 }
 
 std::string pods_selector(const std::string& job) {
-  return std::string(kJobNameLabel) + "=" + short_name(job, kLongestChildName);
+  return std::string(kJobNameLabel) + "=" + short_name(job, kMaxChildName);
 }
 
 std::string pods_selector(const std::string& job, std::int64_t attempt) {
@@ -293,7 +293,7 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
   service_spec["clusterIP"] = "None";
   // Trainers look each other up before any of them is ready.
   service_spec["publishNotReadyAddresses"] = true;
-  service_spec["selector"][kJobNameLabel] = short_name(job.name, kLongestChildName);
+  service_spec["selector"][kJobNameLabel] = short_name(job.name, kMaxChildName);
   service_spec["selector"][kAttemptLabel] = std::to_string(attempt.number);
 
   JsonObject child = object_of("batch/v1", "Job", metadata_of(job, attempt, name));

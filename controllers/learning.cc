@@ -28,20 +28,20 @@ constexpr std::size_t kOutvotedBy = 5;
 // The missing memory that fewer than so many jobs of a family report counts up to this share of a card that
 // they ran on; that of more jobs up to the whole card.
 constexpr std::size_t kAgreeing = 3;
-constexpr double kMostAlone = 0.6;
+constexpr double kMaxAlone = 0.6;
 
 // An estimate is lowered only when so many jobs have been measured and none ran out of memory; the peak
 // during training at most to half (the schema's minimum), and 5% is always added.
 constexpr std::size_t kJobsToLower = 5;
 constexpr double kMarginWhenLowered = 0.05;
-constexpr double kLeastCorrection = 0.5;
+constexpr double kMinCorrection = 0.5;
 
 // Fixed costs are learned from three jobs, with 5% added, within these bounds.
 constexpr double kMarginOfFixedCosts = 1.05;
-constexpr Bytes kLeastContext = 128_MiB;
-constexpr Bytes kMostContext = 4_GiB;
-constexpr Bytes kLeastCommunication = 256_MiB;
-constexpr Bytes kMostCommunication = 16_GiB;
+constexpr Bytes kMinContext = 128_MiB;
+constexpr Bytes kMaxContext = 4_GiB;
+constexpr Bytes kMinCommunication = 256_MiB;
+constexpr Bytes kMaxCommunication = 16_GiB;
 
 // What the attempt needed beyond its estimate, without what was learned; and whether it can show that it
 // needed less.
@@ -134,7 +134,7 @@ std::optional<Bytes> shortfall_of(const std::vector<const ProfileSample*>& measu
     for (const ProfileSample* sample : measured) {
       card = lack_of(*sample) >= half ? std::max(card, sample->capacity) : card;
     }
-    lack = std::min(lack, Bytes::ceil(static_cast<double>(card.count) * kMostAlone));
+    lack = std::min(lack, Bytes::ceil(static_cast<double>(card.count) * kMaxAlone));
   }
   return whole_mebibytes(lack);
 }
@@ -148,7 +148,7 @@ std::optional<double> correction_of(const std::vector<const ProfileSample*>& mea
     most = std::max(most, 1 + static_cast<double>(lack_of(*sample).count) /
                                   static_cast<double>(sample->transient->count));
   }
-  const double factor = std::ceil(std::max(most + kMarginWhenLowered, kLeastCorrection) * 100) / 100;
+  const double factor = std::ceil(std::max(most + kMarginWhenLowered, kMinCorrection) * 100) / 100;
   return measured.size() >= kJobsToLower && factor < 1 ? std::optional(factor) : std::nullopt;
 }
 
@@ -255,8 +255,8 @@ std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& sam
     entry.shortfall = shortfall;
     entry.peak_correction = correction;
     if (!model.empty()) {
-      entry.cuda_context = fixed_cost(contexts, kLeastContext, kMostContext);
-      entry.communication = fixed_cost(communications, kLeastCommunication, kMostCommunication);
+      entry.cuda_context = fixed_cost(contexts, kMinContext, kMaxContext);
+      entry.communication = fixed_cost(communications, kMinCommunication, kMaxCommunication);
     }
     if (entry.shortfall || entry.peak_correction || entry.cuda_context || entry.communication) {
       bounds.push_back(std::move(entry));

@@ -39,8 +39,8 @@ const char* kind_of(const JsonView& value) {
 }
 
 std::string quoted(std::string_view text) {
-  constexpr std::size_t kLongest = 64;
-  return write_json(Json(std::string(text.substr(0, kLongest)))) + (text.size() > kLongest ? "..." : "");
+  constexpr std::size_t kMaxText = 64;
+  return write_json(Json(std::string(text.substr(0, kMaxText)))) + (text.size() > kMaxText ? "..." : "");
 }
 
 std::optional<JsonView> Decoder::find(std::string_view name, Presence presence) {

@@ -15,13 +15,13 @@ namespace {
 
 // Of a table: itself and its line's number by name, as vector and map grow; and its longest names.
 constexpr Bytes kBytesPerTable{512};
-constexpr std::size_t kMostColumns = 5;
-constexpr std::array<std::string_view, kMostColumns> kColumns = {"name", "rows", "dim", "pooling_factor",
-                                                                 "lookup_frequency"};
+constexpr std::size_t kMaxColumns = 5;
+constexpr std::array<std::string_view, kMaxColumns> kColumns = {"name", "rows", "dim", "pooling_factor",
+                                                                "lookup_frequency"};
 
 struct Cells {
-  std::array<std::string_view, kMostColumns> text;
-  std::size_t count = 0;  // kMostColumns + 1 stands for more
+  std::array<std::string_view, kMaxColumns> text;
+  std::size_t count = 0;  // kMaxColumns + 1 stands for more
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -35,9 +35,9 @@ std::string_view trimmed(std::string_view text) {
 Cells split(std::string_view line) {
   Cells cells;
   std::size_t begin = 0;
-  while (cells.count <= kMostColumns) {
+  while (cells.count <= kMaxColumns) {
     const std::size_t comma = line.find(',', begin);
-    if (cells.count < kMostColumns) {
+    if (cells.count < kMaxColumns) {
       cells.text[cells.count] = trimmed(line.substr(begin, comma - begin));
     }
     ++cells.count;
@@ -50,7 +50,7 @@ Cells split(std::string_view line) {
 }
 
 bool is_header(const Cells& cells) {
-  if (cells.count < kMostColumns - 1 || cells.count > kMostColumns) {
+  if (cells.count < kMaxColumns - 1 || cells.count > kMaxColumns) {
     return false;
   }
   for (std::size_t i = 0; i < cells.count; ++i) {
@@ -72,7 +72,7 @@ Error at_line(std::size_t line, const std::string& message, std::string_view fra
 }
 
 Result<EmbeddingTable> read_table(const Cells& cells, std::size_t line, std::string_view whole) {
-  if (cells.count < kMostColumns - 1 || cells.count > kMostColumns) {
+  if (cells.count < kMaxColumns - 1 || cells.count > kMaxColumns) {
     return at_line(line, "must be name,rows,dim,pooling_factor[,lookup_frequency]", whole);
   }
   EmbeddingTable table;
@@ -89,7 +89,7 @@ Result<EmbeddingTable> read_table(const Cells& cells, std::size_t line, std::str
   if (!read_whole(cells.text[3], table.pooling_factor)) {
     return at_line(line, "pooling_factor must be a number", cells.text[3]);
   }
-  if (cells.count == kMostColumns && !read_whole(cells.text[4], table.lookup_frequency)) {
+  if (cells.count == kMaxColumns && !read_whole(cells.text[4], table.lookup_frequency)) {
     return at_line(line, "lookup_frequency must be a number", cells.text[4]);
   }
   return table;

@@ -306,7 +306,7 @@ void Connection::handle() {
   try {
     response = server_.handler(request);
   } catch (const std::exception& problem) {
-    log_error("A handler ended on an exception", {{"problem", problem.what()}, {"path", request.path}});
+    log_error("A handler threw an exception", {{"problem", problem.what()}, {"path", request.path}});
     response = plain_text(500, "internal error\n");
   }
   answer(response);

@@ -40,7 +40,7 @@ ErrorCode code_of(int status, const std::string& reason) {
   return status >= 400 ? ErrorCode::kInvalid : ErrorCode::kInternal;
 }
 
-constexpr std::chrono::seconds kLongestRetryAfter{3600};  // a nonsense value must not overflow
+constexpr std::chrono::seconds kMaxRetryAfter{3600};  // a nonsense value must not overflow
 
 std::string first_line(std::string_view text) {
   return std::string(text.substr(0, std::min<std::size_t>(text.find_first_of("\r\n"), 300)));
@@ -61,7 +61,7 @@ std::optional<std::chrono::seconds> parse_retry_after(std::string_view value) {
   if (problem != std::errc() || end != value.data() + value.size() || seconds < 0) {
     return std::nullopt;
   }
-  return std::min(std::chrono::seconds(seconds), kLongestRetryAfter);
+  return std::min(std::chrono::seconds(seconds), kMaxRetryAfter);
 }
 
 Error error_of_status(const Json& status) {
@@ -71,7 +71,7 @@ Error error_of_status(const Json& status) {
     error.message = "the API server answered " + std::to_string(number) + " without a message";
   }
   if (const int delay = integer_of(status, {"details", "retryAfterSeconds"}).value_or(0); delay > 0) {
-    error.retry_after = std::min(std::chrono::seconds(delay), kLongestRetryAfter);
+    error.retry_after = std::min(std::chrono::seconds(delay), kMaxRetryAfter);
   }
   return error;
 }

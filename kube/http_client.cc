@@ -25,10 +25,10 @@ using std::chrono::steady_clock;
 constexpr std::size_t kListLimit = 512U << 20;   // a List of 100,000 pods is near 400 MiB
 constexpr std::size_t kObjectLimit = 32U << 20;  // an object is at most 3 MiB; metrics and OpenAPI are larger
 constexpr std::size_t kErrorLimit = 1U << 20;
-constexpr int kMostTries = 10;        // of one call, whatever its deadline; as client-go
-constexpr int kMostServerErrors = 4;  // 5xx without Retry-After
-constexpr int kMostUnsent = 3;        // the second try has a fresh connection
-constexpr int kMostCut = 2;
+constexpr int kMaxTries = 10;        // of one call, whatever its deadline; as client-go
+constexpr int kMaxServerErrors = 4;  // 5xx without Retry-After
+constexpr int kMaxUnsent = 3;        // the second try has a fresh connection
+constexpr int kMaxCut = 2;
 // A watch that outlives what was asked of the server by this much is ended by us.
 constexpr std::chrono::seconds kWatchGrace{60};
 constexpr std::chrono::seconds kWatchHeadTimeout{30};
@@ -233,7 +233,7 @@ class HttpClient final : public Client {
       }
       HttpExchange exchange(*watches_, request);
       if (auto failure = exchange.wait_for_head(steady_clock::now() + kWatchHeadTimeout, stop)) {
-        if (failure->stage == HttpFailure::Stage::kSending && ++unsent < kMostUnsent) {
+        if (failure->stage == HttpFailure::Stage::kSending && ++unsent < kMaxUnsent) {
           watches_->forget_connections();
           continue;
         }
@@ -350,10 +350,10 @@ class HttpClient final : public Client {
       switch (last.failure->stage) {
         case HttpFailure::Stage::kSending:
           calls_->forget_connections();
-          return ++tries.unsent < kMostUnsent ? std::optional(milliseconds(0)) : std::nullopt;
+          return ++tries.unsent < kMaxUnsent ? std::optional(milliseconds(0)) : std::nullopt;
         case HttpFailure::Stage::kReceiving:
-          return call.repeatable && ++tries.cut < kMostCut ? std::optional(tries.backoff.next())
-                                                           : std::nullopt;
+          return call.repeatable && ++tries.cut < kMaxCut ? std::optional(tries.backoff.next())
+                                                          : std::nullopt;
         case HttpFailure::Stage::kDeadline:
           calls_->forget_connections();  // the other end may be gone without a word
           return std::nullopt;
@@ -368,7 +368,7 @@ class HttpClient final : public Client {
     if (last.status == 429 || (last.status >= 500 && last.asked_to_retry)) {
       return std::max(tries.backoff.next(), last.error.retry_after);
     }
-    if (last.status >= 500 && call.repeatable && ++tries.server_errors < kMostServerErrors) {
+    if (last.status >= 500 && call.repeatable && ++tries.server_errors < kMaxServerErrors) {
       return tries.backoff.next();
     }
     return std::nullopt;
@@ -388,7 +388,7 @@ class HttpClient final : public Client {
         return std::move(last.body);
       }
       const std::optional<milliseconds> delay = delay_before_next(call, last, tries);
-      if (!delay || count == kMostTries || *delay >= limits.left()) {
+      if (!delay || count == kMaxTries || *delay >= limits.left()) {
         return last.error;
       }
       if (!system_sleeper().sleep_for(*delay, limits.stop)) {

@@ -123,7 +123,7 @@ Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& con
   return std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(implementation)));
 }
 
-// Shared by the caller's thread and cpprestsdk's, and alive until the last of them lets go.
+// Shared by the caller's thread and cpprestsdk's, and alive until the last of them has released it.
 struct HttpExchange::State {
   explicit State(std::shared_ptr<Outstanding> counter) : outstanding(std::move(counter)) {
     outstanding->add();

@@ -9,7 +9,7 @@ namespace plimsoll::kube {
 namespace {
 
 // Of one wait for a delayed key, however late that is due: sums of times must not leave the clock's range.
-constexpr std::chrono::hours kLongestWait{1};
+constexpr std::chrono::hours kMaxWait{1};
 
 }  // namespace
 
@@ -173,7 +173,7 @@ std::optional<std::string> WorkQueue::get(const std::stop_token& stop) {
       changed_.wait(lock, stop, [&]() PLIMSOLL_REQUIRES(mutex_) { return woken() || !delayed_.empty(); });
     } else {
       const Time due = delayed_.begin()->first.first;
-      changed_.wait_for(lock, stop, std::min<Time::duration>(due - clock_.steady_now(), kLongestWait),
+      changed_.wait_for(lock, stop, std::min<Time::duration>(due - clock_.steady_now(), kMaxWait),
                         [&]() PLIMSOLL_REQUIRES(mutex_) {
                           return woken() || delayed_.empty() || delayed_.begin()->first.first < due;
                         });

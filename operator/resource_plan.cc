@@ -21,11 +21,11 @@ constexpr Bytes kLargestDecision = 64_MiB;
 constexpr Bytes kConnection = 64_KiB;  // TLS, and a header of 16 KiB that is on its way
 
 constexpr std::int64_t kTurnsOfDecider = 3;  // as DecisionScheduler::for_cpus gives them
-constexpr int kLeastDeciders = 2;
-constexpr int kMostDeciders = 16;
+constexpr int kMinDeciders = 2;
+constexpr int kMaxDeciders = 16;
 // A reconciler waits for the API server most of the time: more of them than processors are of use.
-constexpr int kLeastReconcilers = 4;
-constexpr int kMostReconcilers = 16;
+constexpr int kMinReconcilers = 4;
+constexpr int kMaxReconcilers = 16;
 
 }  // namespace
 
@@ -42,9 +42,8 @@ ResourcePlan plan_resources(const ProcessLimits& limits) {
   const auto turns =
       static_cast<int>(std::min<std::int64_t>(share(memory, 4).count / plan.decision.count, 1'000));
   plan.deciders = std::clamp(std::min(limits.whole_cpus(), static_cast<int>(turns / kTurnsOfDecider)),
-                             kLeastDeciders, kMostDeciders);
-  plan.reconcilers =
-      std::clamp(std::min(2 * limits.whole_cpus(), turns), kLeastReconcilers, kMostReconcilers);
+                             kMinDeciders, kMaxDeciders);
+  plan.reconcilers = std::clamp(std::min(2 * limits.whole_cpus(), turns), kMinReconcilers, kMaxReconcilers);
   plan.reconcile = std::min(Bytes{share(memory, 2).count / plan.reconcilers}, kLargestReconcile);
   plan.connections =
       static_cast<int>(std::clamp<std::int64_t>(share(memory, 8).count / kConnection.count, 64, 1024));

@@ -71,7 +71,7 @@ std::chrono::milliseconds time_to_answer(std::string_view query) {
     if (parameter.substr(0, kName.size()) == kName) {
       const auto asked = parse_duration(std::string(parameter.substr(kName.size())));
       if (asked && asked->count() > 0) {
-        timeout = std::min(*asked, kLongestTimeout);
+        timeout = std::min(*asked, kMaxTimeout);
       }
     }
     query.remove_prefix(std::min(query.size(), parameter.size() + 1));

@@ -37,7 +37,7 @@ inline constexpr const char* kValidatePath = "/validate-plimsoll-dev-v1alpha1-tr
 inline constexpr std::chrono::milliseconds kAnswerMargin{200};
 // What the API server waits when the configuration says nothing, and at most.
 inline constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
-inline constexpr std::chrono::milliseconds kLongestTimeout{30'000};
+inline constexpr std::chrono::milliseconds kMaxTimeout{30'000};
 
 struct AdmissionHandlerOptions {
   const estimator::ClusterViewStore* cluster = nullptr;  // required
@@ -83,7 +83,7 @@ class AdmissionHandler {
   mutable ProgressWatch progress_;
 };
 
-// The time for an answer that a query string names ("timeout=5s", Go's notation), within kLongestTimeout, and
+// The time for an answer that a query string names ("timeout=5s", Go's notation), within kMaxTimeout, and
 // kDefaultTimeout when it names none; less kAnswerMargin, but never less than half of it.
 std::chrono::milliseconds time_to_answer(std::string_view query);
 

@@ -95,7 +95,7 @@ void ClusterViewKeeper::profile_changed(const kube::Reflector::Change& change) {
 
 void ClusterViewKeeper::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    // Asked before the changes are taken, so that what counts as synced is in them.
+    // OriginalRequest before the changes are taken, so that what counts as synced is in them.
     const bool synced = gpu_models_.has_synced() && profiles_.has_synced();
     bool gpu_models_changed = false;
     std::map<std::string, kube::Reflector::Change> profiles;

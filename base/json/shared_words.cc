@@ -12,23 +12,23 @@ namespace plimsoll {
 namespace {
 
 // The fields of all kinds that an operator reads are some hundreds; labels and annotations add a few.
-constexpr std::size_t kMostWords = 8192;
-constexpr std::size_t kLongestWord = 63;
+constexpr std::size_t kMaxWords = 8192;
+constexpr std::size_t kMaxWord = 63;
 // Places that are looked at for one word: in a table that is half full, more are needed by one word in 2^16.
-constexpr std::size_t kMostTries = 16;
+constexpr std::size_t kMaxTries = 16;
 
 // A word's number is its place. Places are filled once, and never emptied.
-std::array<std::atomic<const std::string*>, kMostWords> words;
+std::array<std::atomic<const std::string*>, kMaxWords> words;
 
 }  // namespace
 
 std::optional<WordNumber> shared_word(std::string_view word) {
-  if (word.size() > kLongestWord) {
+  if (word.size() > kMaxWord) {
     return std::nullopt;
   }
   const std::size_t first = std::hash<std::string_view>()(word);
-  for (std::size_t i = 0; i < kMostTries; ++i) {
-    const std::size_t number = (first + i) % kMostWords;
+  for (std::size_t i = 0; i < kMaxTries; ++i) {
+    const std::size_t number = (first + i) % kMaxWords;
     const std::string* there = words[number].load(std::memory_order_acquire);
     if (there == nullptr) {
       auto mine = std::make_unique<const std::string>(word);

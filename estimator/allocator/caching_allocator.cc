@@ -10,33 +10,33 @@ namespace {
 
 // c10/cuda/CUDACachingAllocator.cpp: kMinBlockSize, kSmallSize, kSmallBuffer, kLargeBuffer, kMinLargeAlloc
 // and kRoundLarge.
-constexpr std::int64_t kGranule = 512;
+constexpr std::int64_t kMinBlockSize = 512;
 constexpr std::int64_t kMib = std::int64_t{1} << 20;
-constexpr std::int64_t kMostSmall = kMib;
-constexpr std::int64_t kSmallSegment = 2 * kMib;
-constexpr std::int64_t kLargeSegment = 20 * kMib;
-constexpr std::int64_t kLeastOwnSegment = 10 * kMib;
-constexpr std::int64_t kSegmentRounding = 2 * kMib;
+constexpr std::int64_t kSmallSize = kMib;
+constexpr std::int64_t kSmallBuffer = 2 * kMib;
+constexpr std::int64_t kLargeBuffer = 20 * kMib;
+constexpr std::int64_t kMinLargeAlloc = 10 * kMib;
+constexpr std::int64_t kRoundLarge = 2 * kMib;
 
 // More than any machine has, and small enough that sums of it do not overflow.
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;
 // Addresses that one expandable segment spans: an eighth more than the card has, bounded so that segments of
 // all pools fit side by side in 63 bits.
-constexpr std::int64_t kMostAddressSpace = std::int64_t{1} << 56;
+constexpr std::int64_t kMaxAddressSpace = std::int64_t{1} << 56;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
 std::int64_t segment_size(std::int64_t size) {
-  if (size <= kMostSmall) {
-    return kSmallSegment;
+  if (size <= kSmallSize) {
+    return kSmallBuffer;
   }
-  return size < kLeastOwnSegment ? kLargeSegment : round_up(size, kSegmentRounding);
+  return size < kMinLargeAlloc ? kLargeBuffer : round_up(size, kRoundLarge);
 }
 
 std::int64_t page_size(bool small) {
-  return small ? kSmallSegment : kLargeSegment;
+  return small ? kSmallBuffer : kLargeBuffer;
 }
 
 }  // namespace
@@ -53,30 +53,30 @@ CachingAllocator::CachingAllocator(const AllocatorSettings& settings, Device dev
   if (settings_.memory_fraction) {
     allowed_ = static_cast<std::int64_t>(std::floor(*settings_.memory_fraction * static_cast<double>(total)));
   }
-  address_space_ = std::min(total + total / 8, kMostAddressSpace);
-  address_space_ = std::max(round_up(address_space_, kLargeSegment), kLargeSegment);
+  address_space_ = std::min(total + total / 8, kMaxAddressSpace);
+  address_space_ = std::max(round_up(address_space_, kLargeBuffer), kLargeBuffer);
 }
 
 std::int64_t CachingAllocator::rounded(Bytes bytes) const {
-  if (bytes.count < kGranule) {
-    return kGranule;
+  if (bytes.count < kMinBlockSize) {
+    return kMinBlockSize;
   }
   if (!rounds_to_shares_) {
-    return round_up(bytes.count, kGranule);
+    return round_up(bytes.count, kMinBlockSize);
   }
   const auto size = static_cast<std::uint64_t>(bytes.count);
   // The table starts at 1 MiB = 2^20.
   const auto power_of_two = static_cast<int>(std::bit_width(size)) - 1;
   const int interval = std::clamp(power_of_two - 20, 0, static_cast<int>(AllocatorSettings::kIntervals) - 1);
   const std::int64_t divisions = settings_.roundup_power2_divisions[static_cast<std::size_t>(interval)];
-  if (divisions > 1 && bytes.count > kGranule * divisions) {
+  if (divisions > 1 && bytes.count > kMinBlockSize * divisions) {
     if (std::has_single_bit(size)) {
       return bytes.count;
     }
     const auto power = static_cast<std::int64_t>(std::bit_floor(size));
     return round_up(bytes.count, power / divisions);
   }
-  return round_up(bytes.count, kGranule);
+  return round_up(bytes.count, kMinBlockSize);
 }
 
 std::int32_t CachingAllocator::new_block(const Block& like) {
@@ -122,7 +122,7 @@ std::optional<CachingAllocator::Handle> CachingAllocator::allocate(Bytes bytes, 
     return std::nullopt;
   }
   const std::int64_t size = rounded(bytes);
-  const bool small = size <= kMostSmall;
+  const bool small = size <= kSmallSize;
   std::int32_t found = find_free(size, stream, small);
   if (found < 0 && collects_garbage()) {
     collect_garbage();
@@ -314,9 +314,9 @@ void CachingAllocator::unmap(std::int32_t id) {
 bool CachingAllocator::should_split(const Block& block, std::int64_t size) const {
   const std::int64_t rest = block.size - size;
   if (block.small || settings_.expandable_segments) {
-    return rest >= kGranule;
+    return rest >= kMinBlockSize;
   }
-  return size < max_split_ && rest > kMostSmall;
+  return size < max_split_ && rest > kSmallSize;
 }
 
 CachingAllocator::Handle CachingAllocator::hand_out(std::int32_t id, std::int64_t size) {

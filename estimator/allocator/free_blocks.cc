@@ -42,7 +42,7 @@ FreeBlocks::Sequence::Position FreeBlocks::Sequence::lower_bound(const Entry& en
 
 bool FreeBlocks::Sequence::insert(const Entry& entry) {
   if (chunks_.empty()) {
-    chunks_.emplace_back().reserve(kLongest + 1);
+    chunks_.emplace_back().reserve(kMaxChunk + 1);
     last_.push_back(entry);
   }
   Position position = lower_bound(entry);
@@ -56,10 +56,10 @@ bool FreeBlocks::Sequence::insert(const Entry& entry) {
   const std::size_t last = std::min(chunk.size() - 1, position.index + (kCrowd - 1));
   const bool crowded = (position.index - first == kCrowd - 1 && chunk[first].size == entry.size) ||
                        (last - position.index == kCrowd - 1 && chunk[last].size == entry.size);
-  if (chunk.size() > kLongest) {
+  if (chunk.size() > kMaxChunk) {
     const auto middle = chunk.begin() + static_cast<std::ptrdiff_t>(chunk.size() / 2);
     std::vector<Entry> upper;
-    upper.reserve(kLongest + 1);
+    upper.reserve(kMaxChunk + 1);
     upper.assign(middle, chunk.end());
     chunk.erase(middle, chunk.end());
     const auto after = static_cast<std::ptrdiff_t>(position.chunk) + 1;
@@ -110,7 +110,7 @@ void FreeBlocks::Bin::insert(const Spot& spot) {
                                      [&](const Spot& each) { return each.address > spot.address; }),
                 spot);
   }
-  if (Chunk& full = chunk(at); full.size() > kLongest) {
+  if (Chunk& full = chunk(at); full.size() > kMaxChunk) {
     const auto middle = full.begin() + static_cast<std::ptrdiff_t>(full.size() / 2);
     Chunk upper(full.begin(), middle);
     full.erase(full.begin(), middle);
@@ -183,7 +183,7 @@ std::int32_t FreeBlocks::take(std::int64_t size, std::int64_t limit) {
   auto at =
       static_cast<std::size_t>(std::lower_bound(crowded_.begin(), crowded_.end(), size) - crowded_.begin());
   while (at < bins_.size() && bins_[at].lowest.empty()) {
-    if (++bins_[at].passed < kMostPassed) {
+    if (++bins_[at].passed < kMaxPassed) {
       ++at;
     } else {
       crowded_.erase(crowded_.begin() + static_cast<std::ptrdiff_t>(at));

@@ -45,11 +45,11 @@ class FreeBlocks {
   std::vector<Entry> all() const;
 
  private:
-  static constexpr std::size_t kLongest = 64;
+  static constexpr std::size_t kMaxChunk = 64;
   // So many neighbours of one size make it crowded.
   static constexpr std::size_t kCrowd = 8;
   // An empty bin keeps its place, for its size comes back, until it has been passed by this often.
-  static constexpr std::int32_t kMostPassed = 64;
+  static constexpr std::int32_t kMaxPassed = 64;
 
   // In order, in chunks none of which is empty.
   class Sequence {

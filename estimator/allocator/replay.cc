@@ -9,7 +9,7 @@ namespace {
 
 // A ledger block may stand for very many equal ones (a hundred thousand tables); beyond this many they are
 // replayed in so many heaps.
-constexpr std::int64_t kMostSeparately = 256;
+constexpr std::int64_t kMaxSeparately = 256;
 
 class Replay {
  public:
@@ -69,15 +69,15 @@ class Replay {
   static constexpr std::int64_t kBytesPerHandle = 64;
 
   static std::int64_t copies(const Ledger::Block& block) {
-    return std::clamp<std::int64_t>(block.count, 1, kMostSeparately);
+    return std::clamp<std::int64_t>(block.count, 1, kMaxSeparately);
   }
   // Of one copy; the first takes what does not divide.
   static Bytes bytes_of(const Ledger::Block& block, std::int64_t copy) {
-    if (block.count <= kMostSeparately) {
+    if (block.count <= kMaxSeparately) {
       return block.count > 0 ? block.bytes_of_one : Bytes{};
     }
-    const std::int64_t each = block.bytes.count / kMostSeparately;
-    return Bytes{copy == 0 ? block.bytes.count - each * (kMostSeparately - 1) : each};
+    const std::int64_t each = block.bytes.count / kMaxSeparately;
+    return Bytes{copy == 0 ? block.bytes.count - each * (kMaxSeparately - 1) : each};
   }
   const Ledger::Block& block(BlockId id) const { return ledger_.blocks()[static_cast<std::size_t>(id)]; }
   Part part(BlockId id) const { return block(id).part; }

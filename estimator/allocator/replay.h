@@ -26,7 +26,7 @@ struct ReplayOptions {
   // autograd's.
   Bytes forward_workspace;
   Bytes backward_workspace;
-  bool next_batch_early = false;  // a batch arrives before the last one is let go
+  bool next_batch_early = false;  // a batch arrives before the last one is freed
   int iterations = 3;             // at most; an iteration that reserves nothing new is the last
   Budget* budget = nullptr;       // whose BudgetExceeded replay() throws
 };
@@ -54,7 +54,7 @@ struct ReplayResult {
 };
 
 // The ledger's blocks before its first phase live on, with two exceptions: optimizer state begins at the
-// first step, and inputs are let go and taken anew at the start of each iteration. What an iteration does not
+// first step, and inputs are freed and allocated again at the start of each iteration. What an iteration does not
 // release goes at the start of the next (zero_grad). A dispensable block that cannot be had, once the cache
 // was given up for it, is gone without.
 ReplayResult replay(const Ledger& ledger, const ReplayOptions& options);

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::size_t kMaxText = 4096;
 // Far above any card, and far enough from 2^63 that a MiB count can be turned into bytes.
-constexpr std::int64_t kMostMib = std::int64_t{1} << 40;
-constexpr std::int64_t kMostDivisions = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxMib = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxDivisions = std::int64_t{1} << 20;
 // PyTorch refuses limits below its large buffer (kLargeBuffer, 20 MiB).
-constexpr std::int64_t kLeastSplitMib = 20;
+constexpr std::int64_t kMinSplitMib = 20;
 
 Error refused(const std::string& option, const std::string& why) {
   return Error(ErrorCode::kInvalid, "allocator settings: " + option.substr(0, 64) + " " + why);
@@ -85,8 +85,8 @@ std::optional<Number> number(const std::string& text) {
 
 Result<Bytes> mebibytes(const Option& option) {
   const std::optional<std::int64_t> mib = number<std::int64_t>(option.value);
-  if (option.list || !mib || *mib < kLeastSplitMib || *mib > kMostMib) {
-    return refused(option.key, "must be a whole number of MiB, at least " + std::to_string(kLeastSplitMib) +
+  if (option.list || !mib || *mib < kMinSplitMib || *mib > kMaxMib) {
+    return refused(option.key, "must be a whole number of MiB, at least " + std::to_string(kMinSplitMib) +
                                    "; is \"" + option.value.substr(0, 32) + "\"");
   }
   return Bytes::from_mib(*mib);
@@ -112,7 +112,7 @@ Result<bool> boolean(const Option& option) {
 
 Result<std::int64_t> divisions(const Option& option, const std::string& text, bool zero_allowed) {
   const std::optional<std::int64_t> value = number<std::int64_t>(text);
-  const bool power = value && *value > 0 && *value <= kMostDivisions &&
+  const bool power = value && *value > 0 && *value <= kMaxDivisions &&
                      std::has_single_bit(static_cast<std::uint64_t>(*value));
   if (!power && !(zero_allowed && value && *value == 0)) {
     return refused(option.key, std::string("needs a power of two") + (zero_allowed ? " or 0" : "") +

@@ -105,7 +105,7 @@ const std::vector<Entry>& entries() {
        0.75,
        {"NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-40GB"},
        {"nvidia-tesla-a100", "a100"}},
-      // NVIDIA-A100-PCIE-80GB stands in manifests, though no node is known to wear it.
+      // Manifests name NVIDIA-A100-PCIE-80GB, though no node is known to have that label.
       {"A100-80GB",
        "ampere",
        81920,

@@ -31,8 +31,8 @@ constexpr std::array<const char*, 3> kMemoryLabels = {"nvidia.com/gpu.memory",
                                                       "eks.amazonaws.com/instance-gpu-memory"};
 
 // No card comes near; a larger label is a typing error (bytes for MiB) and is not believed.
-constexpr std::int64_t kMostMemoryMib = 4LL << 20;
-constexpr double kMostGpusPerNode = 4096;
+constexpr std::int64_t kMaxMemoryMib = 4LL << 20;
+constexpr double kMaxGpusPerNode = 4096;
 
 // The GPUs that the scheduler can give out. Not a count: none.
 std::int64_t gpu_count(const Json& value) {
@@ -43,7 +43,7 @@ std::int64_t gpu_count(const Json& value) {
   } else {
     count = JsonView(value).number().value_or(0);
   }
-  return count >= 1 && count <= kMostGpusPerNode ? static_cast<std::int64_t>(count) : 0;
+  return count >= 1 && count <= kMaxGpusPerNode ? static_cast<std::int64_t>(count) : 0;
 }
 
 // `labels` indexed by a key that holds dots and slashes, or "".
@@ -74,7 +74,7 @@ Bytes memory_of(const Json& node) {
     const std::string text = label(node, key);
     std::int64_t mib = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), mib);
-    if (failure == std::errc() && end == text.data() + text.size() && mib > 0 && mib <= kMostMemoryMib) {
+    if (failure == std::errc() && end == text.data() + text.size() && mib > 0 && mib <= kMaxMemoryMib) {
       return Bytes::from_mib(mib);
     }
   }

@@ -102,7 +102,7 @@ Result<Estimate> estimate_by_amp(const EstimateRequest& request, const Trace& tr
     }
   }
   parts.activations = amp_predicted_bytes(training_bytes, request.training->batch_size_per_trainer);
-  return account_of(parts, request, name_of(Phase::kForward), parts.parameters);
+  return estimate_of(parts, request, name_of(Phase::kForward), parts.parameters);
 }
 
 }  // namespace plimsoll::estimator::estimate

@@ -63,7 +63,7 @@ std::optional<Moments> moments_at_all(const std::vector<SimulatedLayers>& simula
 
 bool may_be_divided(const EstimateRequest& request, const TransformerSpec& spec) {
   const crds::TrainingSpec& training = *request.training;
-  return spec.layers > kMostSimulatedLayers && !spec.encoder_decoder &&
+  return spec.layers > kMaxSimulatedLayers && !spec.encoder_decoder &&
          spec.first_dense <= kSimulated[0] / 2 && training.parallelism.pipeline == 1 &&
          training.activation_checkpointing != crds::ActivationCheckpointing::kPerModule;
 }
@@ -100,7 +100,7 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
   const Ledger::Moment& highest =
       *std::max_element(moments->begin(), moments->end(),
                         [](const Ledger::Moment& a, const Ledger::Moment& b) { return a.live < b.live; });
-  Estimate estimate = account_of(breakdown_of(highest), request, name_of(highest.phase), *dense);
+  Estimate estimate = estimate_of(breakdown_of(highest), request, name_of(highest.phase), *dense);
   const Estimate& first = simulated.front().estimate;
   const Estimate& last = simulated.back().estimate;
   estimate.breakdown.workspace = last.breakdown.workspace;

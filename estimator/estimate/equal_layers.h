@@ -24,7 +24,7 @@ namespace plimsoll::estimator::inline estimate {
 
 // Models of at most so many layers are simulated whole. The deepest published ones have 1,000 (DeepNet, arXiv
 // 2203.00555) and 126 (Llama 3 405B).
-inline constexpr std::int64_t kMostSimulatedLayers = 1024;
+inline constexpr std::int64_t kMaxSimulatedLayers = 1024;
 
 // One simulated number of layers: its run, which the caller keeps, and the estimate that rests on it.
 struct SimulatedLayers {

@@ -64,7 +64,7 @@ Budget::Cause longest_repetition(const EstimateRequest& request) {
 Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters) {
   Breakdown parts;
   parts.activations = Bytes::max();
-  return account_of(parts, request, name_of(Phase::kForward), dense_parameters);
+  return estimate_of(parts, request, name_of(Phase::kForward), dense_parameters);
 }
 
 Result<Estimate> by_amp(const EstimateRequest& request) {
@@ -97,7 +97,7 @@ struct Estimator::Run {
     if (spec.beyond_any_machine) {
       return beyond_any_machine(request, spec.dense_parameters);
     }
-    Estimate estimate = account_of(spec.heaviest, request, spec.dense_parameters, replays);
+    Estimate estimate = estimate_of(spec.heaviest, request, spec.dense_parameters, replays);
     estimate.largest_live = spec.largest_live;
     if (spec.allocated.size() > 1) {
       estimate.allocated_by_rank = spec.allocated;

@@ -92,7 +92,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
     }
     Breakdown parts;
     parts.activations = Bytes::max();
-    return account_of(parts, request, name_of(Phase::kForward), Bytes{});
+    return estimate_of(parts, request, name_of(Phase::kForward), Bytes{});
   }
   const Result<TraceShapes> shapes =
       TraceShapes::at(trace, training.batch_size_per_trainer / training.gradient_accumulation,
@@ -109,7 +109,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
     }
     return estimate;
   }
-  Estimate estimate = account_of(runs->heaviest->ledger, request, parameter_bytes(trace, *shapes));
+  Estimate estimate = estimate_of(runs->heaviest->ledger, request, parameter_bytes(trace, *shapes));
   estimate.largest_live = largest_live(*runs->heaviest);
   if (runs->peaks.size() > 1) {
     estimate.allocated_by_rank = runs->peaks;

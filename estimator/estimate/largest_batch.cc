@@ -7,7 +7,7 @@
 namespace plimsoll::estimator::inline estimate {
 namespace {
 
-constexpr std::int64_t kMostSamples = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxSamples = std::int64_t{1} << 32;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacit
     return estimate ? Result<Bytes>(estimate->peak.upper_bound) : estimate.error();
   };
   std::int64_t fits = 0;
-  std::int64_t too_many = kMostSamples / step + 1;
+  std::int64_t too_many = kMaxSamples / step + 1;
   Bytes below;                  // at `fits`
   Bytes beyond = Bytes::max();  // at `too_many`
   std::int64_t guess =

@@ -85,8 +85,8 @@ Breakdown breakdown_of(const Ledger::Moment& moment) {
   return parts;
 }
 
-Estimate account_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
-                    Bytes dense_parameters) {
+Estimate estimate_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
+                     Bytes dense_parameters) {
   const FixedCosts fixed = fixed_costs_of(request);
   Estimate estimate;
   estimate.breakdown = parts;
@@ -116,15 +116,15 @@ const ReplayResult& KnownReplays::replay(const Ledger& ledger, const ReplayOptio
                                : known_.emplace_back(key, estimator::replay(ledger, options)).second;
 }
 
-Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters) {
+Estimate estimate_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters) {
   KnownReplays none;
-  return account_of(ledger, request, dense_parameters, none);
+  return estimate_of(ledger, request, dense_parameters, none);
 }
 
-Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
-                    KnownReplays& known) {
-  Estimate estimate =
-      account_of(breakdown_of(ledger.peak_moment()), request, name_of(ledger.peak_phase()), dense_parameters);
+Estimate estimate_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
+                     KnownReplays& known) {
+  Estimate estimate = estimate_of(breakdown_of(ledger.peak_moment()), request, name_of(ledger.peak_phase()),
+                                  dense_parameters);
   if (request.device == Device::kCpu) {
     return estimate;
   }

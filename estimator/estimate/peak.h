@@ -1,8 +1,8 @@
-// account_of(): from the events of one simulated iteration to the answer: what the tensors take, what the
+// estimate_of(): from the events of one simulated iteration to the answer: what the tensors take, what the
 // framework's allocator reserves for them on this card, and what must be there for the run to be safe. All
 // front ends (specs, exported traces) end here. Pure; any thread.
 //
-//   Estimate estimate = account_of(ledger, request, dense_parameters);
+//   Estimate estimate = estimate_of(ledger, request, dense_parameters);
 #pragma once
 
 #include <tuple>
@@ -30,15 +30,15 @@ class KnownReplays {
 // On CUDA the reserved memory is an allocator replay's. Where the card is too small for all that the
 // allocator would like to keep, the replay runs again on what the card has: cached blocks are then given
 // back, and only when that is not enough does the trainer not fit. `known`: of this ledger.
-Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
-                    KnownReplays& known);
-Estimate account_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters);
+Estimate estimate_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
+                     KnownReplays& known);
+Estimate estimate_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters);
 
 // What the tensors of a moment are.
 Breakdown breakdown_of(const Ledger::Moment& moment);
 
 // The same for parts that were told, not simulated (AMP's formula): no replay and no margin.
-Estimate account_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
-                    Bytes dense_parameters);
+Estimate estimate_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
+                     Bytes dense_parameters);
 
 }  // namespace plimsoll::estimator::estimate

@@ -15,8 +15,8 @@ namespace {
 using crds::ParallelStrategy;
 
 // Trainers that differ and are looked at one by one.
-constexpr std::int64_t kMostOwners = 16;
-constexpr std::int64_t kMostUneven = 64;
+constexpr std::int64_t kMaxOwners = 16;
+constexpr std::int64_t kMaxUneven = 64;
 
 Result<void> check(const RanksRequest& request, const Trace& trace) {
   const crds::Parallelism& parallelism = request.parallelism;
@@ -50,7 +50,7 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
                    ", are " + std::to_string(parts));
   }
   if (staged && request.iteration.zero_grad_before_backward) {
-    return invalid("a pipeline has no moment between forward and backward to let go of gradients at");
+    return invalid("a pipeline has no moment between forward and backward at which gradients could be freed");
   }
   if (staged && parts < parallelism.pipeline) {
     return invalid("a pipeline of " + std::to_string(parallelism.pipeline) +
@@ -113,7 +113,7 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
       .reshard_after_forward = parallelism.reshard_after_forward,
       .collectives_copy = trace.device == Device::kCpu};
   const std::int64_t owners =
-      parallelism.strategy == ParallelStrategy::kZeRO1 && replicas <= kMostOwners ? replicas : 1;
+      parallelism.strategy == ParallelStrategy::kZeRO1 && replicas <= kMaxOwners ? replicas : 1;
 
   const Cuts cuts = cuts_of(parallelism, iteration, producer.version);
   const BudgetCause cause(iteration.budget, {"spec.training.parallelism.pipeline", parallelism.pipeline});
@@ -136,7 +136,7 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
       if (!mine) {
         return mine.error();
       }
-      slices = mine->uneven && parallelism.tensor <= kMostUneven ? parallelism.tensor : 1;
+      slices = mine->uneven && parallelism.tensor <= kMaxUneven ? parallelism.tensor : 1;
       if (slice == 0 && !mine->taken.empty()) {
         runs.warnings.push_back(mine->taken);
       }

@@ -24,7 +24,7 @@ using crds::ParallelStrategy;
 constexpr Bytes kBeyondAnyMachine{std::int64_t{1} << 55};
 constexpr std::size_t kLargest = 10;
 // Ranks of ZeRO-1 that are looked at one by one; beyond, the first stands for all.
-constexpr std::int64_t kMostOwners = 16;
+constexpr std::int64_t kMaxOwners = 16;
 // After so many micro-batches an iteration only repeats itself: gradients are there, each stage is full.
 constexpr std::int64_t kSteadyRounds = 3;
 
@@ -279,7 +279,7 @@ Result<std::vector<LiveTensor>> largest_live(const TraceRun& run, Parts& parts,
 std::int64_t owners(const EstimateRequest& request, std::int64_t replicas, bool keeps_fp32) {
   const bool whole_parameters =
       request.training->parallelism.strategy == ParallelStrategy::kZeRO1 && !keeps_fp32;
-  return whole_parameters && replicas <= kMostOwners ? replicas : 1;
+  return whole_parameters && replicas <= kMaxOwners ? replicas : 1;
 }
 
 }  // namespace

@@ -592,7 +592,7 @@ class Unroller {
           (part.sent_gradients.contains(old) && !part.first)) {
         continue;
       }
-      // step() lets go of losses when it ends, of outputs when it is called again.
+      // step() frees losses when it ends, and outputs when it is called again.
       if (recorded.role == StorageRole::kOutput && part.last) {
         storage.released_at = kNever;
       } else if (recorded.role == StorageRole::kLoss) {

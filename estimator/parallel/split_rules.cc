@@ -106,7 +106,7 @@ Result<SplitResult> aligned(const Call& call, bool at_end) {
     }
   }
   if (!found) {
-    return refused("its result has not the dimension that is split");
+    return refused("its result does not have the dimension that is split");
   }
   return result;
 }

@@ -90,8 +90,8 @@ std::optional<std::vector<std::string>> values_under(const std::string& key, con
 
 }  // namespace
 
-bool Asked::allows(const AvailableGpu& gpu, const std::string& product_label,
-                   const std::set<std::string>& cloud_values) const {
+bool OriginalRequest::allows(const AvailableGpu& gpu, const std::string& product_label,
+                             const std::set<std::string>& cloud_values) const {
   const NodeLabel product = parse_product_label(product_label);
   const auto holds = [&](const LabelRequirement& requirement) {
     const auto worn = values_under(requirement.key, gpu, product, requirement.values, cloud_values);
@@ -113,8 +113,8 @@ bool Asked::allows(const AvailableGpu& gpu, const std::string& product_label,
          });
 }
 
-Asked asked_of(const crds::TrainingJob& job) {
-  Asked asked;
+OriginalRequest original_request_of(const crds::TrainingJob& job) {
+  OriginalRequest asked;
   asked.trainers = job.spec.trainers;
   asked.node_selector = selector_of(member(job.raw, {"spec", "template", "spec", "nodeSelector"}));
   const std::vector<std::string> written = written_products(job);
@@ -149,7 +149,7 @@ Asked asked_of(const crds::TrainingJob& job) {
   return asked;
 }
 
-Json to_json(const Asked& asked) {
+Json to_json(const OriginalRequest& asked) {
   JsonObject record;
   if (asked.trainers.asked) {
     record["replicas"] = static_cast<::Json::Int64>(asked.trainers.replicas);

@@ -1,6 +1,6 @@
 // What the user asked for, told apart from what an earlier admission wrote into the same object.
 //
-//   Asked asked = asked_of(job);
+//   OriginalRequest asked = original_request_of(job);
 //   if (asked.allows(gpu, "NVIDIA-A100-SXM4-80GB", cloud_values)) ...
 //
 // The first admission records the request in an annotation; later ones read it back, so that a job that is
@@ -25,7 +25,7 @@ struct LabelRequirement {
   std::vector<std::string> values;
 };
 
-struct Asked {
+struct OriginalRequest {
   bool recorded = false;  // read from the annotation of an earlier admission
   crds::Trainers trainers;
   std::map<std::string, std::string> node_selector;  // the template's, without what we wrote
@@ -40,10 +40,10 @@ struct Asked {
               const std::set<std::string>& cloud_values) const;
 };
 
-Asked asked_of(const crds::TrainingJob& job);
+OriginalRequest original_request_of(const crds::TrainingJob& job);
 
 // The annotation's content: {"gpuModel", "perNode"[, "replicas"][, "nodeSelector"]}.
-Json to_json(const Asked& asked);
+Json to_json(const OriginalRequest& asked);
 
 // The product labels, in the inventory's spelling, that an earlier admission wrote into the template's
 // selectors; empty: it wrote none.

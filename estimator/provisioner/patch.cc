@@ -25,13 +25,13 @@ Json array_of(const std::vector<std::string>& texts) {
 }
 
 // GPUs asked for less GPUs given; nothing is saved where no number was asked for.
-Json gpus_saved(const Asked& asked, const Decision& decision) {
+Json gpus_saved(const OriginalRequest& asked, const Decision& decision) {
   return integer(asked.trainers.asked ? asked.trainers.replicas - decision.trainers : 0);
 }
 
 // What the annotation keeps of a decision. No time and nothing that depends on the rest of the cluster, so
 // that the same decision is always the same text; fractions as text, as everywhere in the API.
-std::string decision_record(const Asked& asked, const Decision& decision,
+std::string decision_record(const OriginalRequest& asked, const Decision& decision,
                             const std::vector<std::string>& selected) {
   JsonObject record;
   record["gpuModel"] = decision.gpu_model;
@@ -149,7 +149,7 @@ void require_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, con
 
 // Pods go to nodes of the chosen model only: a node selector when it has one spelling, else an affinity that
 // names all. What an earlier admission wrote is changed in place; what the user wrote stays.
-void select_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, const Asked& asked,
+void select_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, const OriginalRequest& asked,
                      const std::vector<std::string>& labels) {
   if (labels.empty()) {
     return;
@@ -201,7 +201,7 @@ Json to_json(const Candidate& candidate) {
   return json;
 }
 
-Json to_json(const Asked& asked, const Decision& decision) {
+Json to_json(const OriginalRequest& asked, const Decision& decision) {
   JsonObject json;
   json["gpuModel"] = decision.gpu_model;
   json["trainers"] = integer(decision.trainers);
@@ -236,7 +236,7 @@ Json patch_for(const crds::TrainingJob& job, const Provision& provision) {
     return Json(::Json::arrayValue);
   }
   const Decision& decision = *provision.decision;
-  const Asked asked = asked_of(job);
+  const OriginalRequest asked = original_request_of(job);
   JsonPatchBuilder patch(job.raw, {{"metadata", "annotations"}, {"spec", "trainers"}, {"spec", "template"}});
   if (job.spec.provisioning.mode != crds::ProvisioningMode::kOff) {
     patch.set({"spec", "trainers", "replicas"}, integer(decision.trainers));
@@ -267,7 +267,7 @@ Json patch_for(const crds::TrainingJob& job, const Provision& provision) {
 }
 
 Json to_json(const crds::TrainingJob& job, const Provision& provision) {
-  const Asked asked = asked_of(job);
+  const OriginalRequest asked = original_request_of(job);
   JsonObject json;
   json["decision"] = provision.decided() ? to_json(asked, *provision.decision) : Json();
   json["requested"] = to_json(asked);

@@ -110,7 +110,7 @@ class ModelSearch {
   explicit ModelSearch(const ProvisionRequest& request)
       : request_(request),
         spec_(request.job->spec),
-        asked_(asked_of(*request.job)),
+        asked_(original_request_of(*request.job)),
         tables_memory_(request.budget) {
     if (spec_.model.dlrm && !request.unestimated) {
       const std::vector<crds::EmbeddingTable>& groups = spec_.model.dlrm->tables;
@@ -160,7 +160,7 @@ class ModelSearch {
 
   const ProvisionRequest& request_;
   const crds::TrainingJobSpec& spec_;
-  const Asked asked_;
+  const OriginalRequest asked_;
   BudgetBytes tables_memory_;
   RuntimeSettings runtime_;
   ShardRequest sharding_;            // tables are kept; topology and budget change from search to search
@@ -476,8 +476,8 @@ std::optional<Found> ModelSearch::search(const Contender& contender, std::int64_
   while (true) {
     if (!sharding_.tables.empty()) {
       sharding_.topology = topology_of(contender, found.trainers);
-      Result<SmallestPlan> smallest =
-          shard_smallest(sharding_, found.trainers, most, [&](std::int64_t trainers) -> Result<Bytes> {
+      Result<FewestTrainersPlan> smallest = shard_on_fewest_trainers(
+          sharding_, found.trainers, most, [&](std::int64_t trainers) -> Result<Bytes> {
             const Result<Bytes> left = exact_budget(contender, trainers);
             return left ? Result<Bytes>(*left - withheld) : left;
           });

@@ -11,11 +11,11 @@ namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
-constexpr std::size_t kMostTables = 8;
-constexpr std::int64_t kMostTrainers = 8;
-constexpr std::int64_t kMostSteps = 150'000;  // some milliseconds
+constexpr std::size_t kMaxTables = 8;
+constexpr std::int64_t kMaxTrainers = 8;
+constexpr std::int64_t kMaxSteps = 150'000;  // some milliseconds
 // A plan must be this much faster than the best so far to be looked for: a tenth of what counts as near.
-constexpr double kLeastGain = 0.999;
+constexpr double kMinGain = 0.999;
 
 struct Load {
   double exchange = 0;  // all of the time, unless stages are told apart
@@ -42,7 +42,7 @@ class Enumeration {
     prepare();
   }
 
-  std::optional<SmallPlan> run() {
+  std::optional<ExactPlan> run() {
     next(0);
     return best_;
   }
@@ -73,8 +73,8 @@ class Enumeration {
   std::vector<std::vector<const Option*>> candidates_;  // by depth
   std::vector<Rest> rest_;                              // from a depth on
   std::vector<Load> loads_;
-  SmallPlan plan_;
-  std::optional<SmallPlan> best_;
+  ExactPlan plan_;
+  std::optional<ExactPlan> best_;
 };
 
 void Enumeration::prepare() {
@@ -132,12 +132,12 @@ bool Enumeration::hopeless(std::size_t depth) const {
 
 void Enumeration::next(std::size_t depth) {
   if (depth == candidates_.size()) {
-    limit_ = highest() * kLeastGain;
+    limit_ = highest() * kMinGain;
     best_ = plan_;
     return;
   }
   for (const Option* option : candidates_[depth]) {
-    if (hopeless(depth) || steps_ > kMostSteps) {
+    if (hopeless(depth) || steps_ > kMaxSteps) {
       return;
     }
     plan_.options[order_[depth]] = option;
@@ -168,7 +168,7 @@ void Enumeration::place_part(std::size_t depth, const Option& option, std::int64
   }
   const std::int64_t width = option.on_nodes() ? model_.local : 1;
   std::vector<std::int64_t>& places = plan_.places[order_[depth]];
-  for (std::int64_t place = from; place < model_.trainers / width && steps_ <= kMostSteps; ++place) {
+  for (std::int64_t place = from; place < model_.trainers / width && steps_ <= kMaxSteps; ++place) {
     if (seen_before(place, width)) {
       continue;
     }
@@ -225,11 +225,11 @@ bool Enumeration::seen_before(std::int64_t place, std::int64_t width) const {
 }  // namespace
 
 bool is_small(const ShardRequest& request) {
-  return request.tables.size() <= kMostTables && request.topology.trainers <= kMostTrainers &&
+  return request.tables.size() <= kMaxTables && request.topology.trainers <= kMaxTrainers &&
          request.constraints.empty() && request.budgets.empty();
 }
 
-std::optional<SmallPlan> search_all(const ShardRequest& request, const Options& options, const Room& room,
+std::optional<ExactPlan> search_all(const ShardRequest& request, const Options& options, const Room& room,
                                     double milliseconds) {
   return Enumeration(request, options, room, milliseconds).run();
 }

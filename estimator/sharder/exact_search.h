@@ -1,7 +1,7 @@
 // Small requests (a few tables on a few trainers), where levelling has little to move: all plans, cut short
 // by bounds.
 //
-//   std::optional<SmallPlan> better = search_all(request, options, room, 0.995 * best_milliseconds);
+//   std::optional<ExactPlan> better = search_all(request, options, room, 0.995 * best_milliseconds);
 //
 // Deterministic: gives up after a number of steps, not of seconds. Pure; any thread; the plan refers to the
 // options, which must outlive it.
@@ -15,7 +15,7 @@
 
 namespace plimsoll::estimator::inline sharder {
 
-struct SmallPlan {
+struct ExactPlan {
   std::vector<const Option*> options;             // by table
   std::vector<std::vector<std::int64_t>> places;  // by table: ranks of its column blocks, or their nodes
 };
@@ -24,7 +24,7 @@ struct SmallPlan {
 bool is_small(const ShardRequest& request);
 
 // The fastest plan within the budgets that takes less than `milliseconds`, if there is one.
-std::optional<SmallPlan> search_all(const ShardRequest& request, const Options& options, const Room& room,
+std::optional<ExactPlan> search_all(const ShardRequest& request, const Options& options, const Room& room,
                                     double milliseconds);
 
 }  // namespace plimsoll::estimator::sharder

@@ -36,7 +36,7 @@ Result<std::vector<std::int64_t>> counts_of(const ShardRequest& request, std::in
   if (!request.budgets.empty()) {
     return invalid("the number of trainers is given by the budgets of each; it cannot be searched for");
   }
-  std::vector<std::int64_t> counts = counts_between(least, std::min(most, kMostTrainers), per_node);
+  std::vector<std::int64_t> counts = counts_between(least, std::min(most, kMaxTrainers), per_node);
   if (counts.empty()) {
     return invalid("no number of trainers from " + std::to_string(least) + " to " + std::to_string(most) +
                    " is at most one node of " + std::to_string(per_node) + " or a multiple of it");
@@ -73,9 +73,9 @@ Result<std::int64_t> fewest_trainers_bound(const ShardRequest& request, std::int
   return unfittable(found, nullptr);
 }
 
-Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t least, std::int64_t most,
-                                    const std::function<Result<Bytes>(std::int64_t)>& budget_of,
-                                    Infeasibility* why) {
+Result<FewestTrainersPlan> shard_on_fewest_trainers(
+    const ShardRequest& request, std::int64_t least, std::int64_t most,
+    const std::function<Result<Bytes>(std::int64_t)>& budget_of, Infeasibility* why) {
   const Result<std::vector<std::int64_t>> counts = counts_of(request, least, most);
   if (!counts) {
     return counts.error();
@@ -84,7 +84,7 @@ Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t le
   charge(request.work_budget, request.tables.size());
   const BudgetBytes copy(request.work_budget, memory_of(request.tables));
   ShardRequest at = request;
-  SmallestPlan smallest;
+  FewestTrainersPlan smallest;
   Error last;
   for (const std::int64_t count : *counts) {
     charge(request.work_budget, 1);

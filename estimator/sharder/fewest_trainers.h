@@ -17,7 +17,7 @@ Infeasibility rule_out(const ShardRequest& request);
 // ruled out too.
 Result<std::int64_t> fewest_trainers_bound(const ShardRequest& request, std::int64_t most);
 
-struct SmallestPlan {
+struct FewestTrainersPlan {
   std::int64_t trainers = 0;
   Plan plan;
   std::int64_t searched = 0;  // counts that took a search; the bounds ruled the others out
@@ -28,8 +28,8 @@ struct SmallestPlan {
 // grow with the batch of all). `budget_of` is asked once for each count on the way, in ascending order, and
 // may be empty, when the request's own budget holds for all; its error ends the search. Errors: also those
 // of `shard`, for the largest count.
-Result<SmallestPlan> shard_smallest(const ShardRequest& request, std::int64_t least, std::int64_t most,
-                                    const std::function<Result<Bytes>(std::int64_t)>& budget_of = {},
-                                    Infeasibility* why = nullptr);
+Result<FewestTrainersPlan> shard_on_fewest_trainers(
+    const ShardRequest& request, std::int64_t least, std::int64_t most,
+    const std::function<Result<Bytes>(std::int64_t)>& budget_of = {}, Infeasibility* why = nullptr);
 
 }  // namespace plimsoll::estimator::sharder

@@ -10,10 +10,10 @@ namespace plimsoll::estimator::inline sharder {
 namespace {
 
 // Finer cuts than these cost more in indices than they gain in balance.
-constexpr std::int64_t kMostCuts = 64;
-constexpr std::int64_t kLeastColumns = 16;
+constexpr std::int64_t kMaxCuts = 64;
+constexpr std::int64_t kMinColumns = 16;
 // Of a table: by columns, by columns on nodes, and the types without cuts, each with three kernels.
-constexpr std::size_t kMostOptions = 3 * (2 * kMostCuts + 4);
+constexpr std::size_t kMaxOptions = 3 * (2 * kMaxCuts + 4);
 // FBGEMM's kernels read rows in vectors of four elements.
 constexpr std::int64_t kColumnStep = 4;
 
@@ -114,7 +114,7 @@ Option Builder::add(const Table& table, const Freedom& freedom, std::vector<Opti
     }
   };
   const auto offer_cuts = [&](ShardingType type, std::int64_t least, std::int64_t most) {
-    for (std::int64_t cuts = least; cuts <= std::min({table.dim / kLeastColumns, most, kMostCuts}); ++cuts) {
+    for (std::int64_t cuts = least; cuts <= std::min({table.dim / kMinColumns, most, kMaxCuts}); ++cuts) {
       if (table.dim % (cuts * kColumnStep) == 0) {
         offer_fused(type, cuts);
       }
@@ -206,8 +206,8 @@ Options::Options(const ShardRequest& request) : memory_(request.work_budget) {
   first_.push_back(0);
   for (std::size_t table = 0; table < request.tables.size(); ++table) {
     const Constraint* constraint = constraints.empty() ? nullptr : constraints[table];
-    if (all_.capacity() - all_.size() < kMostOptions) {
-      make_room(2 * all_.capacity() + kMostOptions);
+    if (all_.capacity() - all_.size() < kMaxOptions) {
+      make_room(2 * all_.capacity() + kMaxOptions);
     }
     smallest_.push_back(builder.add(request.tables[table],
                                     constraint == nullptr ? free : freedom_of(*constraint, model), &all_));

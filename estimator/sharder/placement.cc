@@ -11,10 +11,10 @@ namespace {
 
 // An exchange must lower the fuller rank by this share of its load: smaller gains are rounding, and could go
 // in circles.
-constexpr double kLeastGain = 1e-9;
+constexpr double kMinGain = 1e-9;
 // Emptiest ranks that are tried first, and as many as are tried when none of these helps.
 constexpr std::size_t kPartners = 16;
-constexpr std::size_t kMostPartners = 256;
+constexpr std::size_t kMaxPartners = 256;
 // Shards tried on either side of the ideal one to take in return, when the other measures refuse it.
 constexpr std::int64_t kNeighbours = 4;
 // Ranks, or pieces, that a plain scan passes in the time of a unit of work.
@@ -281,10 +281,10 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
   for (; steps > 0 && load[order.back()] > target; --steps) {
     charge(budget_, load.size() / kScannedPerUnit + 1);
     const std::size_t fullest = order.back();
-    const double start = load[fullest] * (1 - kLeastGain);
+    const double start = load[fullest] * (1 - kMinGain);
     Exchange best{.highest = start};
     std::size_t partners = 0;
-    for (std::size_t i = 0; i + 1 < order.size() && best.highest > target && partners < kMostPartners; ++i) {
+    for (std::size_t i = 0; i + 1 < order.size() && best.highest > target && partners < kMaxPartners; ++i) {
       if (partners >= kPartners && best.highest < start) {
         break;
       }

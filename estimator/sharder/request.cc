@@ -9,12 +9,12 @@ namespace plimsoll::estimator::inline sharder {
 namespace {
 
 // Beyond these the figures are no tables; below them no product of two leaves 64 bits or turns infinite.
-constexpr std::int64_t kMostRows = std::int64_t{1} << 60;
-constexpr std::int64_t kMostColumns = std::int64_t{1} << 24;
-constexpr std::int64_t kMostBatch = std::int64_t{1} << 40;
-constexpr std::int64_t kMostElementBytes = 16;
-constexpr double kMostLookups = 1e12;
-constexpr double kMostSlack = 10;
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 60;
+constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxElementBytes = 16;
+constexpr double kMaxLookups = 1e12;
+constexpr double kMaxSlack = 10;
 
 Result<void> within(const std::string& what, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
@@ -30,13 +30,13 @@ Result<void> check_table(const Table& table) {
     std::int64_t value;
     std::int64_t most;
   };
-  for (const Size& size : {Size{"rows", table.rows, kMostRows}, Size{"dim", table.dim, kMostColumns},
-                           Size{"bytes of an element", table.element_bytes, kMostElementBytes}}) {
+  for (const Size& size : {Size{"rows", table.rows, kMaxRows}, Size{"dim", table.dim, kMaxColumns},
+                           Size{"bytes of an element", table.element_bytes, kMaxElementBytes}}) {
     if (size.value < 1 || size.value > size.most) {
       return within(std::string(size.what) + " of table " + table.name, size.value, size.most);
     }
   }
-  if (!(table.lookups_per_sample >= 0 && table.lookups_per_sample <= kMostLookups)) {
+  if (!(table.lookups_per_sample >= 0 && table.lookups_per_sample <= kMaxLookups)) {
     return invalid("lookups a sample of table " + table.name + " must be from 0 to 1e12, is " +
                    std::to_string(table.lookups_per_sample));
   }
@@ -50,10 +50,10 @@ Bytes memory_of(const std::vector<Table>& tables) {
 }
 
 Bytes memory_of_expanded(const std::vector<crds::EmbeddingTable>& groups) {
-  constexpr std::int64_t kLongestNumber = 8;  // ".199999" and the end
+  constexpr std::int64_t kMaxNumber = 8;  // ".199999" and the end
   Bytes sum;
   for (const crds::EmbeddingTable& group : groups) {
-    const auto name = static_cast<std::int64_t>(group.name.size()) + kLongestNumber;
+    const auto name = static_cast<std::int64_t>(group.name.size()) + kMaxNumber;
     sum += (Bytes{sizeof(Table)} + Bytes{name}) * group.count;
   }
   return sum;
@@ -77,7 +77,7 @@ std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups
 }
 
 Result<void> check_tables(const ShardRequest& request) {
-  if (Result<void> batch = within("batch size", request.batch_size, kMostBatch); !batch) {
+  if (Result<void> batch = within("batch size", request.batch_size, kMaxBatch); !batch) {
     return batch;
   }
   const Topology& topology = request.topology;
@@ -99,8 +99,8 @@ Result<void> check_tables(const ShardRequest& request) {
     return invalid("the cache's share of a table must be above 0 and at most 1, is " +
                    std::to_string(request.cache_ratio));
   }
-  if (!(request.time_slack >= 0 && request.time_slack <= kMostSlack)) {
-    return invalid("the share of time given for memory must be from 0 to " + std::to_string(kMostSlack) +
+  if (!(request.time_slack >= 0 && request.time_slack <= kMaxSlack)) {
+    return invalid("the share of time given for memory must be from 0 to " + std::to_string(kMaxSlack) +
                    ", is " + std::to_string(request.time_slack));
   }
   if (request.host_budget.count < 0) {
@@ -164,10 +164,10 @@ std::vector<const Constraint*> constraints_by_table(const ShardRequest& request)
 }
 
 Result<void> check_trainers(const Topology& topology) {
-  if (Result<void> trainers = within("trainers", topology.trainers, kMostTrainers); !trainers) {
+  if (Result<void> trainers = within("trainers", topology.trainers, kMaxTrainers); !trainers) {
     return trainers;
   }
-  if (Result<void> local = within("trainers per node", topology.per_node, kMostTrainers); !local) {
+  if (Result<void> local = within("trainers per node", topology.per_node, kMaxTrainers); !local) {
     return local;
   }
   if (topology.trainers > topology.per_node && topology.trainers % topology.per_node != 0) {

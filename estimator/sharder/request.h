@@ -9,7 +9,7 @@
 
 namespace plimsoll::estimator::inline sharder {
 
-inline constexpr std::int64_t kMostTrainers = 65'536;  // a limit of ours: loads are kept for each
+inline constexpr std::int64_t kMaxTrainers = 65'536;  // a limit of ours: loads are kept for each
 
 // Errors: kInvalid naming the table or the field. Leaves the number of trainers aside.
 Result<void> check_tables(const ShardRequest& request);

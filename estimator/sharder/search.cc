@@ -23,7 +23,7 @@ constexpr double kUnfit = 1e6;  // above any score of a plan that fits
 // Levelling stops a little above the mean, and where most of the slack is used: the rest is not worth the
 // steps.
 constexpr double kTimeLevel = 1.0005;
-constexpr double kMostOfSlack = 0.9;
+constexpr double kMaxOfSlack = 0.9;
 constexpr double kMemoryLevel = 1.01;
 
 // By how much the memory limit is relaxed while time does not level, and how fast that grows.
@@ -38,11 +38,11 @@ constexpr double kFinest = 0.2;  // of the mean: smaller shards level no better
 // In the slack: what is near enough where memory is scarce, and there is much to place.
 constexpr double kScarceSlack = 2;
 constexpr double kEase = 0.0003;                  // share of all memory that shards need free to be moved
-constexpr std::size_t kLeastTries = 3;            // however much they take
-constexpr std::int64_t kMostEffort = 500'000;     // comparisons: some 3 ms
+constexpr std::size_t kMinTries = 3;              // however much they take
+constexpr std::int64_t kMaxEffort = 500'000;      // comparisons: some 3 ms
 constexpr std::int64_t kSettledEffort = 200'000;  // after it, what brings nothing is the last
 constexpr std::size_t kHeaviest = 4;              // tables of the worst rank that are given other options
-constexpr double kLeastGain = 0.001;              // of time, for which all plans of a small request are tried
+constexpr double kMinGain = 0.001;                // of time, for which all plans of a small request are tried
 constexpr std::int64_t kRefineEffort = 250'000;   // a search that took more goes without
 constexpr std::int64_t kSmallEffort = 100'000;    // so little that every table may be given other options
 
@@ -315,7 +315,7 @@ void Search::level(Placement* ranks, const Amount& unit) const {
   // What a stage takes when all takes the bound's time.
   const double stretch = bound_.milliseconds / (unit[kTime] + (lockstep_ ? unit[kCompute] : 0));
 
-  const double level = std::max(kTimeLevel, stretch * (1 + request_.time_slack * kMostOfSlack));
+  const double level = std::max(kTimeLevel, stretch * (1 + request_.time_slack * kMaxOfSlack));
   const auto level_time = [&](double memory) {
     limits[kMemory] = memory;
     limits[kCompute] = kNoLimit;
@@ -406,7 +406,7 @@ bool Search::enough(bool better) {
   const bool fruitless = !better && fits(best_) && effort_ > kSettledEffort;
   const bool near_enough = scarce_ && fits(best_) && effort_ > kSmallEffort &&
                            best_.highest_ms <= bound_.milliseconds * (1 + kScarceSlack * request_.time_slack);
-  return good_enough() || near_enough || fruitless || (tried_.size() >= kLeastTries && effort_ > kMostEffort);
+  return good_enough() || near_enough || fruitless || (tried_.size() >= kMinTries && effort_ > kMaxEffort);
 }
 
 // Where memory is nearly full, shards need room to be moved in: fine ones, at what it costs to leave a little
@@ -600,7 +600,7 @@ void Search::try_all() {
     return;
   }
   const double limit = fit ? best_.highest_ms : std::numeric_limits<double>::infinity();
-  std::optional<SmallPlan> found = search_all(request_, options_, room_, limit * (1 - kLeastGain));
+  std::optional<ExactPlan> found = search_all(request_, options_, room_, limit * (1 - kMinGain));
   if (!found) {
     return;
   }

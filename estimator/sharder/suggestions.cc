@@ -10,8 +10,8 @@
 namespace plimsoll::estimator::inline sharder {
 namespace {
 
-constexpr double kBudgetStep = 1.02;  // a budget is told to so much
-constexpr int kMostSteps = 400;       // 1.02^400: from a gibibyte past any card
+constexpr double kBudgetStep = 1.02;  // a suggested budget is at most this much larger than needed
+constexpr int kMaxSteps = 400;        // 1.02^400: from a gibibyte past any card
 constexpr int kCoarse = 16;           // steps taken at once at first
 
 // The least budget for which a plan is found, within a step above the bounds on memory.
@@ -33,7 +33,7 @@ std::optional<Bytes> enough_budget(ShardRequest request) {
   int enough = 0;
   while (!fits(enough)) {
     enough += kCoarse;
-    if (enough > kMostSteps) {
+    if (enough > kMaxSteps) {
       return std::nullopt;
     }
   }
@@ -51,29 +51,30 @@ std::optional<Bytes> enough_budget(ShardRequest request) {
 
 }  // namespace
 
-Remedy find_remedy(const ShardRequest& request, std::int64_t most_trainers) {
-  Remedy remedy;
+Suggestion find_suggestion(const ShardRequest& request, std::int64_t most_trainers) {
+  Suggestion suggestion;
   if (!request.budgets.empty()) {
-    return remedy;  // no one figure says how unequal trainers should grow
+    return suggestion;  // no one figure says how unequal trainers should grow
   }
   if (request.budget.count > 0 && request.topology.trainers < most_trainers) {
-    const Result<SmallestPlan> found = shard_smallest(request, request.topology.trainers + 1, most_trainers);
+    const Result<FewestTrainersPlan> found =
+        shard_on_fewest_trainers(request, request.topology.trainers + 1, most_trainers);
     if (found) {
-      remedy.trainers = found->trainers;
+      suggestion.trainers = found->trainers;
     }
   }
-  remedy.budget = enough_budget(request);
-  return remedy;
+  suggestion.budget = enough_budget(request);
+  return suggestion;
 }
 
-std::string to_string(const Remedy& remedy, std::int64_t trainers) {
+std::string to_string(const Suggestion& suggestion, std::int64_t trainers) {
   std::string text;
-  if (remedy.trainers) {
-    text = std::to_string(*remedy.trainers) + " trainers would do";
+  if (suggestion.trainers) {
+    text = std::to_string(*suggestion.trainers) + " trainers would do";
   }
-  if (remedy.budget) {
-    text += (text.empty() ? "" : ", or ") + std::to_string(trainers) + " with " + to_string(*remedy.budget) +
-            " each" + (remedy.trainers ? "" : " would do");
+  if (suggestion.budget) {
+    text += (text.empty() ? "" : ", or ") + std::to_string(trainers) + " with " +
+            to_string(*suggestion.budget) + " each" + (suggestion.trainers ? "" : " would do");
   }
   return text.empty() ? "no number of trainers and no budget tried would do" : text;
 }

@@ -13,7 +13,7 @@
 namespace plimsoll::estimator::inline spec {
 namespace {
 
-constexpr double kMostLookupsPerSample = 1e12;
+constexpr double kMaxLookupsPerSample = 1e12;
 constexpr std::int64_t kMaxSequence = std::int64_t{1} << 20;
 
 // What the graph needs to know of thousands of tables.
@@ -101,7 +101,7 @@ Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups, 
                      std::to_string(crds::kMaxEmbeddingTables));
     }
     const double lookups = group.pooling_factor * group.lookup_frequency * static_cast<double>(group.count);
-    if (!(lookups >= 0 && lookups <= kMostLookupsPerSample)) {
+    if (!(lookups >= 0 && lookups <= kMaxLookupsPerSample)) {
       return invalid("table " + group.name +
                      ": poolingFactor and lookupFrequency must be positive and below 1e12");
     }

@@ -20,8 +20,8 @@ constexpr std::size_t kMaxRows = 1U << 26;       // indices stay far inside 32 b
 constexpr double kMaxCoefficient = 4.611686e18;  // 2^62
 constexpr std::int64_t kMaxRecordedBatch = std::int64_t{1} << 32;
 constexpr std::size_t kMaxNameShown = 80;
-constexpr std::size_t kMostNotes = 8;
-constexpr std::size_t kLongestNote = 256;
+constexpr std::size_t kMaxNotes = 8;
+constexpr std::size_t kMaxNote = 256;
 
 const char* const kRoleNames[] = {"parameter", "buffer",     "input",    "output",
                                   "loss",      "activation", "gradient", "backward"};
@@ -300,8 +300,8 @@ class TraceReader {
       if (!note) {
         return fail(place, "must be a string");
       }
-      if (trace_.notes.size() < kMostNotes) {
-        std::string& kept = trace_.notes.emplace_back(utf8_prefix(*note, kLongestNote));
+      if (trace_.notes.size() < kMaxNotes) {
+        std::string& kept = trace_.notes.emplace_back(utf8_prefix(*note, kMaxNote));
         std::replace_if(
             kept.begin(), kept.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
       }
@@ -500,7 +500,7 @@ class TraceReader {
         }
       });
       return read && (storage.released_at < 0 || storage.released_at > storage.allocated_at ||
-                      fail(place, "is let go before it is allocated"));
+                      fail(place, "is freed before it is allocated"));
     });
   }
 
@@ -552,7 +552,7 @@ class TraceReader {
         }
       });
       return read && (saved.released_at < 0 || saved.released_at >= saved.packed_at ||
-                      fail(place, "is let go before it is saved"));
+                      fail(place, "is freed before it is saved"));
     });
   }
 

@@ -321,7 +321,7 @@ class Planner {
   std::vector<std::int32_t> python_;   // by storage: Python's release
   std::vector<std::int32_t> pass_of_;  // by operator
   std::vector<bool> kept_;             // by operator: not computed again; empty where all are
-  std::vector<std::int32_t> until_;    // by pass: when the last thing it saved is let go
+  std::vector<std::int32_t> until_;    // by pass: when the last tensor that it saved is freed
   std::vector<std::int32_t> stop_;     // by pass: the time when all that is wanted has been saved
 };
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kSmallest8bit = 4096;
 constexpr std::int64_t k8bitBlock = 256;
 constexpr TorchVersion kTorch2 = 200;
 
-// A variable of the Python loop: assigned anew, it lets go of what it held only after the new value exists.
+// A variable of the Python loop: a new value is assigned before the old one is freed.
 class Variable {
  public:
   explicit Variable(StepLedger& ledger) : ledger_(ledger) {}

@@ -1,6 +1,6 @@
 // Trace: one training iteration of any PyTorch model, as it was recorded (docs/graph.md): every ATen operator
 // of forward, loss and backward in the order of execution, every storage with its size as a function of the
-// batch, and when each is let go. import_trace.h reads it, estimator/execute/run_trace.h executes it.
+// batch, and when each is freed. import_graph.h reads it, estimator/execute/run_trace.h executes it.
 //
 //   Trace trace = graph.traces.front();
 //   trace.storages.front().bytes.at(256);   // at batch 256

@@ -36,8 +36,8 @@ struct EstimateRequest {
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
   bool reentrant_checkpointing = false;    // graphs: torch.utils.checkpoint's use_reentrant=True
-  bool zero_grad_before_backward = false;  // graphs: the loop lets go of gradients there, not before forward
-  bool next_batch_early = false;           // the loader brings it to the card before the last one is let go
+  bool zero_grad_before_backward = false;  // graphs: the loop frees gradients there, not before forward
+  bool next_batch_early = false;           // the loader brings it to the card before the last one is freed
   bool lenient = false;  // graphs: charge an operator without a rule a bound, and warn, instead of refusing
   RuntimeSettings runtime{};        // what the job's environment sets
   std::optional<Bytes> capacity{};  // of the card, for this trainer; absent: all of gpu->memory

@@ -6,8 +6,8 @@ namespace plimsoll::estimator::inline types {
 namespace {
 
 // Ten times the largest that anybody asks for; and its sum with others stays far from 2^63.
-constexpr std::int64_t kMostKib = std::int64_t{1} << 24;
-constexpr std::int64_t kMostBuffers = 1024;
+constexpr std::int64_t kMaxKib = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxBuffers = 1024;
 
 std::optional<std::int64_t> whole_number(std::string_view text, std::int64_t most) {
   std::int64_t value = 0;
@@ -62,7 +62,7 @@ Result<Bytes> parse_cublas_workspace(std::string_view text) {
       rest.remove_prefix(1);
       const std::string_view digits = rest.substr(0, rest.find(':'));
       const std::optional<std::int64_t> value =
-          whole_number(digits, &number == numbers ? kMostKib : kMostBuffers);
+          whole_number(digits, &number == numbers ? kMaxKib : kMaxBuffers);
       if (!value) {
         return refused();
       }

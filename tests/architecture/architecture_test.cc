@@ -57,7 +57,7 @@ const std::map<std::string, Names> kEstimator = {
     {"sharder", {}},
     {"provisioner", {"catalog", "estimate", "sharder", "trace", "types"}},
 };
-constexpr std::size_t kMostFilesOfAFolder = 15;  // sources with their headers, counted once
+constexpr std::size_t kMaxFilesOfAFolder = 15;  // sources with their headers, counted once
 
 // file, from the repository's root -> what it includes in quotes
 using Sources = std::map<std::string, std::vector<std::string>>;
@@ -208,7 +208,7 @@ TEST(Architecture, FoldersOfTheEstimatorAreSmallAndIntroduceThemselves) {
     stems[folder].insert(fs::path(file).stem());
   }
   for (const auto& [folder, names] : stems) {
-    EXPECT_LE(names.size(), kMostFilesOfAFolder) << folder;
+    EXPECT_LE(names.size(), kMaxFilesOfAFolder) << folder;
     EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "estimator" / folder / "README.md").size(), 100U)
         << folder;
   }
@@ -267,7 +267,8 @@ TEST(Architecture, TheTableOfWhereToFindWhatIsRight) {
   ASSERT_NE(section, std::string::npos);
   static const std::regex kRow(R"(\| `([^`]+)` \|)");
   std::size_t rows = 0;
-  for (std::sregex_iterator it(design.begin() + static_cast<std::ptrdiff_t>(section), design.end(), kRow), end;
+  for (std::sregex_iterator it(design.begin() + static_cast<std::ptrdiff_t>(section), design.end(), kRow),
+       end;
        it != end; ++it, ++rows) {
     EXPECT_TRUE(fs::exists(fs::path(PLIMSOLL_SOURCE_DIR) / (*it)[1].str())) << (*it)[1];
   }

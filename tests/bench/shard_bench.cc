@@ -138,9 +138,9 @@ class Bench {
         const estimator::ShardRequest asked = request(model, 1, gib);
         const std::string of = std::string(model) + " fewest, " + std::to_string(gib) + " GiB";
         constexpr std::int64_t kMost = 1024;
-        std::optional<Result<estimator::SmallestPlan>> found;
+        std::optional<Result<estimator::FewestTrainersPlan>> found;
         const double milliseconds = testing::median_milliseconds(
-            settings_.repeat, [&] { found = estimator::shard_smallest(asked, 1, kMost); });
+            settings_.repeat, [&] { found = estimator::shard_on_fewest_trainers(asked, 1, kMost); });
         const Result<std::int64_t> bound = estimator::fewest_trainers_bound(asked, kMost);
         if (!*found || !bound) {
           report_.add({of, "fits", 0, "", 1});

@@ -252,7 +252,7 @@ class RealApiServer final : public ApiServer {
     return {};
   }
 
-  // Asked by kubectl, not by the client under test.
+  // OriginalRequest by kubectl, not by the client under test.
   bool answers(const std::vector<std::string>& question) {
     return run_kubectl(*this, question).exit_code == 0;
   }

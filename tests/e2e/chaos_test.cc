@@ -22,8 +22,8 @@ using namespace std::chrono_literals;
 using Steady = std::chrono::steady_clock;
 
 constexpr std::size_t kJobsAtATime = 5;
-constexpr int kLeastLifeMilliseconds = 50;
-constexpr int kMostLifeMilliseconds = 2500;  // it is ready after about 300
+constexpr int kMinLifeMilliseconds = 50;
+constexpr int kMaxLifeMilliseconds = 2500;  // it is ready after about 300
 
 std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -33,7 +33,7 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 // What a job does, and so what must become of it.
 enum class Fate { kSucceeds, kGrows, kFails, kEvicted, kDeleted, kFlaps, kRecreated, kNamesTaken };
 constexpr int kFates = 8;
-constexpr int kMostFlaps = 6;
+constexpr int kMaxFlaps = 6;
 
 struct RunningJob {
   Fate fate;
@@ -101,7 +101,7 @@ class ChaosTest : public TrainingTest {
     if (job.disturbed) {
       return;
     }
-    if (job.fate == Fate::kFlaps && job.flaps < kMostFlaps && random_() % 4 == 0) {
+    if (job.fate == Fate::kFlaps && job.flaps < kMaxFlaps && random_() % 4 == 0) {
       set_suspended(name, job.flaps % 2 == 0);
       ++job.flaps;
     } else if (job.fate == Fate::kRecreated && random_() % 4 == 0) {
@@ -227,7 +227,7 @@ TEST_F(ChaosTest, NoJobIsLostDuplicatedOrStuckWhenTheOperatorIsKilled) {
     ASSERT_TRUE(started.ok()) << to_string(started.error());
     operator_ = *std::move(started);
     const auto life = std::chrono::milliseconds(
-        std::uniform_int_distribution<int>(kLeastLifeMilliseconds, kMostLifeMilliseconds)(random_));
+        std::uniform_int_distribution<int>(kMinLifeMilliseconds, kMaxLifeMilliseconds)(random_));
     const auto death = Steady::now() + life;
     while (Steady::now() < death) {
       ASSERT_NO_FATAL_FAILURE(tend(true));

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 // How soon a change of the faults is seen.
 constexpr milliseconds kTick{10};
-constexpr milliseconds kLongestSend{200};
+constexpr milliseconds kMaxSend{200};
 
 sockaddr_in loopback(int port) {
   sockaddr_in address{};
@@ -30,7 +30,7 @@ sockaddr_in loopback(int port) {
 void prepare(int end) {
   const int yes = 1;
   ::setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  const timeval limit{0, std::chrono::duration_cast<std::chrono::microseconds>(kLongestSend).count()};
+  const timeval limit{0, std::chrono::duration_cast<std::chrono::microseconds>(kMaxSend).count()};
   ::setsockopt(end, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 

@@ -39,7 +39,7 @@ class EqualLayers : public ::testing::TestWithParam<Case> {};
 // More than are simulated whole, so that both ways can be compared.
 TEST_P(EqualLayers, PeakAndPartsAreThoseOfASimulationOfAllLayers) {
   const Case& test = GetParam();
-  const std::int64_t layers = kMostSimulatedLayers + 77;
+  const std::int64_t layers = kMaxSimulatedLayers + 77;
   crds::ModelSpec model;
   model.transformer = deep(test, layers);
   crds::TrainingSpec training;
@@ -56,7 +56,7 @@ TEST_P(EqualLayers, PeakAndPartsAreThoseOfASimulationOfAllLayers) {
 
     const Result<SpecRun> whole = run_spec(request);
     ASSERT_TRUE(whole.ok()) << whole.error().message;
-    const Estimate simulated = account_of(whole->heaviest, request, whole->dense_parameters);
+    const Estimate simulated = estimate_of(whole->heaviest, request, whole->dense_parameters);
     EXPECT_EQ(estimate->peak.allocated, simulated.peak.allocated);
     EXPECT_EQ(estimate->peak_phase, simulated.peak_phase);
     EXPECT_EQ(estimate->dense_parameters, simulated.dense_parameters);

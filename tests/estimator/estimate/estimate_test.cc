@@ -19,13 +19,13 @@ using crds::ParallelStrategy;
 using crds::Precision;
 
 // A job, and what is asked about it; change, then estimate.
-struct Asked {
+struct OriginalRequest {
   crds::ModelSpec model;
   crds::TrainingSpec training;
   std::optional<GpuModel> gpu = *GpuCatalog::built_in().find("A100-80GB");
   EstimateRequest request;
 
-  Asked() {
+  OriginalRequest() {
     model.dlrm.emplace();
     training.batch_size_per_trainer = 4;
     training.optimizer = Optimizer::kSGD;
@@ -46,8 +46,8 @@ struct Asked {
 };
 
 // Dense 8 -> Linear 16, ReLU -> Linear 1 -> BCE. No tables.
-Asked two_layers(Device device) {
-  Asked asked;
+OriginalRequest two_layers(Device device) {
+  OriginalRequest asked;
   asked.dlrm().dense_features = 8;
   asked.dlrm().bottom_mlp = {16};
   asked.dlrm().top_mlp = {1};
@@ -57,8 +57,8 @@ Asked two_layers(Device device) {
 }
 
 // Like MLPerf's DLRM-DCNv2.
-Asked dlrm(Interaction interaction) {
-  Asked asked;
+OriginalRequest dlrm(Interaction interaction) {
+  OriginalRequest asked;
   asked.dlrm().dense_features = 13;
   asked.dlrm().bottom_mlp = {512, 256, 128};
   asked.dlrm().top_mlp = {1024, 1024, 512, 256, 1};
@@ -71,8 +71,8 @@ Asked dlrm(Interaction interaction) {
 }
 
 // 2,190 tables that all differ, as Model-A of the AMP paper has them.
-Asked model_a() {
-  Asked asked;
+OriginalRequest model_a() {
+  OriginalRequest asked;
   asked.dlrm().dense_features = 256;
   asked.dlrm().bottom_mlp = {512, 256, 128};
   asked.dlrm().top_mlp = {512, 256, 1};
@@ -115,7 +115,7 @@ TEST(EstimateMemory, TwoLayersByHand) {
 // The same at batch 100: what grows with the batch (64 B a sample and tensor of 16) now decides, so the peak
 // is the ReLU's backward: saved, given and new of 6400 B each, and the second layer's gradients.
 TEST(EstimateMemory, TwoLayersByHandAtALargerBatch) {
-  Asked asked = two_layers(Device::kCpu);
+  OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.batch_size_per_trainer = 100;
   const Estimate estimate = asked();
   EXPECT_EQ(estimate.breakdown.activations.count, 6400);
@@ -128,7 +128,7 @@ TEST(EstimateMemory, TwoLayersByHandAtALargerBatch) {
 // Adam keeps 2 x 644 B, and tensor by tensor takes twice the largest parameter (8*16*4 = 512 B) at the step:
 // 644 of gradients + 1024 is more than backward's 900.
 TEST(EstimateMemory, TwoLayersByHandWithAdam) {
-  Asked asked = two_layers(Device::kCpu);
+  OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.optimizer = Optimizer::kAdam;
   const Estimate estimate = asked();
   EXPECT_EQ(estimate.peak_phase, "OptimizerStep");
@@ -151,7 +151,7 @@ TEST(EstimateMemory, OptimizersKeepWhatTheyKeep) {
       {Optimizer::kRowWiseAdagrad, 4 * (16 + 1 + 1 + 1)},
   };
   for (const auto& [optimizer, bytes] : kept) {
-    Asked asked = two_layers(Device::kCpu);
+    OriginalRequest asked = two_layers(Device::kCpu);
     asked.training.optimizer = optimizer;
     EXPECT_EQ(asked().breakdown.optimizer_state.count, bytes) << crds::name_of(optimizer);
   }
@@ -159,7 +159,7 @@ TEST(EstimateMemory, OptimizersKeepWhatTheyKeep) {
 
 // On CUDA each block is a multiple of 512 B: four parameters of at most one granule each.
 TEST(EstimateMemory, CudaCountsWholeGranules) {
-  Asked asked = two_layers(Device::kCuda);
+  OriginalRequest asked = two_layers(Device::kCuda);
   const Estimate estimate = asked();
   EXPECT_EQ(estimate.breakdown.parameters.count, 4 * 512);
   EXPECT_EQ(estimate.breakdown.inputs.count, 2 * 512);
@@ -167,7 +167,7 @@ TEST(EstimateMemory, CudaCountsWholeGranules) {
 }
 
 TEST(EstimateMemory, TheCpuHasNoFixedCosts) {
-  Asked asked = dlrm(Interaction::kDCN);
+  OriginalRequest asked = dlrm(Interaction::kDCN);
   asked.request.device = Device::kCpu;
   asked.request.trainers = 64;
   const Estimate estimate = asked();
@@ -180,7 +180,7 @@ TEST(EstimateMemory, TheCpuHasNoFixedCosts) {
 }
 
 TEST(EstimateMemory, WithoutACardItsCostsAreLeftOut) {
-  Asked asked = dlrm(Interaction::kCat);
+  OriginalRequest asked = dlrm(Interaction::kCat);
   asked.gpu.reset();
   const Estimate estimate = asked();
   EXPECT_EQ(estimate.breakdown.cuda_context.count, 0);
@@ -188,7 +188,7 @@ TEST(EstimateMemory, WithoutACardItsCostsAreLeftOut) {
 }
 
 TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
-  Asked asked = dlrm(Interaction::kCat);
+  OriginalRequest asked = dlrm(Interaction::kCat);
   asked.request.trainers = 128;
   asked.request.embedding_bytes = 30_GiB;
   const Estimate before = asked();
@@ -227,7 +227,7 @@ TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
 }
 
 TEST(EstimateMemory, AWildCorrectionIsReinedIn) {
-  Asked asked = dlrm(Interaction::kCat);
+  OriginalRequest asked = dlrm(Interaction::kCat);
   const Bytes plain = asked().breakdown.activations;
   asked.request.learned.peak_correction = 1000;
   EXPECT_EQ(asked().breakdown.activations, 4 * plain);
@@ -260,7 +260,7 @@ TEST(EstimateMemory, SumsExactlyWhateverIsAsked) {
                {ParallelStrategy::kAuto, ParallelStrategy::kDDP, ParallelStrategy::kFSDP,
                 ParallelStrategy::kZeRO1, ParallelStrategy::kZeRO2, ParallelStrategy::kZeRO3}) {
             for (const std::int64_t trainers : {1, 7, 64}) {
-              Asked asked = dlrm(interaction);
+              OriginalRequest asked = dlrm(interaction);
               asked.training.precision = precision;
               asked.training.activation_checkpointing = checkpointing;
               asked.training.parallelism.strategy = strategy;
@@ -290,7 +290,7 @@ TEST(EstimateMemory, GrowsWithTheBatchAndTheTrainers) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 300; ++round) {
-    Asked asked = dlrm(static_cast<Interaction>(below(3)));
+    OriginalRequest asked = dlrm(static_cast<Interaction>(below(3)));
     asked.dlrm().tables = {{.name = "a", .count = 1 + below(30), .rows = 10, .dim = 1 + below(300)},
                            {.name = "b", .count = 1 + below(30), .rows = 10, .dim = 128}};
     asked.training.optimizer = static_cast<Optimizer>(below(8));
@@ -312,7 +312,7 @@ TEST(EstimateMemory, GrowsWithTheBatchAndTheTrainers) {
 }
 
 TEST(EstimateMemory, DataParallelismTakesBuckets) {
-  Asked asked = dlrm(Interaction::kDot);
+  OriginalRequest asked = dlrm(Interaction::kDot);
   asked.training.parallelism.strategy = ParallelStrategy::kAuto;
   EXPECT_EQ(asked().breakdown.ddp_buckets.count, 0);
   asked.request.trainers = 2;
@@ -324,7 +324,7 @@ TEST(EstimateMemory, DataParallelismTakesBuckets) {
 }
 
 TEST(EstimateMemory, ShardingDividesWhatItSaysItDivides) {
-  Asked asked = dlrm(Interaction::kDot);
+  OriginalRequest asked = dlrm(Interaction::kDot);
   asked.training.optimizer = Optimizer::kAdam;
   asked.training.batch_size_per_trainer = 1;
   asked.request.device = Device::kCpu;
@@ -355,7 +355,7 @@ TEST(EstimateMemory, ShardingDividesWhatItSaysItDivides) {
 }
 
 TEST(EstimateMemory, PrecisionChangesWhatItStores) {
-  Asked asked = dlrm(Interaction::kDot);
+  OriginalRequest asked = dlrm(Interaction::kDot);
   const Estimate fp32 = asked();
   asked.training.precision = Precision::kTF32;
   EXPECT_EQ(asked().peak.upper_bound, fp32.peak.upper_bound);
@@ -374,7 +374,7 @@ TEST(EstimateMemory, PrecisionChangesWhatItStores) {
 // Mixed precision, a batch so small that only weights count: at the peak the half copies of the weights (2 B
 // a parameter) that backward has yet to use come on top.
 TEST(EstimateMemory, AutocastKeepsHalfCopiesOfTheWeights) {
-  Asked asked = two_layers(Device::kCpu);
+  OriginalRequest asked = two_layers(Device::kCpu);
   asked.dlrm().dense_features = 1000;
   asked.dlrm().bottom_mlp = {1000, 1000};
   asked.training.batch_size_per_trainer = 1;
@@ -388,7 +388,7 @@ TEST(EstimateMemory, AutocastKeepsHalfCopiesOfTheWeights) {
 }
 
 TEST(EstimateMemory, FullCheckpointingTakesLessWhereActivationsDecide) {
-  Asked asked = dlrm(Interaction::kDCN);
+  OriginalRequest asked = dlrm(Interaction::kDCN);
   asked.training.batch_size_per_trainer = 65536;
   const Bytes none = asked().peak.upper_bound;
   asked.training.activation_checkpointing = ActivationCheckpointing::kFull;
@@ -399,7 +399,7 @@ TEST(EstimateMemory, FullCheckpointingTakesLessWhereActivationsDecide) {
 // Backward of the top gives that a gradient (6400 B) and lets it go; the bottom's second forward then makes
 // its layer's and its ReLU's results (2 x 6400 B).
 TEST(EstimateMemory, FullCheckpointingByHand) {
-  Asked asked = two_layers(Device::kCpu);
+  OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.batch_size_per_trainer = 100;
   asked.training.activation_checkpointing = ActivationCheckpointing::kFull;
   const Estimate estimate = asked();
@@ -413,7 +413,7 @@ TEST(EstimateMemory, FullCheckpointingByHand) {
 // logits (400 B) and of its input (6400 B). Selective checkpointing thus costs an MLP memory rather than
 // saving it.
 TEST(EstimateMemory, SelectiveCheckpointingByHand) {
-  Asked asked = two_layers(Device::kCpu);
+  OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.batch_size_per_trainer = 100;
   asked.training.activation_checkpointing = ActivationCheckpointing::kSelective;
   const Estimate estimate = asked();
@@ -423,7 +423,7 @@ TEST(EstimateMemory, SelectiveCheckpointingByHand) {
 }
 
 TEST(EstimateMemory, InputsOfThreeBatchesAreInFlightWhereThereAreTables) {
-  Asked asked = dlrm(Interaction::kCat);
+  OriginalRequest asked = dlrm(Interaction::kCat);
   asked.training.batch_size_per_trainer = 1024;
   const std::int64_t sparse = 1024 * (26 * 10 + 26) * 8;  // indices, and an offset a table and sample
   const std::int64_t dense = 1024 * 13 * 4;
@@ -434,9 +434,9 @@ TEST(EstimateMemory, InputsOfThreeBatchesAreInFlightWhereThereAreTables) {
 }
 
 TEST(EstimateMemory, IdenticalTablesMayBeOneGroupOrMany) {
-  Asked grouped = dlrm(Interaction::kDot);
+  OriginalRequest grouped = dlrm(Interaction::kDot);
   grouped.dlrm().tables = {{.name = "t", .count = 40, .rows = 10, .dim = 64}};
-  Asked single = dlrm(Interaction::kDot);
+  OriginalRequest single = dlrm(Interaction::kDot);
   single.dlrm().tables.clear();
   for (int i = 0; i < 40; ++i) {
     single.dlrm().tables.push_back({.name = "t" + std::to_string(i), .rows = 10, .dim = 64});
@@ -447,7 +447,7 @@ TEST(EstimateMemory, IdenticalTablesMayBeOneGroupOrMany) {
 // Node outputs of the paper's trace that require a gradient: 64 + 64 + 4 B a sample; exactly linear, so ten
 // micro batches predict it. DDP and optimizer are linear in the 644 B of parameters.
 TEST(EstimateMemory, AmpByHand) {
-  Asked asked = two_layers(Device::kCuda);
+  OriginalRequest asked = two_layers(Device::kCuda);
   asked.training.batch_size_per_trainer = 1000;
   asked.training.optimizer = Optimizer::kAdam;
   asked.request.method = Method::kAmp;
@@ -467,7 +467,7 @@ TEST(EstimateMemory, AmpByHand) {
 
 TEST(EstimateMemory, AmpAndOursOnADlrm) {
   for (const auto interaction : {Interaction::kDot, Interaction::kCat, Interaction::kDCN}) {
-    Asked asked = dlrm(interaction);
+    OriginalRequest asked = dlrm(interaction);
     asked.request.trainers = 16;
     const Estimate ours = asked();
     asked.request.method = Method::kAmp;
@@ -481,14 +481,14 @@ TEST(EstimateMemory, AmpAndOursOnADlrm) {
 }
 
 TEST(EstimateMemory, AGraphThatWasNotReadSaysSo) {
-  Asked graph;
+  OriginalRequest graph;
   graph.model.dlrm.reset();
   graph.model.graph = crds::GraphReference{.config_map_name = "gpt-graph", .key = "graph.json.gz"};
   const Result<Estimate> estimate = graph.result();
   ASSERT_FALSE(estimate.ok());
   EXPECT_EQ(estimate.error().code, ErrorCode::kUnsupported);
   EXPECT_NE(estimate.error().message.find("gpt-graph is not at hand"), std::string::npos);
-  Asked empty;
+  OriginalRequest empty;
   empty.model.dlrm.reset();
   EXPECT_EQ(empty.result().error().code, ErrorCode::kInvalid);
   EXPECT_EQ(estimate_memory({}).error().code, ErrorCode::kInvalid);
@@ -498,7 +498,7 @@ TEST(EstimateMemory, RefusesWhatCannotBe) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
   for (const std::int64_t bad : {std::int64_t{0}, std::int64_t{-1}, kMost, kLeast}) {
-    Asked asked = dlrm(Interaction::kDot);
+    OriginalRequest asked = dlrm(Interaction::kDot);
     asked.training.batch_size_per_trainer = bad;
     ASSERT_FALSE(asked.result().ok()) << bad;
     EXPECT_EQ(asked.result().error().code, ErrorCode::kInvalid);
@@ -514,7 +514,7 @@ TEST(EstimateMemory, RefusesWhatCannotBe) {
     ASSERT_FALSE(asked.result().ok()) << bad;
     EXPECT_EQ(asked.result().error().code, ErrorCode::kInvalid);
   }
-  Asked asked = dlrm(Interaction::kDot);
+  OriginalRequest asked = dlrm(Interaction::kDot);
   asked.request.embedding_bytes = Bytes{-1};
   EXPECT_FALSE(asked.result().ok());
 }
@@ -522,26 +522,26 @@ TEST(EstimateMemory, RefusesWhatCannotBe) {
 // Dimensions that each can be, but not together: the answer is larger than any card, never a small number.
 TEST(EstimateMemory, AbsurdSizesDoNotWrap) {
   constexpr std::int64_t kWide = std::int64_t{1} << 32;
-  const std::function<void(Asked&)> cases[] = {
-      [](Asked& a) { a.training.batch_size_per_trainer = kWide; },
-      [](Asked& a) {
+  const std::function<void(OriginalRequest&)> cases[] = {
+      [](OriginalRequest& a) { a.training.batch_size_per_trainer = kWide; },
+      [](OriginalRequest& a) {
         a.dlrm().top_mlp = {kWide, kWide, 1};
       },
-      [](Asked& a) { a.dlrm().tables[0].dim = kWide; },
-      [](Asked& a) {
+      [](OriginalRequest& a) { a.dlrm().tables[0].dim = kWide; },
+      [](OriginalRequest& a) {
         a.dlrm().tables[0].count = 99'999;
         a.training.batch_size_per_trainer = 1 << 20;
       },
-      [](Asked& a) {
+      [](OriginalRequest& a) {
         a.dlrm().bottom_mlp = {kWide, kWide};
         a.training.batch_size_per_trainer = kWide;
       },
-      [](Asked& a) { a.dlrm().tables[0].pooling_factor = 1e12; },
+      [](OriginalRequest& a) { a.dlrm().tables[0].pooling_factor = 1e12; },
   };
   for (const auto method : {Method::kPlimsoll, Method::kAmp}) {
     for (const auto interaction : {Interaction::kDot, Interaction::kDCN}) {
       for (std::size_t i = 0; i < std::size(cases); ++i) {
-        Asked asked = dlrm(interaction);
+        OriginalRequest asked = dlrm(interaction);
         asked.request.method = method;
         asked.request.embedding_bytes = Bytes::max();
         cases[i](asked);
@@ -563,7 +563,7 @@ TEST(EstimateMemory, AbsurdSizesDoNotWrap) {
 }
 
 TEST(EstimateMemory, WritesTheContractsNames) {
-  Asked asked = dlrm(Interaction::kCat);
+  OriginalRequest asked = dlrm(Interaction::kCat);
   const Estimate estimate = asked();
   const Json peak = to_json(estimate.peak);
   EXPECT_EQ(peak["upperBoundBytes"].asInt64(), estimate.peak.upper_bound.count);
@@ -583,7 +583,7 @@ TEST(EstimateMemory, WritesTheContractsNames) {
 
 // It runs several times inside an admission. The time is printed, and asserted nowhere.
 TEST(EstimateMemory, ModelAIsCheap) {
-  Asked asked = model_a();
+  OriginalRequest asked = model_a();
   constexpr int kRounds = 200;
   for (const auto method : {Method::kPlimsoll, Method::kAmp}) {
     asked.request.method = method;

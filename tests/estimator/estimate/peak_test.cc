@@ -30,7 +30,7 @@ GpuModel card(Bytes memory) {
 Estimate estimate_on(const GpuModel& gpu) {
   EstimateRequest request;
   request.gpu = &gpu;
-  return account_of(wasteful(), request, 1_GiB);
+  return estimate_of(wasteful(), request, 1_GiB);
 }
 
 // 1 + 1 + 2 + 3 + 4 GiB are kept on a card that has them. One of 8 GiB gives the cache back in time.
@@ -56,9 +56,9 @@ TEST(Account, TheHeadroomIsNotTheAllocators) {
   const GpuModel gpu = card(12_GiB);
   EstimateRequest request;
   request.gpu = &gpu;
-  EXPECT_GT(account_of(wasteful(), request, 1_GiB).peak.upper_bound, 11_GiB);
+  EXPECT_GT(estimate_of(wasteful(), request, 1_GiB).peak.upper_bound, 11_GiB);
   request.capacity = 8_GiB;
-  EXPECT_LE(account_of(wasteful(), request, 1_GiB).peak.upper_bound, 8_GiB);
+  EXPECT_LE(estimate_of(wasteful(), request, 1_GiB).peak.upper_bound, 8_GiB);
 }
 
 TEST(Account, TheAllocatorsOptionsCount) {
@@ -66,7 +66,7 @@ TEST(Account, TheAllocatorsOptionsCount) {
   EstimateRequest request;
   request.gpu = &gpu;
   request.runtime.allocator.expandable_segments = true;
-  const Estimate expandable = account_of(wasteful(), request, 1_GiB);
+  const Estimate expandable = estimate_of(wasteful(), request, 1_GiB);
   EXPECT_LT(expandable.peak.reserved, 5_GiB + 100_MiB);
   EXPECT_GE(expandable.peak.reserved, 5_GiB);
 }
@@ -75,9 +75,9 @@ TEST(Account, EmbeddingsAddWhatTheyTake) {
   const GpuModel gpu = card(80_GiB);
   EstimateRequest request;
   request.gpu = &gpu;
-  const Estimate without = account_of(wasteful(), request, 1_GiB);
+  const Estimate without = estimate_of(wasteful(), request, 1_GiB);
   request.embedding_bytes = 30_GiB;
-  const Estimate with = account_of(wasteful(), request, 1_GiB);
+  const Estimate with = estimate_of(wasteful(), request, 1_GiB);
   EXPECT_EQ(with.peak.upper_bound, without.peak.upper_bound + 30_GiB);
   EXPECT_EQ(with.peak.reserved, without.peak.reserved + 30_GiB);
 }
@@ -85,7 +85,7 @@ TEST(Account, EmbeddingsAddWhatTheyTake) {
 TEST(Account, TheCpuHasNoAllocatorOfThisKind) {
   EstimateRequest request;
   request.device = Device::kCpu;
-  const Estimate estimate = account_of(wasteful(), request, 1_GiB);
+  const Estimate estimate = estimate_of(wasteful(), request, 1_GiB);
   EXPECT_EQ(estimate.peak.allocated, 5_GiB);
   EXPECT_EQ(estimate.peak.upper_bound, 5_GiB);
 }

@@ -131,7 +131,7 @@ TEST(SharderSmallest, StartsAtTheBoundAndGoesByNodes) {
   const Result<std::int64_t> bound = fewest_trainers_bound(request, 512);
   ASSERT_TRUE(bound.ok());
   EXPECT_EQ(*bound, 16);
-  const Result<SmallestPlan> found = shard_smallest(request, 1, 512);
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 512);
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_EQ(found->trainers, 16);
   EXPECT_EQ(found->searched, 1);
@@ -143,27 +143,28 @@ TEST(SharderSmallest, AnyCountWithinANode) {
   ShardRequest request = hundred_tables();
   request.budget = 2_GiB;
   EXPECT_EQ(*fewest_trainers_bound(request, 512), 5);
-  EXPECT_EQ(shard_smallest(request, 1, 512)->trainers, 5);
-  EXPECT_EQ(shard_smallest(request, 6, 512)->trainers, 6);
-  EXPECT_EQ(shard_smallest(request, 9, 512)->trainers, 16);
+  EXPECT_EQ(shard_on_fewest_trainers(request, 1, 512)->trainers, 5);
+  EXPECT_EQ(shard_on_fewest_trainers(request, 6, 512)->trainers, 6);
+  EXPECT_EQ(shard_on_fewest_trainers(request, 9, 512)->trainers, 16);
 }
 
 TEST(SharderSmallest, AsksTheBudgetOfEachCountOnceAndInOrder) {
   const ShardRequest request = hundred_tables();
   std::vector<std::int64_t> asked;
-  const Result<SmallestPlan> found = shard_smallest(request, 4, 512, [&](std::int64_t trainers) {
-    asked.push_back(trainers);
-    return Result<Bytes>(trainers <= 8 ? 1_MiB : 1_GiB - 4_MiB * trainers);
-  });
+  const Result<FewestTrainersPlan> found =
+      shard_on_fewest_trainers(request, 4, 512, [&](std::int64_t trainers) {
+        asked.push_back(trainers);
+        return Result<Bytes>(trainers <= 8 ? 1_MiB : 1_GiB - 4_MiB * trainers);
+      });
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(found->trainers, 16);
   EXPECT_THAT(asked, ::testing::ElementsAre(4, 5, 6, 7, 8, 16));
 }
 
 TEST(SharderSmallest, ABudgetThatCannotBeToldEndsTheSearch) {
-  const Result<SmallestPlan> found = shard_smallest(hundred_tables(), 1, 64, [](std::int64_t) {
-    return Result<Bytes>(Error(ErrorCode::kUnsupported, "no estimate"));
-  });
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(
+      hundred_tables(), 1, 64,
+      [](std::int64_t) { return Result<Bytes>(Error(ErrorCode::kUnsupported, "no estimate")); });
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kUnsupported);
 }
@@ -172,7 +173,7 @@ TEST(SharderSmallest, SaysWhyTheLargestCountFails) {
   ShardRequest request = hundred_tables();
   request.budget = 30_MiB;
   Infeasibility why;
-  const Result<SmallestPlan> found = shard_smallest(request, 1, 64, {}, &why);
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 64, {}, &why);
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kUnfittable);
   EXPECT_THAT(found.error().message, HasSubstr("64 trainers"));
@@ -183,10 +184,10 @@ TEST(SharderSmallest, SaysWhyTheLargestCountFails) {
 }
 
 TEST(SharderSmallest, NoCountInTheRange) {
-  const Result<SmallestPlan> found = shard_smallest(hundred_tables(), 9, 15);
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(hundred_tables(), 9, 15);
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kInvalid);
-  EXPECT_EQ(shard_smallest(hundred_tables(), 8, 2).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(shard_on_fewest_trainers(hundred_tables(), 8, 2).error().code, ErrorCode::kInvalid);
 }
 
 TEST(SharderSmallest, NeverPassesOverACountThatFits) {
@@ -203,7 +204,7 @@ TEST(SharderSmallest, NeverPassesOverACountThatFits) {
         break;
       }
     }
-    const Result<SmallestPlan> found = shard_smallest(request, 1, 24);
+    const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 24);
     EXPECT_EQ(found.ok() ? found->trainers : 0, first);
     if (first != 0) {
       ASSERT_TRUE(bound.ok());

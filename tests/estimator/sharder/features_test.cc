@@ -99,7 +99,7 @@ TEST(SharderFeatures, UnequalTrainersAreFilledByWhatTheyHave) {
   }
   request.budgets.pop_back();
   EXPECT_THAT(shard(request).error().message, HasSubstr("budgets of 7 trainers for 8"));
-  EXPECT_EQ(shard_smallest(request, 1, 64).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(shard_on_fewest_trainers(request, 1, 64).error().code, ErrorCode::kInvalid);
 }
 
 TEST(SharderFeatures, ColdTablesGoToTheHostWhenTheCardsAreFull) {
@@ -151,7 +151,7 @@ TEST(SharderFeatures, ARemedyIsOneThatDoes) {
     ShardRequest request = some_tables(4);
     request.budget = 1_GiB * gib;
     ASSERT_FALSE(shard(request).ok());
-    const Remedy remedy = find_remedy(request, 64);
+    const Suggestion remedy = find_suggestion(request, 64);
     ASSERT_TRUE(remedy.trainers.has_value());
     ASSERT_TRUE(remedy.budget.has_value());
     EXPECT_THAT(to_string(remedy, 4), HasSubstr(" trainers would do, or 4 with "));
@@ -166,7 +166,7 @@ TEST(SharderFeatures, ARemedyIsOneThatDoes) {
 TEST(SharderFeatures, NoRemedyIsSaidSo) {
   ShardRequest request = some_tables(4);
   request.constraints = {{.table = 6, .types = {kTableRowWise}, .ranks = {1, 2}}};
-  const Remedy remedy = find_remedy(request, 8);
+  const Suggestion remedy = find_suggestion(request, 8);
   EXPECT_FALSE(remedy.trainers.has_value());
   EXPECT_FALSE(remedy.budget.has_value());
   EXPECT_THAT(to_string(remedy, 4), HasSubstr("no number of trainers"));

@@ -11,16 +11,16 @@
 
 namespace plimsoll::cli {
 
-struct ShardQuestion {
+struct ShardInput {
   estimator::ShardRequest request;
   bool smallest = false;  // --trainers auto
 };
 
 // Everything but the tables. Errors: kInvalid naming the option.
-Result<ShardQuestion> read_shard_question(const po::variables_map& values);
+Result<ShardInput> read_shard_input(const po::variables_map& values);
 
 // The tables into the request, and the constraints that name them.
 Result<void> add_tables(const po::variables_map& values, const std::vector<crds::EmbeddingTable>& tables,
-                        ShardQuestion& question);
+                        ShardInput& question);
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-#include "cli/shard_command_question.h"
+#include "cli/shard_command_input.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,9 +9,9 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr std::int64_t kMostTrainers = 65'536;
-constexpr std::int64_t kMostPerNode = 1024;
-constexpr std::int64_t kMostBatch = 16'777'216;  // as the API's own limit
+constexpr std::int64_t kMaxTrainers = 65'536;
+constexpr std::int64_t kMaxPerNode = 1024;
+constexpr std::int64_t kMaxBatch = 16'777'216;  // as the API's own limit
 constexpr std::size_t kFragment = 64;
 
 Result<Bytes> bytes_option(const po::variables_map& values, const std::string& name) {
@@ -91,8 +91,8 @@ Result<void> read_memory(const po::variables_map& values, bool smallest, estimat
     if (!times) {
       return times.error();
     }
-    if (*times < 1 || *times > kMostTrainers) {
-      return invalid("--hbm: a count of trainers must be from 1 to " + std::to_string(kMostTrainers),
+    if (*times < 1 || *times > kMaxTrainers) {
+      return invalid("--hbm: a count of trainers must be from 1 to " + std::to_string(kMaxTrainers),
                      part.substr(0, kFragment));
     }
     budgets.insert(budgets.end(), static_cast<std::size_t>(*times), *bytes - *reserve);
@@ -159,8 +159,8 @@ Result<void> read_choices(const po::variables_map& values, estimator::ShardReque
                                           {"sparse-dist", Pipeline::kSparseDist},
                                           {"prefetch", Pipeline::kPrefetchSparseDist}});
   const Result<Bytes> host = bytes_option(values, "host-memory");
-  constexpr double kLeastCache = 1e-6;
-  const Result<double> cache = share_option(values, "cache-ratio", kLeastCache, 1);
+  constexpr double kMinCache = 1e-6;
+  const Result<double> cache = share_option(values, "cache-ratio", kMinCache, 1);
   const Result<double> slack = share_option(values, "time-slack", 0, 10);
   if (!cost) {
     return cost.error();
@@ -202,7 +202,7 @@ Result<std::vector<std::int64_t>> ranks_of(const std::string& text) {
     if (!first || !last) {
       return first ? last.error() : first.error();
     }
-    if (*first < 0 || *last < *first || *last >= kMostTrainers) {
+    if (*first < 0 || *last < *first || *last >= kMaxTrainers) {
       return invalid(what, part.substr(0, kFragment));
     }
     for (std::int64_t rank = *first; rank <= *last; ++rank) {
@@ -235,19 +235,19 @@ Result<std::vector<estimator::ShardingType>> types_of(const std::string& text) {
 
 }  // namespace
 
-Result<ShardQuestion> read_shard_question(const po::variables_map& values) {
+Result<ShardInput> read_shard_input(const po::variables_map& values) {
   for (const char* name : {"tables", "trainers", "hbm", "batch-size"}) {
     if (!values.contains(name)) {
       return invalid(std::string("--") + name + " is required");
     }
   }
-  ShardQuestion question;
+  ShardInput question;
   estimator::ShardRequest& request = question.request;
   question.smallest = values["trainers"].as<std::string>() == "auto";
-  const Result<std::int64_t> per_node = count_option(values, "per-node", 1, kMostPerNode);
+  const Result<std::int64_t> per_node = count_option(values, "per-node", 1, kMaxPerNode);
   const Result<std::int64_t> trainers =
-      question.smallest ? Result<std::int64_t>(1) : count_option(values, "trainers", 1, kMostTrainers);
-  const Result<std::int64_t> batch = count_option(values, "batch-size", 1, kMostBatch);
+      question.smallest ? Result<std::int64_t>(1) : count_option(values, "trainers", 1, kMaxTrainers);
+  const Result<std::int64_t> batch = count_option(values, "batch-size", 1, kMaxBatch);
   for (const auto* count : {&per_node, &trainers, &batch}) {
     if (!*count) {
       return count->error();
@@ -274,7 +274,7 @@ Result<ShardQuestion> read_shard_question(const po::variables_map& values) {
 }
 
 Result<void> add_tables(const po::variables_map& values, const std::vector<crds::EmbeddingTable>& tables,
-                        ShardQuestion& question) {
+                        ShardInput& question) {
   estimator::ShardRequest& request = question.request;
   request.tables = estimator::expand_tables(tables);
   if (!values.contains("allow") && !values.contains("pin")) {
