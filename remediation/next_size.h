@@ -15,7 +15,7 @@ struct NextSize {
   std::string text;                // which size, or why there is none
 };
 
-// A size that no failed attempt rules out (estimator/failed_sizes.h). Where the job can be estimated, the
+// A size that no failed attempt rules out (estimator/provisioner/size_exclusion.h). Where the job can be estimated, the
 // size fits by an estimate that the failures have corrected.
 NextSize larger_size(const RemediationInputs& inputs);
 

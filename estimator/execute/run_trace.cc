@@ -140,7 +140,6 @@ class TraceIteration {
     std::shared_ptr<const Static> at;     // chunks may share a trace
     std::vector<SteppedParameter> own{};  // parameters that the iteration keeps itself
     std::vector<std::int32_t> shared{};   // by storage: the life cycle's parameter that it is of, -1 else
-    std::vector<BlockId> persistent{};    // by storage
     std::unique_ptr<Pass> last{};         // that ended; its gradients and results are still there
     bool accumulating = false;            // a pass before has left gradients
     std::int32_t first_unit = 0;          // in the life cycle's numbers
@@ -264,10 +263,9 @@ class TraceIteration {
       units = share(chunk, units, held);
     }
     for (Chunk& chunk : chunks_) {
-      chunk.persistent.assign(chunk.trace.storages.size(), -1);
       for (std::size_t i = 0; i < chunk.trace.storages.size(); ++i) {
         if (chunk.trace.storages[i].allocated_at < 0 && chunk.shared[i] < 0) {
-          chunk.persistent[i] = allocate_storage(chunk, static_cast<std::int32_t>(i), Source::kStorage);
+          allocate_storage(chunk, static_cast<std::int32_t>(i), Source::kStorage);
         }
       }
     }

@@ -6,8 +6,8 @@
 //   run->name_of(block);   // "layers.3.mlp: aten::addmm"
 //
 // One steady-state iteration: gradients set to none, forward, loss, backward, step. A storage lives until the
-// later of Python's release and autograd's, as recorded; what kernels take inside comes from kernel_rules.h,
-// the optimizer from trace_optimizer.h. Pure; any thread. The trace must outlive the run.
+// later of Python's release and autograd's, as recorded; what kernels take inside comes from kernels/rules.h,
+// the optimizer from trace/optimizer.h. Pure; any thread. The trace must outlive the run.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a trainer's card holds besides tensors of the model: figures of the one table (fixed_cost_table.h),
+// What a trainer's card holds besides tensors of the model: figures of the one table (table.h),
 // and the overrides learned from earlier jobs of the family. Pure; any thread.
 #pragma once
 

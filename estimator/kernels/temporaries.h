@@ -1,5 +1,5 @@
 // kernel_temporaries(): what each operator of a trace takes inside its kernel, beyond its results: as it was
-// measured, by the rule table (kernel_rules.h), or a bound. Pure; any thread.
+// measured, by the rule table (rules.h), or a bound. Pure; any thread.
 #pragma once
 
 #include <optional>

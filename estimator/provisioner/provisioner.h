@@ -40,7 +40,7 @@ struct ProvisionRequest {
   const crds::MemoryProfile* profile = nullptr;     // of the job's family; may be null
   Method method = Method::kPlimsoll;
   Budget* budget = nullptr;  // null: no limit
-  // Never reused (estimator/failed_sizes.h); and what the estimate of a failed size lacked is added to all
+  // Never reused (size_exclusion.h); and what the estimate of a failed size lacked is added to all
   // other estimates, as part of the allocator's slack.
   std::vector<FailedSize> failed = {};
   // The model's size is left out: whatever the GPU, minTrainers hold the job.

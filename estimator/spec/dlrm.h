@@ -13,7 +13,7 @@
 //   - DCN: [d, embeddings] through the cross layers of DCN-v2: x0 * (W (V x) + b) + x of rank `cross_rank`, and
 //     x0 * (W x + b) + x where that is 0.
 //   - DCNv1: the same with vectors, x0 * (w x) + b + x (arXiv 1708.05123).
-//   - DHEN: layers of several interactions (estimator/graph/lower_dhen.h); as wide as d, as for Dot.
+//   - DHEN: layers of several interactions (dhen.h); as wide as d, as for Dot.
 //   - Dot: [d, products of each pair of features]. All features must be as wide as d: tables that are not are
 //     projected by a Linear without bias each, as DLRM's mixed-dimension embeddings are (arXiv 1909.11810;
 //     facebookresearch/dlrm projects narrower tables only, we any).

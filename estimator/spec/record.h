@@ -1,7 +1,7 @@
 // record(): the trace of one training iteration of a forward graph, as the exporter would record it from real
 // PyTorch: forward, then backward in reverse order, with what autograd saves (autograd_rules.h), every
 // gradient, and when each block is freed. So a spec and an exported graph are executed by the same code
-// (trace_run.h).
+// (estimator/execute/run_trace.h).
 //
 //   Recording recording = record(graph, {.device = Device::kCuda, .batch = 32, .input_batch = 32});
 //   Result<TraceRun> run = run_trace(recording.trace, producer, {.batch = 32});

@@ -153,7 +153,7 @@ struct Trace {
   std::vector<std::int32_t> unmeasured;
   std::int32_t forward_end = 0;  // operators before it are the model's forward,
   std::int32_t loss_end = 0;     // those before this the loss, the rest backward
-  // Of a trace that was put together from several passes: each forward (pipeline_trace.h). Empty: the one.
+  // Of a trace that was put together from several passes: each forward (estimator/parallel/pipeline.h). Empty: the one.
   std::vector<Span> passes;
   BudgetVector<TraceParameter> parameters;
   std::vector<TraceBuffer> buffers;

@@ -68,7 +68,7 @@ TEST(FixedCostTable, WhatIsNotKnownIsBoundedByWhatIs) {
   }
 }
 
-// Published figures, as fixed_cost_table.cc names them.
+// Published figures, as fixed_costs/table.cc names them.
 TEST(FixedCostTable, ContextsThatWereSeenAreWithinTheirBounds) {
   const struct {
     const char* gpu;
