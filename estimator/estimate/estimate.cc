@@ -69,15 +69,15 @@ Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_paramete
 
 Result<Estimate> by_amp(const EstimateRequest& request) {
   const Result<Recording> recording = record_whole(request, request.training->batch_size_per_trainer);
-  if (!recording && recording.error().code == ErrorCode::kTooLarge) {
-    return beyond_any_machine(request, Bytes{});
-  }
   if (!recording) {
     return recording.error();
   }
   const Result<TraceShapes> shapes =
       TraceShapes::at(recording->trace, request.training->batch_size_per_trainer,
                       {.halve_floats = false, .budget = request.budget});
+  if (!shapes && shapes.error().code == ErrorCode::kTooLarge) {
+    return beyond_any_machine(request, Bytes{});
+  }
   if (!shapes) {
     return shapes.error();
   }

@@ -58,6 +58,9 @@ class Reserved {
     if (unlimited_.reserved_peak <= room) {
       return unlimited_.reserved_peak;
     }
+    if (!ledger_.has_dispensable() && ledger_.peak() > room) {
+      return unlimited_.reserved_peak;  // its tensors alone do not fit
+    }
     ReplayOptions options = options_;
     options.device.available = std::max(room, Bytes{});
     const ReplayResult limited = replay(ledger_, options);

@@ -20,27 +20,11 @@ namespace {
 
 using crds::ParallelStrategy;
 
-// Far above any machine, and far enough from 2^63 that sums of it do not saturate.
-constexpr Bytes kBeyondAnyMachine{std::int64_t{1} << 55};
 constexpr std::size_t kLargest = 10;
 // Ranks of ZeRO-1 that are looked at one by one; beyond, the first stands for all.
 constexpr std::int64_t kMaxOwners = 16;
 // After so many micro-batches an iteration only repeats itself: gradients are there, each stage is full.
 constexpr std::int64_t kSteadyRounds = 3;
-
-// Every tensor of the graph at once: no moment of an iteration can need more than a small multiple of it.
-Bytes all_bytes(const ForwardGraph& graph, std::int64_t batch, Budget* budget) {
-  Bytes total;
-  for (std::size_t i = 0; i < graph.tensors().size(); ++i) {
-    charge(budget, 1);
-    total += graph.bytes(static_cast<TensorId>(i), batch);
-  }
-  return total;
-}
-
-Error beyond_any_machine() {
-  return Error(ErrorCode::kTooLarge, "the tensors of an iteration are beyond any machine");
-}
 
 Error bad_field(const std::string& field, const std::string& what) {
   return invalid("training.parallelism." + field + " " + what);
@@ -137,10 +121,6 @@ class Parts {
         }
         lowered.graph = std::make_unique<const ForwardGraph>(*std::move(graph));
         lowered.first_layer = part.first_layer;
-        if (all_bytes(*lowered.graph, training_.batch_size_per_trainer, request_.budget) >
-            kBeyondAnyMachine) {
-          return beyond_any_machine();
-        }
         options_.keeps_result = !part.predicts;
         lowered.recording = std::make_unique<const Recording>(record(*lowered.graph, options_));
       }
@@ -296,9 +276,6 @@ Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batc
   if (!graph) {
     return graph.error();
   }
-  if (all_bytes(*graph, batch, request.budget) > kBeyondAnyMachine) {
-    return beyond_any_machine();
-  }
   return record(*graph,
                 {.device = request.device, .batch = batch, .input_batch = batch, .budget = request.budget});
 }
@@ -382,10 +359,6 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
   Bytes parameters_of_last;
   for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
     const Result<std::vector<const Recording*>> chunks = parts.of_stage(stage);
-    if (!chunks && chunks.error().code == ErrorCode::kTooLarge) {
-      run.beyond_any_machine = true;
-      return run;
-    }
     if (!chunks) {
       return chunks.error();
     }
@@ -418,6 +391,10 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
     for (std::int64_t rank = 0; rank < owners(request, replicas, keeps_fp32); ++rank) {
       iteration.replication.rank = rank;
       Result<TraceRun> trainer = run_trace(traces, producer, iteration);
+      if (!trainer && trainer.error().code == ErrorCode::kTooLarge) {
+        run.beyond_any_machine = true;
+        return run;
+      }
       if (!trainer) {
         return trainer.error();
       }

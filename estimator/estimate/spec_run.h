@@ -31,7 +31,7 @@ struct SpecRun {
 // A spec does not say which PyTorch runs it: the newest that the rules were checked with.
 inline constexpr TorchVersion kSpecTorchVersion = 215;
 
-// The whole model on one trainer. Errors: those of run_spec(); kTooLarge beyond any machine.
+// The whole model on one trainer. Errors: those of run_spec().
 Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch);
 
 // Errors: kInvalid naming the field: sizes that cannot be, trainers that the parts do not divide;

@@ -102,6 +102,7 @@ class TraceIteration {
         return added.error();
       }
     }
+    expect();
     persist();
     std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Pass>> passes;
     for (const ScheduleStep& step : request_.schedule) {
@@ -237,6 +238,20 @@ class TraceIteration {
                                                      .parameters = std::move(parameters),
                                                      .complete_gradients = complete_gradients(trace)});
     return {};
+  }
+
+  // A large model has tens of thousands of blocks: the lists are made long enough at once.
+  void expect() {
+    std::size_t blocks = 0;
+    for (const Chunk& chunk : chunks_) {
+      blocks += chunk.trace.parameters.size() * 4;  // in fp32, its state, two temporaries of its step
+    }
+    for (const ScheduleStep& step : request_.schedule) {
+      const Chunk& chunk = chunks_[static_cast<std::size_t>(step.chunk)];
+      blocks += step.forward ? chunk.trace.storages.size() + chunk.trace.temporaries.size() : 0;
+    }
+    run_.ledger.expect(blocks, blocks * 2);
+    run_.origins_.reserve(blocks);
   }
 
   // By operator: the gradients that are complete after it.

@@ -57,7 +57,7 @@ BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, Stre
 
 BlockId Ledger::allocate_dispensable(Part part, Bytes bytes) {
   const BlockId block = allocate(part, bytes);
-  blocks_.back().dispensable = true;
+  blocks_.back().dispensable = has_dispensable_ = true;
   return block;
 }
 
@@ -85,17 +85,17 @@ const Ledger::Moment& Ledger::peak_moment() const {
 }
 
 std::vector<BlockId> Ledger::live_at_peak() const {
-  std::vector<bool> alive(blocks_.size(), false);
+  std::vector<char> alive(blocks_.size(), 0);
   const std::size_t events = peak_moment().events;
   for (std::size_t i = 0; i < events; ++i) {
     const MemoryEvent& event = events_[i];
     if (event.kind == MemoryEvent::Kind::kAllocate || event.kind == MemoryEvent::Kind::kRelease) {
-      alive[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate;
+      alive[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate ? 1 : 0;
     }
   }
   std::vector<BlockId> blocks;
   for (std::size_t i = 0; i < alive.size(); ++i) {
-    if (alive[i]) {
+    if (alive[i] != 0) {
       blocks.push_back(static_cast<BlockId>(i));
     }
   }

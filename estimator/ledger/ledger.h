@@ -92,6 +92,7 @@ class Ledger {
   // A block that is only taken where the card has room: cuDNN's workspaces, for PyTorch tries the next
   // algorithm when one cannot be had (aten/src/ATen/native/cudnn/Conv_v8.cpp).
   BlockId allocate_dispensable(Part part, Bytes bytes);
+  bool has_dispensable() const { return has_dispensable_; }
   // What the block is of, in the caller's own numbers.
   void mark(BlockId block, std::int32_t of) { blocks_[static_cast<std::size_t>(block)].of = of; }
   void release(BlockId block);
@@ -135,6 +136,7 @@ class Ledger {
   std::int64_t granule_;
   Budget* budget_;
   Phase phase_ = Phase::kForward;
+  bool has_dispensable_ = false;
   BudgetVector<Block> blocks_;
   BudgetVector<MemoryEvent> events_;
   std::array<std::int64_t, kPhases> begin_of_phase_ = {-1, -1, -1};  // positions in events_

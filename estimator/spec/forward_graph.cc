@@ -265,12 +265,16 @@ bool ForwardGraph::any_requires_grad(const TensorIds& ids) const {
   return std::any_of(ids.begin(), ids.end(), [&](TensorId id) { return tensor(id).requires_grad; });
 }
 
-Bytes ForwardGraph::bytes_of_one(TensorId id, std::int64_t batch) const {
-  Bytes bytes{width_bytes(tensor(id).type)};
-  for (const Dim& dim : shape_of(id)) {
-    bytes = bytes * (Bytes{dim.per_sample} * batch + Bytes{dim.constant}).count;
+Bytes elements_of(const Shape& shape, std::int64_t batch) {
+  Bytes elements{1};
+  for (const Dim& dim : shape) {
+    elements = elements * (Bytes{dim.per_sample} * batch + Bytes{dim.constant}).count;
   }
-  return bytes;
+  return elements;
+}
+
+Bytes ForwardGraph::bytes_of_one(TensorId id, std::int64_t batch) const {
+  return elements_of(shape_of(id), batch) * width_bytes(tensor(id).type);
 }
 
 Bytes ForwardGraph::bytes(TensorId id, std::int64_t batch) const {
@@ -292,8 +296,7 @@ std::int64_t ForwardGraph::parameter_count() const {
   Bytes total;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].role == TensorRole::kParameter) {
-      const auto id = static_cast<TensorId>(i);
-      total += Bytes{bytes_of_one(id, 1).count / width_bytes(tensors_[i].type)} * tensors_[i].count;
+      total += elements_of(shape_of(static_cast<TensorId>(i)), 1) * tensors_[i].count;
     }
   }
   return total.count;

@@ -42,6 +42,8 @@ constexpr Dim per_sample(std::int64_t size) {
   return {.constant = 0, .per_sample = size};
 }
 using Shape = SmallList<Dim, 4>;
+// As Bytes, for it saturates.
+Bytes elements_of(const Shape& shape, std::int64_t batch);
 
 enum class TensorRole : std::uint8_t {
   kActivation,  // made by an operator

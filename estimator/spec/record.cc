@@ -16,10 +16,6 @@ std::size_t index(std::int32_t id) {
   return static_cast<std::size_t>(id);
 }
 
-Count constant(Bytes bytes) {
-  return {{static_cast<double>(bytes.count), 0, 0, 0}};
-}
-
 class Recorder {
  public:
   Recorder(const ForwardGraph& graph, const RecordOptions& options)
@@ -63,6 +59,9 @@ class Recorder {
   };
 
   const Tensor& tensor(TensorId id) const { return graph_.tensors()[index(id)]; }
+  Bytes bytes_of(TensorId id) const {  // of one
+    return elements_[index(tensor(id).shape)] * width_bytes(tensor(id).type);
+  }
   const AutogradRule& rule(std::int32_t op) const { return rules_[index(rule_[index(op)])]; }
   std::int32_t now() const { return static_cast<std::int32_t>(trace_.operators.size()); }
   bool recorded(const Op& op) const {  // by autograd
@@ -87,12 +86,13 @@ class Recorder {
             {{static_cast<double>(dim.constant), static_cast<double>(dim.per_sample), 0, 0}});
       }
       trace_.layouts.push_back({.shape = {begin, static_cast<std::int32_t>(shape.size())}, .strides = {}});
+      elements_.push_back(elements_of(shape, options_.batch));
     }
   }
 
   std::int32_t add_storage(TensorId of, Bytes bytes, std::int64_t count, StorageRole role) {
     charge(options_.budget, 1);
-    trace_.storages.push_back({.bytes = constant(bytes),
+    trace_.storages.push_back({.bytes = Count::constant(bytes.count),
                                .role = role,
                                .allocated_at = role < StorageRole::kOutput ? -1 : now(),
                                .released_at = -1,
@@ -103,7 +103,15 @@ class Recorder {
 
   // The first tensors of the trace are those of the graph.
   void add_tensors() {
-    trace_.tensors.reserve(graph_.tensors().size());
+    // An operator has an operator of backward and one that adds or copies a gradient; most tensors have a gradient.
+    const std::size_t tensors = graph_.tensors().size();
+    const std::size_t operators = index(graph_.op_count());
+    trace_.tensors.reserve(tensors * 2 + tensors / 2);
+    trace_.storages.reserve(tensors * 2);
+    recording_.tensor_of_storage.reserve(tensors * 2);
+    trace_.operators.reserve(operators * 3);
+    trace_.operands.reserve(operators * 8);
+    trace_.saved.reserve(operators * 3);
     for (std::size_t i = 0; i < graph_.tensors().size(); ++i) {
       const auto id = static_cast<TensorId>(i);
       const Tensor& of = tensor(id);
@@ -137,7 +145,7 @@ class Recorder {
     }
     const Span shape = trace_.layouts[index(tensor.shape)].shape;
     const auto begin = static_cast<std::int32_t>(trace_.counts.size());
-    trace_.counts.push_back({{static_cast<double>(tensor.count), 0, 0, 0}});
+    trace_.counts.push_back(Count::constant(tensor.count));
     for (std::int32_t i = shape.begin; i < shape.begin + shape.size; ++i) {
       trace_.counts.push_back(trace_.counts[index(i)]);
     }
@@ -177,7 +185,6 @@ class Recorder {
   // ---- forward ----
 
   void forward() {
-    trace_.operators.reserve(index(graph_.op_count()) * 3);
     for (std::int32_t i = 0; i < graph_.op_count(); ++i) {
       make(i);
     }
@@ -203,8 +210,8 @@ class Recorder {
     }
     for (const TensorId output : op.outputs) {
       if (tensor(output).storage == output) {
-        storage_[index(output)] = add_storage(output, graph_.bytes_of_one(output, options_.batch),
-                                              tensor(output).count, StorageRole::kActivation);
+        storage_[index(output)] =
+            add_storage(output, bytes_of(output), tensor(output).count, StorageRole::kActivation);
         trace_.storages.back().released_at = 0;
       }
       const std::int32_t storage = storage_[index(tensor(output).storage)];
@@ -220,7 +227,7 @@ class Recorder {
       ++made.outputs.size;
     }
     if (rule.forward_temporary.count > 0) {
-      trace_.temporaries.push_back({now(), constant(rule.forward_temporary)});
+      trace_.temporaries.push_back({now(), Count::constant(rule.forward_temporary.count)});
     }
     saved_[index(i)] = static_cast<std::int32_t>(trace_.saved.size());
     if (saves) {
@@ -304,9 +311,7 @@ class Recorder {
   }
 
   std::int32_t new_gradient(TensorId of) {
-    gradients_.push_back(
-        {add_storage(of, graph_.bytes_of_one(of, options_.batch), tensor(of).count, StorageRole::kBackward),
-         1});
+    gradients_.push_back({add_storage(of, bytes_of(of), tensor(of).count, StorageRole::kBackward), 1});
     return static_cast<std::int32_t>(gradients_.size()) - 1;
   }
 
@@ -351,7 +356,7 @@ class Recorder {
       }
     }
     if (rule.backward_temporary.count > 0) {
-      trace_.temporaries.push_back({now(), constant(rule.backward_temporary)});
+      trace_.temporaries.push_back({now(), Count::constant(rule.backward_temporary.count)});
     }
     const std::int32_t time = now();
     append(i, made_, op.kind);
@@ -407,6 +412,7 @@ class Recorder {
   const RecordOptions& options_;
   Recording recording_;
   Trace& trace_;
+  std::vector<Bytes> elements_;           // by shape: how many a tensor has, a byte each
   BudgetVector<AutogradRule> rules_;      // copies of an operator share one
   BudgetVector<std::int32_t> rule_;       // by operator: its place in rules_
   BudgetVector<std::int32_t> storage_;    // by tensor that has memory of its own

@@ -78,7 +78,7 @@ Result<TraceShapes> TraceShapes::at(const Trace& trace, std::int64_t batch, cons
       bytes = bytes / 2 + bytes % 2;
     }
     shapes.storages_.push_back(Bytes{bytes});
-    total += Bytes{bytes};
+    total += Bytes{bytes} * trace.storages[i].count;
   }
   if (total > kBeyondAnyMachine) {
     return Error(ErrorCode::kTooLarge,

@@ -31,9 +31,9 @@ const DtypeName* find(const std::string& name) {
 }  // namespace
 
 std::int64_t Count::at(std::int64_t batch) const {
-  constexpr double kExact = 9007199254740992.0;          // 2^53
-  if (!depends_on_batch() && std::abs(c[0]) < kExact) {  // all of a spec's: worth not to take long doubles
-    return std::llround(c[0]);
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (!depends_on_batch() && std::abs(c[0]) < kExact) {
+    return std::llround(c[0]);  // what the long doubles below would give, without them
   }
   const auto b = static_cast<long double>(batch);
   const long double value = c[0] + b * (c[1] + b * (c[2] + b * static_cast<long double>(c[3])));

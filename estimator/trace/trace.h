@@ -26,6 +26,8 @@ struct Count {
 
   // Rounded to the nearest integer; saturates at the ends of 64 bits.
   std::int64_t at(std::int64_t batch) const;
+  // Of a spec's trace, which holds for one batch, all are constant.
+  static Count constant(std::int64_t value) { return {{static_cast<double>(value), 0, 0, 0}}; }
   bool depends_on_batch() const { return c[1] != 0 || c[2] != 0 || c[3] != 0; }
 };
 

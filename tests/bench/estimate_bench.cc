@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/allocator.h"
 #include "base/gzip.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/estimate/estimate.h"
@@ -250,5 +251,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
+  plimsoll::use_server_allocator();  // as where decisions are made
   return plimsoll::run({argv + 1, argv + argc});
 }
