@@ -6,207 +6,44 @@
 #include <cmath>
 #include <utility>
 
+#include "base/json/view.h"
 #include "base/yaml.h"
 
 namespace plimsoll::estimator::inline catalog {
+
+extern const char* const kGpusYaml;  // gpus.yaml
+
 namespace {
 
 constexpr Bytes gigabytes(std::int64_t count) {
   return Bytes{count} * 1'000'000'000;
 }
 
-// Memory bandwidth: vendors' data sheets. NVLink and PCIe: data sheets as well, both directions together,
-// which is how torchrec's planner counts its 600 GiB/s default (an A100's NVLink).
-constexpr Bytes kPcieGen3 = gigabytes(32);
-constexpr Bytes kPcieGen4 = gigabytes(64);
-constexpr Bytes kPcieGen5 = gigabytes(128);
-
-// Network a GPU: torchrec's planner default, 12.5 GiB/s (a 100 Gb/s adapter); the Hopper and later SXM
-// platforms are sold with a 400 Gb/s adapter a GPU. Assumptions about a cluster that nobody has measured:
-// `GPUModel.spec.interNodeBandwidth` is there to correct them.
-constexpr Bytes kNetwork100{13'421'772'800};
-constexpr Bytes kNetwork400 = gigabytes(50);
-
-// Bandwidths of a model that only a resource describes, and says nothing about: the slowest of the table.
+// Of a model that only a GPUModel describes, and whose bandwidths it does not state: the slowest of gpus.yaml.
 constexpr Bytes kUnknownHbm = gigabytes(300);
+constexpr Bytes kUnknownNode = gigabytes(32);
 
-struct Entry {
-  const char* name;
-  const char* family;
-  std::int64_t memory_mib;
-  std::int64_t hbm_gigabytes_a_second;
-  Bytes intra_node;
-  Bytes inter_node;
-  double relative_cost;
-  std::vector<std::string> product_labels;
-  std::vector<std::string> cloud_labels;
-};
+// Of each GPU, by its adapter in Gb/s. torchrec's planner takes 12.5 GiB/s for one of 100.
+Bytes network_of(std::int64_t gbps) {
+  return gbps == 100 ? Bytes{13'421'772'800} : gigabytes(gbps / 8);
+}
 
-// memory_mib is what GPU feature discovery writes as nvidia.com/gpu.memory; where several values were seen,
-// the newest driver's, because the inventory takes the least that the nodes themselves report. "unverified":
-// no node or nvidia-smi dump of it was at hand, the value is the card's nominal one. Relative costs are
-// rounded ratios of public on-demand prices per GPU hour, A100-80GB = 1; all unverified and meant to be
-// overridden by `GPUModel.spec.costPerHour`. Product labels: the k8s-device-plugin's rule (drop what a label
-// cannot hold, join words by "-") applied to NVML names; old drivers leave "NVIDIA-" off. Cloud labels: the
-// cluster-autoscaler's provider tables and GKE's documentation; a cloud that uses one value for two memory
-// sizes is taken to mean the smaller.
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> kEntries = {
-      // One of the two GPUs on the board; nvidia-smi dumps.
-      {"K80", "kepler", 11441, 240, kPcieGen3, kNetwork100, 0.08, {"Tesla-K80"}, {"nvidia-tesla-k80"}},
-      {"P4", "pascal", 7611, 192, kPcieGen3, kNetwork100, 0.08, {"Tesla-P4"}, {"nvidia-tesla-p4"}},
-      {"P40", "pascal", 22919, 346, kPcieGen3, kNetwork100, 0.15, {"Tesla-P40"}, {}},
-      // 16280 with ECC; the 12 GB card is another model.
-      {"P100-16GB",
-       "pascal",
-       16280,
-       732,
-       kPcieGen3,
-       kNetwork100,
-       0.25,
-       {"Tesla-P100-PCIE-16GB", "Tesla-P100-SXM2-16GB"},
-       {"nvidia-tesla-p100"}},
-      // 16384: device plugin fixtures and Karpenter's documentation; older drivers report less.
-      {"V100-16GB",
-       "volta",
-       16384,
-       900,
-       gigabytes(300),
-       kNetwork100,
-       0.5,
-       {"Tesla-V100-SXM2-16GB", "Tesla-V100-PCIE-16GB"},
-       {"nvidia-tesla-v100", "v100"}},
-      // 32768: dcgm-exporter#342.
-      {"V100-32GB",
-       "volta",
-       32768,
-       900,
-       gigabytes(300),
-       kNetwork100,
-       0.6,
-       {"Tesla-V100-SXM2-32GB", "Tesla-V100-PCIE-32GB", "Tesla-V100-SXM2-32GB-LS"},
-       {}},
-      // 15360: GPU feature discovery's README; 15109 on drivers 450 and 470 (gpu-operator#334).
-      {"T4", "turing", 15360, 320, kPcieGen3, kNetwork100, 0.12, {"Tesla-T4"}, {"nvidia-tesla-t4", "t4"}},
-      // 23028: nvidia-smi dumps.
-      {"A10", "ampere", 23028, 600, kPcieGen4, kNetwork100, 0.3, {"NVIDIA-A10"}, {}},
-      {"A10G", "ampere", 23028, 600, kPcieGen4, kNetwork100, 0.3, {"NVIDIA-A10G"}, {"nvidia-a10g", "a10g"}},
-      // Unverified memory.
-      {"A30", "ampere", 24576, 933, kPcieGen4, kNetwork100, 0.4, {"NVIDIA-A30"}, {}},
-      {"A40", "ampere", 46068, 696, kPcieGen4, kNetwork100, 0.4, {"NVIDIA-A40"}, {}},
-      {"RTX-A6000", "ampere", 49140, 768, kPcieGen4, kNetwork100, 0.35, {"NVIDIA-RTX-A6000"}, {}},
-      // 40960, 40536 and 39538 were seen, by driver. The PCIe card has no NVLink switch.
-      {"A100-40GB",
-       "ampere",
-       40960,
-       1555,
-       gigabytes(600),
-       kNetwork100,
-       0.75,
-       {"NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-40GB"},
-       {"nvidia-tesla-a100", "a100"}},
-      // Manifests name NVIDIA-A100-PCIE-80GB, though no node is known to have that label.
-      {"A100-80GB",
-       "ampere",
-       81920,
-       2039,
-       gigabytes(600),
-       kNetwork100,
-       1.0,
-       {"NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-80GB-PCIe", "A100-SXM4-80GB", "NVIDIA-A100-PCIE-80GB"},
-       {"nvidia-a100-80gb"}},
-      {"H100-80GB",
-       "hopper",
-       81559,
-       3350,
-       gigabytes(900),
-       kNetwork400,
-       2.0,
-       {"NVIDIA-H100-80GB-HBM3"},
-       {"nvidia-h100-80gb", "nvidia-h100-mega-80gb", "h100"}},
-      // 81559: a node's own GPU feature discovery labels.
-      {"H100-PCIe", "hopper", 81559, 2000, kPcieGen5, kNetwork100, 1.6, {"NVIDIA-H100-PCIe"}, {}},
-      {"H100-NVL", "hopper", 95830, 3900, gigabytes(600), kNetwork100, 1.8, {"NVIDIA-H100-NVL"}, {}},
-      // 97871: KubeAI's profile; the label is unverified.
-      {"GH200", "hopper", 97871, 4000, gigabytes(900), kNetwork400, 2.0, {"NVIDIA-GH200-480GB"}, {}},
-      // NVIDIA-H200-SXM5-141GB stands in manifests; GPU feature discovery does not write it.
-      {"H200",
-       "hopper",
-       143771,
-       4800,
-       gigabytes(900),
-       kNetwork400,
-       2.5,
-       {"NVIDIA-H200", "NVIDIA-H200-SXM5-141GB"},
-       {"nvidia-h200-141gb", "h200"}},
-      // Unverified label and memory.
-      {"H200-NVL", "hopper", 143771, 4800, gigabytes(900), kNetwork100, 2.3, {"NVIDIA-H200-NVL"}, {}},
-      // 23034: nvidia-smi dumps; Karpenter's documentation says 22888.
-      {"L4", "ada-lovelace", 23034, 300, kPcieGen4, kNetwork100, 0.2, {"NVIDIA-L4"}, {"nvidia-l4", "l4"}},
-      // Memory unverified, taken from the L40S.
-      {"L40", "ada-lovelace", 46068, 864, kPcieGen4, kNetwork100, 0.5, {"NVIDIA-L40"}, {}},
-      {"L40S",
-       "ada-lovelace",
-       46068,
-       864,
-       kPcieGen4,
-       kNetwork100,
-       0.55,
-       {"NVIDIA-L40S"},
-       {"nvidia-l40s", "l40s"}},
-      // GeForce and workstation cards: nvidia-smi dumps. The names of some are shared by models of other
-      // memory
-      // sizes, which a GPUModel resource can tell apart.
-      {"RTX-2080-Ti",
-       "turing",
-       11264,
-       616,
-       kPcieGen3,
-       kNetwork100,
-       0.1,
-       {"NVIDIA-GeForce-RTX-2080-Ti", "GeForce-RTX-2080-Ti"},
-       {}},
-      // 12288 in nvidia-smi; torch sees 12622168064 B of them (xMem's raw files).
-      {"RTX-3060", "ampere", 12288, 360, kPcieGen4, kNetwork100, 0.06, {"NVIDIA-GeForce-RTX-3060"}, {}},
-      {"RTX-3060-Ti", "ampere", 8192, 448, kPcieGen4, kNetwork100, 0.06, {"NVIDIA-GeForce-RTX-3060-Ti"}, {}},
-      {"RTX-3070", "ampere", 8192, 448, kPcieGen4, kNetwork100, 0.08, {"NVIDIA-GeForce-RTX-3070"}, {}},
-      {"RTX-3080", "ampere", 10240, 760, kPcieGen4, kNetwork100, 0.1, {"NVIDIA-GeForce-RTX-3080"}, {}},
-      {"RTX-3080-Ti", "ampere", 12288, 912, kPcieGen4, kNetwork100, 0.12, {"NVIDIA-GeForce-RTX-3080-Ti"}, {}},
-      {"RTX-3090", "ampere", 24576, 936, kPcieGen4, kNetwork100, 0.15, {"NVIDIA-GeForce-RTX-3090"}, {}},
-      {"RTX-4060", "ada-lovelace", 8188, 272, kPcieGen4, kNetwork100, 0.07, {"NVIDIA-GeForce-RTX-4060"}, {}},
-      {"RTX-4070", "ada-lovelace", 12282, 504, kPcieGen4, kNetwork100, 0.12, {"NVIDIA-GeForce-RTX-4070"}, {}},
-      {"RTX-4080", "ada-lovelace", 16376, 717, kPcieGen4, kNetwork100, 0.2, {"NVIDIA-GeForce-RTX-4080"}, {}},
-      {"RTX-4090", "ada-lovelace", 24564, 1008, kPcieGen4, kNetwork100, 0.3, {"NVIDIA-GeForce-RTX-4090"}, {}},
-      {"RTX-5090", "blackwell", 32607, 1792, kPcieGen5, kNetwork100, 0.45, {"NVIDIA-GeForce-RTX-5090"}, {}},
-      {"RTX-A4000", "ampere", 16376, 448, kPcieGen4, kNetwork100, 0.12, {"NVIDIA-RTX-A4000"}, {}},
-      {"RTX-A5000", "ampere", 24564, 768, kPcieGen4, kNetwork100, 0.2, {"NVIDIA-RTX-A5000"}, {}},
-      // Memory of the Blackwell cards: nvidia-smi dumps and the profiles of NVIDIA's AIConfigurator.
-      {"B200",
-       "blackwell",
-       183359,
-       8000,
-       gigabytes(1800),
-       kNetwork400,
-       3.5,
-       {"NVIDIA-B200"},
-       {"nvidia-b200", "b200"}},
-      {"B300", "blackwell", 275040, 8000, gigabytes(1800), kNetwork400, 4.5, {"NVIDIA-B300-SXM6-AC"}, {}},
-      {"GB200", "blackwell", 189471, 8000, gigabytes(1800), kNetwork400, 4.0, {"NVIDIA-GB200"}, {}},
-      {"GB300", "blackwell", 284208, 8000, gigabytes(1800), kNetwork400, 5.0, {"NVIDIA-GB300"}, {}},
-      // The label is unverified.
-      {"RTX-PRO-6000",
-       "blackwell",
-       97887,
-       1597,
-       kPcieGen5,
-       kNetwork100,
-       0.8,
-       {"NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"},
-       {}},
-      // Memory is shared with the CPU, and the memory label absent: unverified, what is left of 128 GB.
-      {"GB10", "blackwell", 120 * 1024, 273, kPcieGen5, kNetwork100, 0.2, {"NVIDIA-GB10"}, {}},
-  };
-  return kEntries;
+// Of a row of gpus.yaml, which is a part of the program: a test reads every field of it.
+JsonView field(JsonView gpu, const char* name) {
+  return gpu.member(name).value_or(JsonView());
+}
+std::string text(JsonView value) {
+  return std::string(value.text().value_or(""));
+}
+std::vector<std::string> texts(JsonView list) {
+  std::vector<std::string> texts;
+  for (const JsonView each : list.elements()) {
+    texts.push_back(text(each));
+  }
+  return texts;
+}
+Bytes gigabytes(JsonView count) {
+  return gigabytes(count.integer().value_or(0));
 }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
@@ -265,20 +102,25 @@ void flatten(const Json& value, std::vector<const Json*>& objects) {
 }  // namespace
 
 GpuCatalog GpuCatalog::built_in() {
-  GpuCatalog catalog;
-  for (const Entry& entry : entries()) {
-    catalog.models_.push_back(GpuModel{.name = entry.name,
-                                       .product_labels = entry.product_labels,
-                                       .cloud_labels = entry.cloud_labels,
-                                       .family = entry.family,
-                                       .memory = Bytes::from_mib(entry.memory_mib),
-                                       .hbm_bandwidth = gigabytes(entry.hbm_gigabytes_a_second),
-                                       .intra_node_bandwidth = entry.intra_node,
-                                       .inter_node_bandwidth = entry.inter_node,
-                                       .cuda_context = {},
-                                       .relative_cost = entry.relative_cost});
-  }
-  return catalog;
+  static const GpuCatalog built_in = [] {
+    GpuCatalog catalog;
+    const Result<std::vector<Json>> documents = parse_yaml_documents(kGpusYaml);
+    for (const JsonView gpu : JsonView(documents->front()).elements()) {
+      catalog.models_.push_back(
+          GpuModel{.name = text(field(gpu, "name")),
+                   .product_labels = texts(field(gpu, "productLabels")),
+                   .cloud_labels = texts(field(gpu, "cloudLabels")),
+                   .family = text(field(gpu, "family")),
+                   .memory = Bytes::from_mib(field(gpu, "memoryMiB").integer().value_or(0)),
+                   .hbm_bandwidth = gigabytes(field(gpu, "hbmGBps")),
+                   .intra_node_bandwidth = gigabytes(field(gpu, "nodeGBps")),
+                   .inter_node_bandwidth = network_of(field(gpu, "networkGbps").integer().value_or(0)),
+                   .cuda_context = {},
+                   .relative_cost = field(gpu, "relativeCost").number().value_or(0)});
+    }
+    return catalog;
+  }();
+  return built_in;
 }
 
 Result<void> GpuCatalog::apply_file(std::string_view yaml) {
@@ -329,8 +171,8 @@ Result<void> GpuCatalog::apply(const crds::GpuModel& resource) {
         .family = {},
         .memory = *spec.memory,
         .hbm_bandwidth = kUnknownHbm,
-        .intra_node_bandwidth = kPcieGen3,
-        .inter_node_bandwidth = kNetwork100,
+        .intra_node_bandwidth = kUnknownNode,
+        .inter_node_bandwidth = network_of(100),
         .cuda_context = {},
         // By its size, until somebody prices it.
         .relative_cost = static_cast<double>(spec.memory->count) / static_cast<double>((80_GiB).count)});

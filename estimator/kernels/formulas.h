@@ -1,4 +1,4 @@
-// The formulas behind rules.cc: bytes that a kernel takes inside, from the call's shapes. Pure.
+// The formulas behind rules.csv: bytes that a kernel takes inside, from the call's shapes. Pure.
 #pragma once
 
 #include "estimator/kernels/call.h"

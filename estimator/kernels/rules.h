@@ -4,7 +4,7 @@
 //   const KernelRule* rule = find_kernel_rule("aten::convolution");
 //   Bytes temporary = rule->cuda(call);      // beyond the operator's own results
 //
-// One row an operator (rules.cc); operators that take nothing are listed too, so that an unknown one
+// One row an operator (rules.csv); operators that take nothing are listed too, so that an unknown one
 // is noticed. Each row names its source. Pure; any thread.
 #pragma once
 
@@ -22,7 +22,7 @@ struct KernelRule {
   std::string_view name;
   KernelFormula cpu;
   KernelFormula cuda;
-  const char* source;
+  std::string_view source;  // explained at the head of rules.csv
 };
 
 // Null: the operator is in no row.

@@ -319,15 +319,6 @@ TEST(TraceRun, RefusesWhatCannotBe) {
   EXPECT_EQ(run_trace(huge.traces.front(), graph.producer, {.batch = 11}).error().code, ErrorCode::kTooLarge);
 }
 
-TEST(TraceRun, EveryRuleIsFoundByItsName) {
-  for (const KernelRule& rule : kernel_rules()) {
-    EXPECT_EQ(find_kernel_rule(rule.name), &rule) << rule.name << " occurs twice";
-    EXPECT_NE(rule.cpu, nullptr);
-    EXPECT_NE(rule.cuda, nullptr);
-    EXPECT_STRNE(rule.source, "");
-  }
-}
-
 EstimateRequest request_for(const TraceFile& graph, const crds::ModelSpec& model,
                             const crds::TrainingSpec& training, const GpuModel* gpu) {
   EstimateRequest request;
