@@ -1,6 +1,5 @@
-// The rooms keep to their arrows (docs/design.md, section 2): what each may include is this table, the
-// build's CMakeLists.txt says the same, folders inside a room do not include each other in a circle, and each
-// room introduces itself.
+// Each library includes only what the table allows (docs/design.md, section 2), and CMakeLists.txt links the same. Folders
+// of a library have no include cycle. Each library has a README.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +21,8 @@ namespace fs = std::filesystem;
 
 using Names = std::set<std::string>;
 
-// room -> the rooms it may include besides itself
-const std::map<std::string, Names> kArrows = {
+// library -> the libraries that it may include
+const std::map<std::string, Names> kAllowed = {
     {"base", {}},
     {"crds", {"base"}},
     {"estimator", {"base", "crds"}},
@@ -39,7 +38,7 @@ const std::map<std::string, Names> kArrows = {
       "cli"}},
 };
 
-// The folders of estimator/, from the lowest up, and what each may include besides itself and lower rooms.
+// The folders of estimator/, the lowest first, and which others of them each may include.
 const std::map<std::string, Names> kEstimator = {
     {"catalog", {}},
     {"ledger", {}},
@@ -81,8 +80,8 @@ std::vector<std::string> includes_of(const std::string& text) {
 Sources read_sources() {
   const fs::path root = PLIMSOLL_SOURCE_DIR;
   Sources sources;
-  for (const auto& [room, allowed] : kArrows) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / room)) {
+  for (const auto& [library, allowed] : kAllowed) {
+    for (const auto& entry : fs::recursive_directory_iterator(root / library)) {
       const std::string extension = entry.path().extension();
       if (extension == ".h" || extension == ".cc") {
         sources[fs::relative(entry.path(), root)] = includes_of(text_of(entry.path()));
@@ -92,11 +91,11 @@ Sources read_sources() {
   return sources;
 }
 
-std::string room_of(const std::string& path) {
+std::string library_of(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
 
-// "estimator/trace" for a file in that folder or below; empty for a file of the room's own.
+// "estimator/trace" for a file in that folder or below; empty for a file of the library's own.
 std::string folder_of(const std::string& path) {
   const std::size_t first = path.find('/');
   const std::size_t second = first == std::string::npos ? first : path.find('/', first + 1);
@@ -106,21 +105,21 @@ std::string folder_of(const std::string& path) {
 std::vector<std::string> forbidden_includes(const Sources& sources) {
   std::vector<std::string> wrong;
   for (const auto& [file, includes] : sources) {
-    const std::string room = room_of(file);
+    const std::string library = library_of(file);
     for (const std::string& include : includes) {
-      const std::string other = room_of(include);
-      if (!kArrows.contains(other)) {
-        wrong.push_back(file + ": \"" + include + "\" is no path from the root into a room");
-      } else if (other != room && !kArrows.at(room).contains(other)) {
-        wrong.push_back(file + ": " + room + " may not include " + other + " (" + include + ")");
+      const std::string other = library_of(include);
+      if (!kAllowed.contains(other)) {
+        wrong.push_back(file + ": \"" + include + "\" is not a path from the root into a library");
+      } else if (other != library && !kAllowed.at(library).contains(other)) {
+        wrong.push_back(file + ": " + library + " may not include " + other + " (" + include + ")");
       }
     }
   }
   return wrong;
 }
 
-// Each circle of folders inside a room, once: "estimator/a -> estimator/b -> estimator/a".
-std::vector<std::string> circles(const Sources& sources) {
+// Each include cycle of folders of a library, once: "estimator/a -> estimator/b -> estimator/a".
+std::vector<std::string> cycles(const Sources& sources) {
   std::map<std::string, Names> graph;
   for (const auto& [file, includes] : sources) {
     for (const std::string& include : includes) {
@@ -133,25 +132,25 @@ std::vector<std::string> circles(const Sources& sources) {
   }
   std::vector<std::string> found;
   Names finished;
-  std::vector<std::string> way;
+  std::vector<std::string> path;
   const std::function<void(const std::string&)> visit = [&](const std::string& folder) {
-    const auto seen = std::find(way.begin(), way.end(), folder);
-    if (seen != way.end()) {
-      std::string circle;
-      for (auto step = seen; step != way.end(); ++step) {
-        circle += *step + " -> ";
+    const auto seen = std::find(path.begin(), path.end(), folder);
+    if (seen != path.end()) {
+      std::string cycle;
+      for (auto step = seen; step != path.end(); ++step) {
+        cycle += *step + " -> ";
       }
-      found.push_back(circle + folder);
+      found.push_back(cycle + folder);
       return;
     }
     if (finished.contains(folder)) {
       return;
     }
-    way.push_back(folder);
+    path.push_back(folder);
     for (const std::string& next : graph[folder]) {
       visit(next);
     }
-    way.pop_back();
+    path.pop_back();
     finished.insert(folder);
   };
   Names folders;
@@ -170,8 +169,8 @@ TEST(Architecture, RoomsIncludeOnlyWhatTheirArrowsAllow) {
   EXPECT_THAT(forbidden_includes(sources), IsEmpty());
 }
 
-TEST(Architecture, FoldersOfARoomDoNotIncludeEachOtherInACircle) {
-  EXPECT_THAT(circles(read_sources()), IsEmpty());
+TEST(Architecture, FoldersOfALibraryHaveNoIncludeCycle) {
+  EXPECT_THAT(cycles(read_sources()), IsEmpty());
 }
 
 // "trace" for "estimator/trace/shapes.h"; empty for what is not in a folder of estimator/.
@@ -184,7 +183,7 @@ TEST(Architecture, FoldersOfTheEstimatorIncludeOnlyLowerOnes) {
   std::vector<std::string> wrong;
   for (const auto& [file, includes] : read_sources()) {
     const std::string folder = estimator_folder(file);
-    if (room_of(file) != "estimator") {
+    if (library_of(file) != "estimator") {
       continue;
     }
     ASSERT_TRUE(kEstimator.contains(folder)) << file << " is in no folder of estimator/README.md";
@@ -198,10 +197,10 @@ TEST(Architecture, FoldersOfTheEstimatorIncludeOnlyLowerOnes) {
   EXPECT_THAT(wrong, IsEmpty());
 }
 
-TEST(Architecture, FoldersOfTheEstimatorAreSmallAndIntroduceThemselves) {
+TEST(Architecture, FoldersOfTheEstimatorAreSmallAndHaveAReadme) {
   std::map<std::string, Names> stems;
   for (const auto& [file, includes] : read_sources()) {
-    if (room_of(file) != "estimator") {
+    if (library_of(file) != "estimator") {
       continue;
     }
     const std::string folder = estimator_folder(file);
@@ -214,8 +213,7 @@ TEST(Architecture, FoldersOfTheEstimatorAreSmallAndIntroduceThemselves) {
   }
 }
 
-// It must find what the program's own types and rules would hide: it judges custom resources by their CRD
-// alone.
+// It evaluates custom resources by their CRD alone: types of the program would hide a rule that the CRD lacks.
 TEST(Architecture, TheFakeApiServerKnowsNoTypesOfPlimsoll) {
   const std::string folder = "tests/fake_apiserver/";
   std::size_t sources = 0;
@@ -232,30 +230,30 @@ TEST(Architecture, TheFakeApiServerKnowsNoTypesOfPlimsoll) {
   EXPECT_GT(sources, 30U);
 }
 
-TEST(Architecture, EveryRoomIntroducesItself) {
-  for (const auto& [room, allowed] : kArrows) {
-    EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / room / "README.md").size(), 100U)
-        << room << "/README.md should say what the room is, name its front-door header, and how it is tested";
+TEST(Architecture, EveryLibraryHasAReadme) {
+  for (const auto& [library, allowed] : kAllowed) {
+    EXPECT_GT(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / library / "README.md").size(), 100U)
+        << library << "/README.md must say what the library is, its main header, and how it is tested";
   }
 }
 
-TEST(Architecture, TheBuildHasTheSameArrows) {
+TEST(Architecture, TheBuildLinksOnlyWhatIsAllowed) {
   const std::string build = text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "CMakeLists.txt");
-  const std::regex room_line(R"(plimsoll_room\((\w+) USES([^)]*)\))");
+  const std::regex library_line(R"(plimsoll_library\((\w+) USES([^)]*)\))");
   std::map<std::string, Names> linked;
-  for (std::sregex_iterator it(build.begin(), build.end(), room_line), end; it != end; ++it) {
+  for (std::sregex_iterator it(build.begin(), build.end(), library_line), end; it != end; ++it) {
     std::istringstream targets((*it)[2]);
-    Names& rooms = linked[(*it)[1]];
+    Names& libraries = linked[(*it)[1]];
     for (std::string target; targets >> target;) {
-      if (kArrows.contains(target)) {
-        rooms.insert(target);
+      if (kAllowed.contains(target)) {
+        libraries.insert(target);
       }
     }
   }
-  for (const auto& [room, allowed] : kArrows) {
-    ASSERT_TRUE(linked.contains(room)) << room << " is no library of the build";
-    for (const std::string& other : linked[room]) {
-      EXPECT_TRUE(allowed.contains(other)) << "CMakeLists.txt links " << room << " with " << other;
+  for (const auto& [library, allowed] : kAllowed) {
+    ASSERT_TRUE(linked.contains(library)) << library << " is no library of the build";
+    for (const std::string& other : linked[library]) {
+      EXPECT_TRUE(allowed.contains(other)) << "CMakeLists.txt links " << library << " with " << other;
     }
   }
 }
@@ -284,14 +282,14 @@ TEST(Architecture, ChecksSeeWhatIsWrong) {
   EXPECT_THAT(forbidden_includes({{"kube/client.h", {"crds/training_job.h"}}}),
               ElementsAre("kube/client.h: kube may not include crds (crds/training_job.h)"));
   EXPECT_THAT(forbidden_includes({{"base/json/json.cc", {"json.h"}}}),
-              ElementsAre("base/json/json.cc: \"json.h\" is no path from the root into a room"));
-  EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
-                       {"estimator/b/y.h", {"estimator/c/x.h", "estimator/b/x.h"}},
-                       {"estimator/c/z.h", {"estimator/top.h"}}}),
+              ElementsAre("base/json/json.cc: \"json.h\" is not a path from the root into a library"));
+  EXPECT_THAT(cycles({{"estimator/a/x.h", {"estimator/b/x.h"}},
+                      {"estimator/b/y.h", {"estimator/c/x.h", "estimator/b/x.h"}},
+                      {"estimator/c/z.h", {"estimator/top.h"}}}),
               IsEmpty());
-  EXPECT_THAT(circles({{"estimator/a/x.h", {"estimator/b/x.h"}},
-                       {"estimator/b/y.h", {"estimator/c/x.h"}},
-                       {"estimator/c/z.h", {"estimator/a/y.h"}}}),
+  EXPECT_THAT(cycles({{"estimator/a/x.h", {"estimator/b/x.h"}},
+                      {"estimator/b/y.h", {"estimator/c/x.h"}},
+                      {"estimator/c/z.h", {"estimator/a/y.h"}}}),
               ElementsAre("estimator/a -> estimator/b -> estimator/c -> estimator/a"));
 }
 

@@ -42,7 +42,7 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
-// "controllers: job_children.cc.o" -> {"Json::Value::append(Json::Value&&)"}, of all rooms.
+// "controllers: job_children.cc.o" -> {"Json::Value::append(Json::Value&&)"}, of all libraries.
 std::map<std::string, std::set<std::string>> throwing_calls() {
   // Other members do not throw on any kind of value.
   static const std::regex kThrowing(
@@ -52,7 +52,7 @@ std::map<std::string, std::set<std::string>> throwing_calls() {
   std::istringstream archives(PLIMSOLL_ARCHIVES);
   for (std::string archive; std::getline(archives, archive, ',');) {
     const std::size_t name = archive.rfind("libplimsoll_") + std::string("libplimsoll_").size();
-    const std::string room = archive.substr(name, archive.rfind(".a") - name);
+    const std::string library = archive.substr(name, archive.rfind(".a") - name);
     std::istringstream lines(
         output_of(std::string(PLIMSOLL_NM) + " --undefined-only --demangle -A '" + archive + "'"));
     for (std::string line; std::getline(lines, line);) {
@@ -60,7 +60,7 @@ std::map<std::string, std::set<std::string>> throwing_calls() {
       const std::size_t file = line.find(".a:");
       const std::string rest = file == std::string::npos ? line : line.substr(file + 3);
       if (rest.find("Json::Value::") != std::string::npos && std::regex_search(rest, found, kThrowing)) {
-        calls[room + ": " + found[1].str()].insert(found[2]);
+        calls[library + ": " + found[1].str()].insert(found[2]);
       }
     }
   }

@@ -55,15 +55,15 @@ std::map<std::string, std::set<std::string>> read_namespaces() {
   return namespaces;
 }
 
-// All sources and headers of the rooms, from the root.
+// All sources and headers of the libraries, from the root.
 std::vector<std::string> product_files(const std::string& extension) {
-  std::set<std::string> rooms;
+  std::set<std::string> libraries;
   for (const auto& [folder, names] : read_namespaces()) {
-    rooms.insert(folder.substr(0, folder.find('/')));
+    libraries.insert(folder.substr(0, folder.find('/')));
   }
   std::vector<std::string> files;
-  for (const std::string& room : rooms) {
-    for (const auto& entry : fs::recursive_directory_iterator(kRoot / room)) {
+  for (const std::string& library : libraries) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / library)) {
       if (entry.path().extension() == extension) {
         files.push_back(fs::relative(entry.path(), kRoot));
       }
