@@ -1,4 +1,5 @@
-// The plan of an attempt: the estimate for its trainers, for the job's status, and the file for its containers.
+// The plan of an attempt: the estimate for its trainers, for the job's status, and the file for its
+// containers.
 //
 //   AttemptPlan plan = plan_attempt(job, attempt, graph, cluster, &budget);
 //
@@ -6,8 +7,8 @@
 //
 //  {"gpuModel", "trainers", "perNode", "batchSizePerTrainer", "peak": {...}, "sharding": {...}, "torchrec": {...}}
 //
-// `sharding` is the output of `plimsoll shard -o json`, `torchrec` that of -o torchrec (docs/cli.md); both are
-// absent when the model has no tables. Equal inputs give equal plans. Pure; any thread.
+// `sharding` is the output of `plimsoll shard -o json`, `torchrec` that of -o torchrec (docs/cli.md); both
+// are absent when the model has no tables. Equal inputs give equal plans. Pure; any thread.
 #pragma once
 
 #include <optional>

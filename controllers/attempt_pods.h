@@ -1,5 +1,5 @@
-// The pods of a job's earlier attempts that have not ended yet. Two attempts of a job must never run at the same
-// time, because both would write the same checkpoints; so an attempt begins only when this finds none.
+// The pods of a job's earlier attempts that have not ended yet. Two attempts of a job must never run at the
+// same time, because both would write the same checkpoints; so an attempt begins only when this finds none.
 //
 //   Result<RemainingPods> pods = remaining_pods(client, job, {.except_job_uid = orphan}, now, call);
 //   if (pods && pods->count > 0) wait(pods->message);
@@ -9,7 +9,8 @@
 // TrainingJob or to a deleted one of its name. A pod that only has the label, or whose Job belongs to another
 // controller, does not count: it cannot delay the job.
 //
-// Deletes nothing, least of all by force: a node that does not answer may still run the container. Any thread.
+// Deletes nothing, least of all by force: a node that does not answer may still run the container. Any
+// thread.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,8 @@ namespace {
 const kube::Resource kProfiles{crds::kGroup, crds::kVersion, "memoryprofiles", true};
 const kube::Resource kGpuModels{crds::kGroup, crds::kVersion, "gpumodels", false};
 
-// Jobs whose attempts are in the metrics. When there are more, all are forgotten; attempts before the start of
-// the process are never counted.
+// Jobs whose attempts are in the metrics. When there are more, all are forgotten; attempts before the start
+// of the process are never counted.
 constexpr std::size_t kMaxCounted = 100'000;
 
 // The fields that are read.

@@ -8,9 +8,9 @@
 //
 // A missing profile is created, in the job's namespace, with the family's name. Level-triggered: events only
 // name jobs, and what is written follows from the job's status and the profile's own samples, with the
-// profile's resourceVersion, so that nothing is counted twice, even with several writers. Failures are retried
-// with back-off. One thread of its own and one for each watch. Call `start` and `stop` from one thread, `ready`
-// from any. `stop` waits. The clients must outlive it.
+// profile's resourceVersion, so that nothing is counted twice, even with several writers. Failures are
+// retried with back-off. One thread of its own and one for each watch. Call `start` and `stop` from one
+// thread, `ready` from any. `stop` waits. The clients must outlive it.
 #pragma once
 
 #include <prometheus/registry.h>

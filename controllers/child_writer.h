@@ -1,9 +1,9 @@
-// Creates and deletes the children of a TrainingJob by Kubernetes' rules of ownership. An object is changed or
-// deleted only if its controller reference names this job's uid, and only in the state in which it was read
-// (preconditions on uid and resourceVersion). There are two exceptions. An orphan (kubectl delete
-// --cascade=orphan) that has no owner, and exactly the labels and the shape of the wanted child, is adopted. A
-// child of a deleted TrainingJob of the same name is replaced, once the API server confirms that this job has
-// the name now. Any other object with the name of a child is not changed.
+// Creates and deletes the children of a TrainingJob by Kubernetes' rules of ownership. An object is changed
+// or deleted only if its controller reference names this job's uid, and only in the state in which it was
+// read (preconditions on uid and resourceVersion). There are two exceptions. An orphan (kubectl delete
+// --cascade=orphan) that has no owner, and exactly the labels and the shape of the wanted child, is adopted.
+// A child of a deleted TrainingJob of the same name is replaced, once the API server confirms that this job
+// has the name now. Any other object with the name of a child is not changed.
 //
 //   ChildWriter children(client, job, call);
 //   Result<Json> made = children.create(kJobs, wanted);    // kAlreadyExists: the name is taken

@@ -1,5 +1,5 @@
-// DepartedPods: deleted pods whose end shows why an attempt failed, by the key of their Job, until that Job is
-// deleted.
+// DepartedPods: deleted pods whose end shows why an attempt failed, by the key of their Job, until that Job
+// is deleted.
 //
 //   DepartedPods departed;
 //   departed.remember("ads/kafka-0", pod);      // "NAMESPACE/JOB"

@@ -1,6 +1,6 @@
 // GpuInventoryController keeps the status of the GPUModel resources up to date: for every GPU model of
-// schedulable nodes, the number of GPUs, the number that no pod has requested, the shapes of the nodes and the
-// spellings of the product label. It creates the GPUModel of a model that is new in the cluster. A model
+// schedulable nodes, the number of GPUs, the number that no pod has requested, the shapes of the nodes and
+// the spellings of the product label. It creates the GPUModel of a model that is new in the cluster. A model
 // whose nodes are gone keeps its object, with zeros.
 //
 //   GpuInventoryController inventory(client, estimator::GpuCatalog::built_in(), {});
@@ -8,9 +8,10 @@
 //   ...
 //   inventory.stop();
 //
-// Level-triggered: it watches nodes, pods and GPUModels, and after any change (a burst is one change) compares
-// the cluster with the objects. Failed writes are retried with back-off. One thread of its own and one for each
-// watch. Call `start` and `stop` from one thread, `ready` from any. `stop` waits. The client must outlive it.
+// Level-triggered: it watches nodes, pods and GPUModels, and after any change (a burst is one change)
+// compares the cluster with the objects. Failed writes are retried with back-off. One thread of its own and
+// one for each watch. Call `start` and `stop` from one thread, `ready` from any. `stop` waits. The client
+// must outlive it.
 #pragma once
 
 #include <prometheus/registry.h>

@@ -1,5 +1,5 @@
-// The objects of an attempt in the cluster: a ConfigMap with its plan, a headless Service whose names trainers
-// use to find each other, and a batch/v1 Indexed Job with one pod for each node.
+// The objects of an attempt in the cluster: a ConfigMap with its plan, a headless Service whose names
+// trainers use to find each other, and a batch/v1 Indexed Job with one pod for each node.
 //
 //   Result<AttemptChildren> children = make_children(job, attempt, plan.text);
 //   if (children) client.create(kConfigMaps, job.namespace_name, children->plan);
@@ -33,7 +33,8 @@ inline constexpr const char* kAttemptLabel = "plimsoll.dev/attempt";         // 
 inline constexpr const char* kTrainersAnnotation = "plimsoll.dev/trainers";  // of the pods: of all of them
 inline constexpr const char* kPlanDirectory = "/etc/plimsoll";
 
-// "JOB-ATTEMPT". A long JOB is cut, and a hash makes it unique, so that pods' host names have at most 63 bytes.
+// "JOB-ATTEMPT". A long JOB is cut, and a hash makes it unique, so that pods' host names have at most 63
+// bytes.
 std::string child_name(const std::string& job, std::int64_t attempt);
 
 // Selects the pods of an attempt, and of all attempts.

@@ -25,8 +25,8 @@ using crds::ProfileSample;
 constexpr double kQuantile = 0.95;
 constexpr std::size_t kOutvotedBy = 5;
 
-// Missing memory that fewer jobs of a family than this report counts up to this share of the card that they ran
-// on; that of more jobs counts up to the whole card.
+// Missing memory that fewer jobs of a family than this report counts up to this share of the card that they
+// ran on; that of more jobs counts up to the whole card.
 constexpr std::size_t kAgreeing = 3;
 constexpr double kMaxAlone = 0.6;
 

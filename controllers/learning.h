@@ -1,5 +1,5 @@
-// Memory bounds of a model family, from the attempts of its jobs: the arithmetic of the calibration controller,
-// without I/O.
+// Memory bounds of a model family, from the attempts of its jobs: the arithmetic of the calibration
+// controller, without I/O.
 //
 //   if (std::optional<crds::ProfileSample> sample = sample_of(job, known, gpus)) {  // one for each job
 //     samples = with_sample(std::move(samples), *sample);

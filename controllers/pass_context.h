@@ -36,7 +36,8 @@ struct PassContext {
   kube::EventRecorder* events = nullptr;     // null: no events
   JobObserver* observer = nullptr;           // may be null
   const Clock* clock = &system_clock();
-  // From the caches: the child by its key, the pods of an attempt, and deleted pods whose end shows the cause.
+  // From the caches: the child by its key, the pods of an attempt, and deleted pods whose end shows the
+  // cause.
   std::function<kube::SharedObject(const std::string& key)> find_job;
   std::function<std::vector<Json>(const std::string& child_key)> find_pods;
   std::function<std::vector<Json>(const std::string& child_key)> departed_pods;

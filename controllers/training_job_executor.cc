@@ -193,8 +193,9 @@ class TrainingJobExecutor {
     return {};
   }
 
-  // The attempt's pods: those that the API server has now, those that the cache still has, and those that were
-  // deleted. Only pods of this Job: a deleted TrainingJob of the same name had pods with the same labels.
+  // The attempt's pods: those that the API server has now, those that the cache still has, and those that
+  // were deleted. Only pods of this Job: a deleted TrainingJob of the same name had pods with the same
+  // labels.
   Result<std::vector<Json>> all_pods(const Json& child) {
     kube::ListOptions what;
     what.label_selector = pods_selector(job().name, attempt().number);
@@ -316,8 +317,8 @@ class TrainingJobExecutor {
     return record_outcome(Outcome::kUserError, message);
   }
 
-  // The annotation came with the job, perhaps from a user's manifest: a value that the schema of the status would
-  // refuse is ignored.
+  // The annotation came with the job, perhaps from a user's manifest: a value that the schema of the status
+  // would refuse is ignored.
   void record_request() {
     const Result<Json> json =
         parse_json(text_member(record_.object(), {"metadata", "annotations", crds::kRequestedAnnotation}));
@@ -587,7 +588,8 @@ class TrainingJobExecutor {
     return {};
   }
 
-  // An attempt ends with its suspension: while the job is suspended its spec may change, and the plan with it.
+  // An attempt ends with its suspension: while the job is suspended its spec may change, and the plan with
+  // it.
   Result<void> suspend() {
     if (const Result<void> stopped = stop_attempt(Outcome::kSuspended, "spec.suspend was set"); !stopped) {
       return stopped.error();

@@ -5,10 +5,10 @@
 //   JobStep step = plan_next(facts);   // the executor carries it out, updates the facts, and plans again
 //
 // A job goes through attempts. Each attempt is first written into the status, then created (plan, Service,
-// Job), then watched. Its end is written into the status, with the evidence, before anything follows from it. A
-// change of the spec is written together with an annotation that names the attempt after which it was decided.
-// Only then is the next attempt written into the status. So the objects alone show what was done last, and
-// after a crash at any point the plan continues from there. Any thread.
+// Job), then watched. Its end is written into the status, with the evidence, before anything follows from it.
+// A change of the spec is written together with an annotation that names the attempt after which it was
+// decided. Only then is the next attempt written into the status. So the objects alone show what was done
+// last, and after a crash at any point the plan continues from there. Any thread.
 #pragma once
 
 #include <chrono>
@@ -37,8 +37,8 @@ struct JobFacts {
   // From the caches, about the attempt that runs:
   Json cached_child{};            // its Job, where this TrainingJob controls it; else null
   bool earlier_job_runs = false;  // a Job of an earlier attempt has not ended
-  // Found out by actions; empty or false until then. Valid until the status gets another attempt or the attempt
-  // ends.
+  // Found out by actions; empty or false until then. Valid until the status gets another attempt or the
+  // attempt ends.
   std::optional<Json> live_child{};            // kReadChild: null when there is none; may be another owner's
   std::optional<std::string> unschedulable{};  // kReadPods: the scheduler's reason; empty: all are placed
   std::optional<RemainingPods> remaining_pods{};          // kFindPods

@@ -78,9 +78,8 @@ std::optional<Sign> sign_of_disruption(const Json& pod, const std::string& name)
       // PodGC, TaintManager: the node, or its device, is gone or unhealthy.
       outcome = Outcome::kInfrastructureFailure;
     } else if (reason == "TerminationByKubelet") {
-      const std::string of_pod = text_member(pod, {"status", "message"});
-      const std::string of_all = message + "\n" + of_pod;
-      outcome = has_any(of_all, {"shutdown"}) ? Outcome::kInfrastructureFailure : outcome_of_eviction(of_all);
+      const std::string text = with_message(message, text_member(pod, {"status", "message"}));
+      outcome = has_any(text, {"shutdown"}) ? Outcome::kInfrastructureFailure : outcome_of_eviction(text);
     }
     return sign(
         Priority::kCause, outcome,
@@ -100,28 +99,30 @@ std::string first_end_of(const Json& pod) {
   return first;
 }
 
+// The node failed, or did not accept the pod (pkg/kubelet: lifecycle, cm, nodeshutdown;
+// pkg/controller/nodelifecycle).
+bool is_infrastructure(std::string_view reason, std::string_view message) {
+  return reason.starts_with("OutOf") ||  // memory, a device: at admission to the node, which was full
+         is_one_of(reason, {"NodeShutdown", "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeName",
+                            "NodePorts", "TaintToleration", "InvalidNodeInfo", "UnexpectedAdmissionError",
+                            "TopologyAffinityError", "SMTAlignmentError", "ContainerStatusUnknown"}) ||
+         has_any(message,
+                 {"Pod was rejected", "Allocate failed due to", "requested number of devices unavailable"});
+}
+
 // The pod's own reason is written by the kubelet or the node's controller.
 std::optional<Sign> sign_of_reason(const Json& pod, const std::string& name) {
   const std::string reason = text_member(pod, {"status", "reason"});
   const std::string message = text_member(pod, {"status", "message"});
   std::optional<Outcome> outcome;
-  // pkg/kubelet: lifecycle, cm, nodeshutdown; pkg/controller/nodelifecycle.
-  if (is_one_of(reason, {"NodeShutdown", "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeName",
-                         "NodePorts", "TaintToleration", "InvalidNodeInfo", "UnexpectedAdmissionError",
-                         "TopologyAffinityError", "SMTAlignmentError", "ContainerStatusUnknown"})) {
-    outcome = Outcome::kInfrastructureFailure;
-  } else if (reason == "Preempting") {
+  if (reason == "Preempting") {
     outcome = Outcome::kPreempted;
   } else if (reason == "SysctlForbidden" || reason == "DeadlineExceeded") {
     outcome = Outcome::kUserError;  // the latter is the job's own activeDeadlineSeconds
   } else if (reason == "Evicted") {
     outcome = outcome_of_eviction(message);
-  } else if (reason.starts_with("OutOf") ||  // memory, a device: at admission to the node, which was full
-             has_any(message, {"Pod was rejected", "Allocate failed due to",
-                               "requested number of devices unavailable"})) {
+  } else if (is_infrastructure(reason, message) || text_member(pod, {"status", "phase"}) == "Unknown") {
     outcome = Outcome::kInfrastructureFailure;
-  } else if (text_member(pod, {"status", "phase"}) == "Unknown") {
-    outcome = Outcome::kInfrastructureFailure;  // its node does not report
   }
   if (!outcome) {
     return std::nullopt;
@@ -240,8 +241,8 @@ Sign sign_of_end(const Json& terminated, const Evidence& where, bool deleted,
   return best ? *std::move(best) : sign_of_exit_code(exit_code, where, time, deleted);
 }
 
-// The container that trains: the one named `trainer`, else the one with a device (a mesh may have put its proxy
-// first), else the first. Empty where it cannot be identified.
+// The container that trains: the one named `trainer`, else the one with a device (a mesh may have put its
+// proxy first), else the first. Empty where it cannot be identified.
 std::string trainer_of(const Json& pod) {
   const Json& containers = member(pod, {"spec", "containers"});
   const Json& known =
@@ -250,7 +251,7 @@ std::string trainer_of(const Json& pod) {
   if (index < 0) {
     return {};
   }
-  const std::string first = text_member(element(known, static_cast<std::size_t>(index)), {"name"});
+  std::string first = text_member(element(known, static_cast<std::size_t>(index)), {"name"});
   if (first == "trainer" || known.size() == 1) {
     return first;
   }

@@ -183,8 +183,8 @@ class Policy {
     return with_jitter(delay, kJitter, share);
   }
 
-  // Whether the same size may suffice with an allocator that leaves fewer fragments. Tried once, and not for a
-  // job that configures the allocator itself.
+  // Whether the same size may suffice with an allocator that leaves fewer fragments. Tried once, and not for
+  // a job that configures the allocator itself.
   bool fragmented() const {
     const bool tried = std::any_of(inputs_.attempts->begin(), inputs_.attempts->end(),
                                    [](const Attempt& attempt) { return attempt.expandable_segments; });

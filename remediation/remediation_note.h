@@ -1,12 +1,13 @@
 // The decision after an attempt, as an annotation of the job. It is written together with the change of the
-// spec, so that after a crash the operator does not decide again, and does not lose what the spec cannot hold.
+// spec, so that after a crash the operator does not decide again, and does not lose what the spec cannot
+// hold.
 //
 //   patch(job, with_note(job, remediation, attempt));
 //   if (std::optional<Remediation> noted = noted_remediation(job, attempt)) continue_with(*noted);
 //
 // A manifest from `kubectl get -o yaml` carries the annotation into another job. So the note names the job's
-// uid, and the attempt by its number and start; it is ignored for any other job or attempt. A note that is not
-// in the form that this module writes is ignored, too, and the decision is made again. Pure; any thread.
+// uid, and the attempt by its number and start; it is ignored for any other job or attempt. A note that is
+// not in the form that this module writes is ignored, too, and the decision is made again. Pure; any thread.
 #pragma once
 
 #include <optional>

@@ -9,7 +9,7 @@ namespace plimsoll::remediation {
 namespace {
 
 // A kubelet keeps 12 KiB of a pod's messages (core/v1, terminationMessagePath).
-constexpr std::size_t kMaxMessage = 12 * 1024;
+constexpr std::size_t kMaxMessage = 12'288;
 
 // No card has more.
 constexpr Bytes kMaxMemory = 4096_GiB;

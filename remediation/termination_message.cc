@@ -317,8 +317,8 @@ class Message {
     return found;
   }
 
-  // The first claim that ended a process; else the first that is mentioned, unless an exception of the program
-  // follows it. An out-of-memory of the GPU may also print errors of host memory, so it comes first.
+  // The first claim that ended a process; else the first that is mentioned, unless an exception of the
+  // program follows it. An out-of-memory of the GPU may also print errors of host memory, so it comes first.
   const Claim* first_claim() const {
     const Claim* first = nullptr;
     for (const Claim& claim : claims_) {

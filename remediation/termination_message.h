@@ -3,9 +3,9 @@
 //
 //   if (std::optional<Diagnosis> found = read_termination_message(message)) use(found->outcome);
 //
-// Several processes may have written to it, and not every error in it ended a process. An error that ended one
-// comes before one that was only logged: where a program runs out of memory, continues with a smaller batch
-// and later fails with an exception, the exception is the cause. Exceptions of launchers (torchrun's
+// Several processes may have written to it, and not every error in it ended a process. An error that ended
+// one comes before one that was only logged: where a program runs out of memory, continues with a smaller
+// batch and later fails with an exception, the exception is the cause. Exceptions of launchers (torchrun's
 // ChildFailedError) prove nothing by themselves. Pure; any thread.
 #pragma once
 
