@@ -162,6 +162,7 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     writes[name] = {InventoryWrite::Kind::kCreate, name, std::move(object), crds::encode_status(status)};
   }
   std::vector<InventoryWrite> ordered;
+  ordered.reserve(writes.size());
   for (auto& [name, write] : writes) {
     ordered.push_back(std::move(write));
   }

@@ -105,6 +105,7 @@ Bytes whole_mebibytes(Bytes bytes) {
 
 std::optional<Bytes> shortfall_of(const std::vector<const ProfileSample*>& measured) {
   std::vector<Bytes> lacks;
+  lacks.reserve(measured.size());
   for (const ProfileSample* sample : measured) {
     lacks.push_back(sample->capacity > Bytes{} ? std::min(lack_of(*sample), sample->capacity)
                                                : lack_of(*sample));

@@ -279,7 +279,7 @@ class TrainingJobExecutor {
     Attempt attempt = new_attempt();
     attempt.expandable_segments = expandable_segments;
     if (const Result<void> made = make_plan(attempt); !made) {
-      return made;
+      return made.error();
     }
     attempt.estimated = plan_->upper_bound;
     attempt.learned = plan_->learned;
