@@ -1,10 +1,8 @@
 #include "controllers/attempt_plan.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include "base/json/edit.h"
 #include "estimator/provisioner/provisioner.h"
+#include "estimator/provisioner/size_exclusion.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -15,18 +13,6 @@ constexpr const char* kModule = "embeddings";
 // Of a shard in both forms of the plan: as trees, and as text.
 constexpr Bytes kBytesPerShard = 1_KiB;
 constexpr std::uint64_t kWorkPerShard = 4;
-
-Json integer(std::int64_t value) {
-  return Json(static_cast<::Json::Int64>(value));
-}
-
-const estimator::AvailableGpu* find_gpu(const estimator::ClusterView& cluster, const std::string& name) {
-  const auto found = std::find_if(cluster.gpus.begin(), cluster.gpus.end(), [&](const auto& gpu) {
-    return std::equal(gpu.model.name.begin(), gpu.model.name.end(), name.begin(), name.end(),
-                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
-  });
-  return found == cluster.gpus.end() ? nullptr : &*found;
-}
 
 // The job with its size fixed to these trainers of this model.
 crds::TrainingJob fixed(const crds::TrainingJob& job, const crds::Attempt& attempt) {
@@ -86,32 +72,29 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
                             .method = estimator::Method::kPlimsoll,
                             .budget = budget});
   AttemptPlan made;
-  JsonObject plan;
-  plan["gpuModel"] = attempt.gpu_model;
-  plan["trainers"] = integer(attempt.trainers);
-  plan["perNode"] = integer(attempt.per_node);
-  plan["batchSizePerTrainer"] = integer(job.spec.training.batch_size_per_trainer);
+  Json plan = json_object({{"gpuModel", attempt.gpu_model},
+                           {"trainers", attempt.trainers},
+                           {"perNode", attempt.per_node},
+                           {"batchSizePerTrainer", job.spec.training.batch_size_per_trainer}});
   if (provision.decided()) {
     const estimator::Decision& decision = *provision.decision;
     const estimator::Estimate& estimate = decision.estimate;
     made.reason = "EstimateSucceeded";
     made.upper_bound = estimate.peak.upper_bound;
     made.learned = estimate.learned;
-    JsonObject summary;
-    summary["gpuModel"] = decision.gpu_model;
-    summary["trainers"] = integer(decision.trainers);
-    summary["peakPhase"] = estimate.peak_phase;
-    summary["peak"] = estimator::to_json(estimate.peak);
-    summary["breakdown"] = estimator::to_json(estimate.breakdown);
-    made.estimate = std::move(summary).take();
-    plan["peak"] = estimator::to_json(estimate.peak);
-    const estimator::AvailableGpu* gpu = find_gpu(cluster, decision.gpu_model);
+    made.estimate = json_object({{"gpuModel", decision.gpu_model},
+                                 {"trainers", decision.trainers},
+                                 {"peakPhase", estimate.peak_phase},
+                                 {"peak", estimator::to_json(estimate.peak)},
+                                 {"breakdown", estimator::to_json(estimate.breakdown)}});
+    set_member(plan, "peak", estimator::to_json(estimate.peak));
+    const estimator::AvailableGpu* gpu = estimator::find_gpu(cluster.gpus, decision.gpu_model);
     if (gpu != nullptr && !decision.plan.placements.empty()) {
       Json torchrec;
       const Result<Json> sharding = sharding_of(job, decision, *gpu, torchrec, budget);
       if (sharding) {
-        plan["sharding"] = *sharding;
-        plan["torchrec"] = std::move(torchrec);
+        set_member(plan, "sharding", *sharding);
+        set_member(plan, "torchrec", std::move(torchrec));
       } else {
         made.reason = "PlanTooLarge";
         made.problem = "the plan of the embedding tables was left out: " + sharding.error().message;
@@ -121,7 +104,7 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
     made.reason = provision.event_reason;
     made.problem = provision.reason;
   }
-  made.text = write_json(plan.json());
+  made.text = write_json(plan);
   return made;
 }
 

@@ -1,10 +1,13 @@
 // The plan of an attempt: the estimate for its trainers, for the job's status, and the file for its
-// containers, /etc/plimsoll/plan.json:
+// containers.
 //
-//   {"gpuModel", "trainers", "perNode", "batchSizePerTrainer", "peak": {...}, "sharding": {...}, "torchrec":
-//   {...}}
+//   AttemptPlan plan = plan_attempt(job, attempt, graph, cluster, &budget);
 //
-// `sharding` is what `plimsoll shard -o json` prints and `torchrec` what -o torchrec does (docs/cli.md); both
+// The file is /etc/plimsoll/plan.json:
+//
+//  {"gpuModel", "trainers", "perNode", "batchSizePerTrainer", "peak": {...}, "sharding": {...}, "torchrec": {...}}
+//
+// `sharding` is the output of `plimsoll shard -o json`, `torchrec` that of -o torchrec (docs/cli.md); both
 // are absent when the model has no tables. Equal inputs give equal plans. Pure; any thread.
 #pragma once
 
@@ -22,7 +25,7 @@ namespace plimsoll::controllers {
 struct AttemptPlan {
   Json estimate;                     // status.estimate; null when none could be made
   std::optional<Bytes> upper_bound;  // of the fullest trainer
-  Bytes learned{};                   // of it, what was learned from earlier jobs
+  Bytes learned{};                   // the part of it that was learned from earlier jobs
   std::string text;                  // of plan.json
   std::string problem;               // why there is no estimate, or why the job does not fit; else empty
   std::string reason;                // CamelCase, of the condition Estimated

@@ -23,11 +23,11 @@ struct Pod {
   std::string name;
   std::string node;
   std::string deletion_time;  // the end of its grace period; empty: it was not deleted
-  std::string job;            // that made it
+  std::string job;            // that created it
   std::string job_uid;        // empty: the pod has lost its owner
 };
 
-// The Job that made the pod. Nothing: it was not made by an attempt of this job.
+// Nothing for a pod that was not created by an attempt of this job.
 std::optional<Pod> pod_of(const JsonView& object, const std::string& job) {
   const std::string attempt = text_member(object, {"metadata", "labels", kAttemptLabel});
   std::int64_t number = -1;
@@ -102,8 +102,7 @@ std::string message_of(const std::vector<Pod>& named, std::int64_t count, bool s
   }
   if (stuck) {
     text +=
-        ". Their time to terminate is over: check the node. If it is lost for good, delete its Node object "
-        "or "
+        ". Their time to terminate is over: check the node. If it is lost for good, delete its Node object or "
         "taint it with node.kubernetes.io/out-of-service:NoExecute, and Kubernetes removes its pods";
   }
   return text;
@@ -119,21 +118,18 @@ Result<RemainingPods> remaining_pods(kube::Client& client, const Json& job, cons
   what.label_selector = pods_selector(name);
   what.field_selector = "status.phase!=Succeeded,status.phase!=Failed";
   what.limit = kPage;
-  const kube::ItemReader reader{.begin = [&] { groups.clear(); },
-                                .take =
-                                    [&](const JsonView& object) {
-                                      std::optional<Pod> pod = pod_of(object, name);
-                                      if (!pod || !is_one_of(which, *pod)) {
-                                        return;
-                                      }
-                                      const bool many =
-                                          groups.size() >= kMaxJobs && !groups.contains(pod->job_uid);
-                                      Group& group = groups[many ? std::string() : pod->job_uid];
-                                      group.job = pod->job;
-                                      add(group, *std::move(pod), now);
-                                    }};
-  const Result<Json> list =
-      client.list_each(kPods, text_member(job, {"metadata", "namespace"}), what, reader, call);
+  const auto take = [&](const JsonView& object) {
+    std::optional<Pod> pod = pod_of(object, name);
+    if (!pod || !is_one_of(which, *pod)) {
+      return;
+    }
+    const bool many = groups.size() >= kMaxJobs && !groups.contains(pod->job_uid);
+    Group& group = groups[many ? std::string() : pod->job_uid];
+    group.job = pod->job;
+    add(group, *std::move(pod), now);
+  };
+  const Result<Json> list = client.list_each(kPods, text_member(job, {"metadata", "namespace"}), what,
+                                             {.begin = [&] { groups.clear(); }, .take = take}, call);
   if (!list) {
     return list.error().within("list the pods of earlier attempts");
   }

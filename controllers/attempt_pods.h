@@ -1,15 +1,15 @@
-// The pods of a job's earlier attempts that have not ended yet. Two attempts of a job must never run at once,
-// for both would write the same checkpoints; so an attempt begins only when this finds none.
+// The pods of a job's earlier attempts that have not ended yet. Two attempts of a job must never run at the
+// same time, because both would write the same checkpoints; so an attempt begins only when this finds none.
 //
 //   Result<RemainingPods> pods = remaining_pods(client, job, {.except_job_uid = orphan}, now, call);
-//   if (pods && pods->count > 0) ...                    // wait; pods->message says for what
+//   if (pods && pods->count > 0) wait(pods->message);
 //
-// Read from the API server, not from a cache. A pod counts if it has the job's label and is in no terminal
-// phase, and if its Job, by its name an attempt of this job, is gone, is an orphan, or belongs to this
-// TrainingJob or to a deleted one of its name. A pod that only has the label, or whose Job is another
-// controller's, does not count: it cannot delay the job.
+// Reads from the API server, not from a cache. A pod counts if it has the job's label and has not ended, and
+// if its Job has the name of an attempt of this job, and is deleted, is an orphan, or belongs to this
+// TrainingJob or to a deleted one of its name. A pod that only has the label, or whose Job belongs to another
+// controller, does not count: it cannot delay the job.
 //
-// Nothing is deleted here, and never by force: a node that does not answer may still run the container. Any
+// Deletes nothing, least of all by force: a node that does not answer may still run the container. Any
 // thread.
 #pragma once
 

@@ -1,5 +1,4 @@
 #include "controllers/calibration.h"
-#include "metrics/families.h"
 
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
@@ -10,24 +9,20 @@
 #include "base/json/edit.h"
 #include "base/log.h"
 #include "controllers/dcgm.h"
+#include "controllers/job_children.h"
 #include "crds/gpu_model.h"
 #include "estimator/provisioner/cluster_view.h"
+#include "metrics/families.h"
 
 namespace plimsoll::controllers {
 namespace {
 
 const kube::Resource kProfiles{crds::kGroup, crds::kVersion, "memoryprofiles", true};
-constexpr const char* kFieldManager = "plimsoll-calibration";
+const kube::Resource kGpuModels{crds::kGroup, crds::kVersion, "gpumodels", false};
 
-// Uids whose attempts are in the metrics; beyond so many all are forgotten, and their attempts before the
-// start of the process do not count again.
+// Jobs whose attempts are in the metrics. When there are more, all are forgotten; attempts before the start
+// of the process are never counted.
 constexpr std::size_t kMaxCounted = 100'000;
-
-kube::Reflector::Options reflect(const char* plural, bool namespaced) {
-  kube::Reflector::Options options;
-  options.resource = {crds::kGroup, crds::kVersion, plural, namespaced};
-  return options;
-}
 
 // The fields that are read.
 JsonSelection slim_job() {
@@ -43,14 +38,23 @@ bool has_ended(const crds::Attempt& attempt) {
   return attempt.outcome != crds::Outcome::kRunning;
 }
 
+const crds::ProfileSample* find_sample(const std::vector<crds::ProfileSample>& samples,
+                                       const LearnedJob& job) {
+  const auto found = std::find_if(samples.begin(), samples.end(),
+                                  [&](const auto& sample) { return sample.job_uid == job.uid; });
+  return found == samples.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 struct CalibrationController::Metrics {
   explicit Metrics(prometheus::Registry& registry)
-      : errors(metrics::histograms(registry, "plimsoll_estimate_relative_error")),
+      : queue(registry, "calibration"),
+        errors(metrics::histograms(registry, "plimsoll_estimate_relative_error")),
         out_of_memory(metrics::counters(registry, "plimsoll_oom_detected_total")),
         panics(metrics::reconcile_panics(registry, "calibration")) {}
 
+  metrics::QueueMetrics queue;
   prometheus::Family<prometheus::Histogram>& errors;
   prometheus::Family<prometheus::Counter>& out_of_memory;
   prometheus::Counter& panics;
@@ -62,29 +66,20 @@ CalibrationController::CalibrationController(kube::Client& client, estimator::Gp
       catalog_(std::move(catalog)),
       options_(options),
       metrics_(options.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options.registry)),
-      queue_metrics_(options.registry == nullptr
-                         ? nullptr
-                         : std::make_unique<metrics::QueueMetrics>(*options.registry, "calibration")),
-      queue_({.retries = options.retries, .clock = options.clock, .observer = queue_metrics_.get()}),
-      jobs_(client,
-            [this] {
-              kube::Reflector::Options jobs = reflect("trainingjobs", true);
-              jobs.keep = slim_job();
-              jobs.on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); };
-              return jobs;
-            }()),
-      profiles_(client,
-                [this] {
-                  kube::Reflector::Options profiles = reflect("memoryprofiles", true);
-                  profiles.on_change = [this](const kube::Reflector::Change& change) {
-                    if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
-                      learn_again(text_member(*change.object, {"metadata", "namespace"}),
-                                  text_member(*change.object, {"spec", "family"}));
-                    }
-                  };
-                  return profiles;
-                }()),
-      gpu_models_(client, reflect("gpumodels", false)) {}
+      queue_({.retries = options.retries,
+              .clock = options.clock,
+              .observer = metrics_ == nullptr ? nullptr : &metrics_->queue}),
+      jobs_(client, {.resource = kTrainingJobs,
+                     .keep = slim_job(),
+                     .on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); }}),
+      profiles_(client, {.resource = kProfiles,
+                         .on_change =
+                             [this](const kube::Reflector::Change& change) {
+                               if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
+                                 learn_again(*change.object);
+                               }
+                             }}),
+      gpu_models_(client, {.resource = kGpuModels}) {}
 
 CalibrationController::~CalibrationController() {
   stop();
@@ -109,11 +104,11 @@ void CalibrationController::stop() {
   gpu_models_.stop();
 }
 
-// When a profile is deleted, its jobs go into the next one.
-void CalibrationController::learn_again(const std::string& namespace_name, const std::string& family) {
+// When a profile is deleted, its jobs are added to the next one.
+void CalibrationController::learn_again(const JsonView& profile) {
   for (const kube::SharedObject& job : jobs_.snapshot()) {
-    if (text_member(*job, {"metadata", "namespace"}) == namespace_name &&
-        text_member(*job, {"spec", "model", "family"}) == family) {
+    if (text_member(*job, {"metadata", "namespace"}) == text_member(profile, {"metadata", "namespace"}) &&
+        text_member(*job, {"spec", "model", "family"}) == text_member(profile, {"spec", "family"})) {
       queue_.add(kube::key_of(*job));
     }
   }
@@ -153,12 +148,7 @@ void CalibrationController::report_exception(const std::string& key, const std::
   }
   const kube::SharedObject object = jobs_.find(key);
   if (object != nullptr && options_.events != nullptr) {
-    options_.events->record({.api_version = crds::kApiVersion,
-                             .kind = "TrainingJob",
-                             .namespace_name = text_member(*object, {"metadata", "namespace"}),
-                             .name = text_member(*object, {"metadata", "name"}),
-                             .uid = text_member(*object, {"metadata", "uid"})},
-                            kube::EventType::kWarning, "CalibrationFailed",
+    options_.events->record(reference_to(*object), kube::EventType::kWarning, "CalibrationFailed",
                             "Plimsoll failed to learn from this job and will try again: " + thrown);
   }
 }
@@ -169,67 +159,59 @@ Result<void> CalibrationController::reconcile(const std::string& key, const std:
     return {};
   }
   LearnedJob job{.uid = text_member(*object, {"metadata", "uid"}),
+                 .namespace_name = text_member(*object, {"metadata", "namespace"}),
                  .name = text_member(*object, {"metadata", "name"}),
+                 .family = text_member(*object, {"spec", "model", "family"}),
                  .failure_policy = crds::decode_failure_policy(*object),
                  .status = crds::decode_status(object.tree())};
   if (job.uid.empty() || std::none_of(job.status.attempts.begin(), job.status.attempts.end(), has_ended)) {
     return {};
   }
-  const std::string namespace_name = text_member(*object, {"metadata", "namespace"});
-  const std::string family = text_member(*object, {"spec", "model", "family"});
-  count(job, namespace_name);
-  return family.empty() ? Result<void>() : learn_from(job, namespace_name, family, stop);
+  count(job);
+  return job.family.empty() ? Result<void>() : learn_from(std::move(job), stop);
 }
 
-Result<void> CalibrationController::learn_from(const LearnedJob& job, const std::string& namespace_name,
-                                               const std::string& family, const std::stop_token& stop) {
-  const auto known_of = [&](const std::vector<crds::ProfileSample>& samples) {
-    const auto known = std::find_if(samples.begin(), samples.end(), [&](const crds::ProfileSample& sample) {
-      return sample.job_uid == job.uid;
-    });
-    return known == samples.end() ? nullptr : &*known;
-  };
+Result<void> CalibrationController::learn_from(LearnedJob job, const std::stop_token& stop) {
+  const kube::CallOptions call{.field_manager = "plimsoll-calibration", .stop = stop};
+  const std::string key = job.namespace_name + "/" + job.name;
   Json profile;
-  std::size_t of_namespace = 0;
+  std::size_t profiles = 0;  // of the namespace
   for (const kube::SharedObject& one : profiles_.snapshot()) {
-    if (text_member(*one, {"metadata", "namespace"}) != namespace_name) {
+    if (text_member(*one, {"metadata", "namespace"}) != job.namespace_name) {
       continue;
     }
-    ++of_namespace;
+    ++profiles;
     // By name, so that the webhook and the operator use the same one of several.
-    if (text_member(*one, {"spec", "family"}) == family) {
+    if (text_member(*one, {"spec", "family"}) == job.family) {
       profile = one.tree();
       break;
     }
   }
-  if (profile.isNull() && of_namespace >= estimator::kProfilesOfNamespace) {
+  if (profile.isNull() && profiles >= estimator::kProfilesOfNamespace) {
     // A limit on made-up families, for the API server and for those that watch it.
     log_warning("Learned nothing from a job: its namespace has too many MemoryProfiles",
-                {{"job", namespace_name + "/" + job.name},
-                 {"family", family},
-                 {"profiles", std::to_string(of_namespace)}});
+                {{"job", key}, {"family", job.family}, {"profiles", profiles}});
     return {};
   }
   std::vector<crds::ProfileSample> samples = crds::decode_samples(profile);
-  const crds::ProfileSample* known = known_of(samples);
+  const crds::ProfileSample* known = find_sample(samples, job);
   const std::vector<estimator::AvailableGpu> present = gpus();
   if (!sample_of(job, known, present)) {
     return {};
   }
-  LearnedJob enriched = job;
   if (options_.prometheus != nullptr) {
-    read_dcgm_peaks(enriched, namespace_name, known == nullptr ? -1 : known->last_attempt, stop);
+    read_dcgm_peaks(job, known == nullptr ? -1 : known->last_attempt, stop);
   }
   if (profile.isNull()) {
-    Result<Json> made = profile_of(namespace_name, family, stop);
+    Result<Json> made = make_profile(job, call);
     if (!made) {
       return made.error();
     }
     profile = *std::move(made);
     samples = crds::decode_samples(profile);
-    known = known_of(samples);
+    known = find_sample(samples, job);
   }
-  std::optional<crds::ProfileSample> sample = sample_of(enriched, known, present);
+  std::optional<crds::ProfileSample> sample = sample_of(job, known, present);
   if (!sample) {
     return {};
   }
@@ -246,57 +228,47 @@ Result<void> CalibrationController::learn_from(const LearnedJob& job, const std:
   if (!samples.front().time.empty()) {
     status["updateTime"] = samples.front().time;
   }
-  kube::CallOptions call;
-  call.field_manager = kFieldManager;
-  call.stop = stop;
   const Result<Json> changed = std::move(edit).take();
   const Result<Json> written =
-      changed ? client_.update(kProfiles, namespace_name, *changed, "status", call) : changed;
+      changed ? client_.update(kProfiles, job.namespace_name, *changed, "status", call) : changed;
   if (!written) {
-    return written.error().within("write the MemoryProfile of " + family);
+    return written.error().within("write the MemoryProfile of " + job.family);
   }
-  log_info("Learned from a job", {{"job", namespace_name + "/" + job.name}, {"family", family}});
+  log_info("Learned from a job", {{"job", key}, {"family", job.family}});
   return {};
 }
 
-// The family's profile, which is not in the cache: created, or found.
-Result<Json> CalibrationController::profile_of(const std::string& namespace_name, const std::string& family,
-                                               const std::stop_token& stop) {
-  kube::CallOptions call;
-  call.field_manager = kFieldManager;
-  call.stop = stop;
+// The family's profile, which is not in the cache: created, or read from the API server.
+Result<Json> CalibrationController::make_profile(const LearnedJob& job, const kube::CallOptions& call) {
   Result<Json> made = Error(ErrorCode::kAlreadyExists, "");
-  for (const std::string& name : {profile_name(family), profile_name(family, true)}) {
-    JsonObject profile;
-    profile["apiVersion"] = crds::kApiVersion;
-    profile["kind"] = "MemoryProfile";
-    profile["metadata"]["name"] = name;
-    profile["metadata"]["namespace"] = namespace_name;
-    profile["spec"]["family"] = family;
-    made = client_.create(kProfiles, namespace_name, profile, call);
+  for (const std::string& name : {profile_name(job.family), profile_name(job.family, true)}) {
+    const Json profile =
+        json_object({{"apiVersion", crds::kApiVersion},
+                     {"kind", "MemoryProfile"},
+                     {"metadata", json_object({{"name", name}, {"namespace", job.namespace_name}})},
+                     {"spec", json_object({{"family", job.family}})}});
+    made = client_.create(kProfiles, job.namespace_name, profile, call);
     if (made || made.error().code != ErrorCode::kAlreadyExists) {
       break;
     }
-    Result<Json> there = client_.get(kProfiles, namespace_name, name, call);
-    if (!there || text_member(*there, {"spec", "family"}) == family) {
-      return there;
+    Result<Json> existing = client_.get(kProfiles, job.namespace_name, name, call);
+    if (!existing || text_member(*existing, {"spec", "family"}) == job.family) {
+      return existing;
     }
   }
-  return made ? std::move(made) : made.error().within("create the MemoryProfile of " + family);
+  return made ? std::move(made) : made.error().within("create the MemoryProfile of " + job.family);
 }
 
-// Prometheus may have no answer; then there are no DCGM figures.
-void CalibrationController::read_dcgm_peaks(LearnedJob& job, const std::string& namespace_name,
-                                            std::int64_t after, const std::stop_token& stop) const {
-  kube::CallOptions call;
-  call.timeout = options_.prometheus_timeout;
-  call.stop = stop;
+// Where Prometheus does not answer, there are no DCGM figures.
+void CalibrationController::read_dcgm_peaks(LearnedJob& job, std::int64_t after,
+                                            const std::stop_token& stop) const {
+  const kube::CallOptions call{.timeout = options_.prometheus_timeout, .stop = stop};
   for (crds::Attempt& attempt : job.status.attempts) {
     if (attempt.number <= after || !has_ended(attempt)) {
       continue;
     }
     const Result<std::optional<Bytes>> peak =
-        dcgm_peak(*options_.prometheus, namespace_name, job.name, attempt, call);
+        dcgm_peak(*options_.prometheus, job.namespace_name, job.name, attempt, call);
     if (!peak) {
       log_warning("Learned without DCGM's figures", {{"reason", to_string(peak.error())}});
       return;
@@ -317,8 +289,8 @@ std::vector<estimator::AvailableGpu> CalibrationController::gpus() const {
   return estimator::inventory_of(models, catalog_);
 }
 
-// Puts each attempt that has ended since the start into the metrics, once.
-void CalibrationController::count(const LearnedJob& job, const std::string& namespace_name) {
+// Adds each attempt that has ended since the start to the metrics, once.
+void CalibrationController::count(const LearnedJob& job) {
   if (!metrics_) {
     return;
   }
@@ -336,7 +308,7 @@ void CalibrationController::count(const LearnedJob& job, const std::string& name
     }
     const bool cuda = attempt.outcome == crds::Outcome::kCudaOutOfMemory;
     if (cuda || attempt.outcome == crds::Outcome::kHostOutOfMemory) {
-      metrics_->out_of_memory.Add({{"namespace", namespace_name}, {"kind", cuda ? "cuda" : "host"}})
+      metrics_->out_of_memory.Add({{"namespace", job.namespace_name}, {"kind", cuda ? "cuda" : "host"}})
           .Increment();
     }
     if (const std::optional<double> error = relative_error(attempt)) {

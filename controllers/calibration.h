@@ -1,16 +1,16 @@
-// CalibrationController learns from jobs: each ended attempt of a job with a model family goes once into the
+// CalibrationController learns from jobs: it adds each ended attempt of a job with a model family once to the
 // family's MemoryProfile (learning.h has the arithmetic), which the webhook reads for the next job.
 //
-//   CalibrationController calibration(client, GpuCatalog::built_in(), {.registry = &registry});
+//   CalibrationController calibration(client, estimator::GpuCatalog::built_in(), {.registry = &registry});
 //   calibration.start();
 //   ...
 //   calibration.stop();
 //
-// A missing profile is created, in the job's namespace, under the family's name. Level-triggered: events
-// only name jobs, and what is written follows from the job's status and the profile's own samples, with the
+// A missing profile is created, in the job's namespace, with the family's name. Level-triggered: events only
+// name jobs, and what is written follows from the job's status and the profile's own samples, with the
 // profile's resourceVersion, so that nothing is counted twice, even with several writers. Failures are
-// retried with back-off. One thread of its own and one for each watch; `start`, `stop` from one thread,
-// `ready` from any. `stop` waits. The clients must outlive it.
+// retried with back-off. One thread of its own and one for each watch. Call `start` and `stop` from one
+// thread, `ready` from any. `stop` waits. The clients must outlive it.
 #pragma once
 
 #include <prometheus/registry.h>
@@ -19,7 +19,6 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -65,25 +64,21 @@ class CalibrationController {
   void run(const std::stop_token& stop);
   void report_exception(const std::string& key, const std::string& thrown);
   Result<void> reconcile(const std::string& key, const std::stop_token& stop);
-  Result<void> learn_from(const LearnedJob& job, const std::string& namespace_name, const std::string& family,
-                          const std::stop_token& stop);
-  Result<Json> profile_of(const std::string& namespace_name, const std::string& family,
-                          const std::stop_token& stop);
-  void read_dcgm_peaks(LearnedJob& job, const std::string& namespace_name, std::int64_t after,
-                       const std::stop_token& stop) const;
+  Result<void> learn_from(LearnedJob job, const std::stop_token& stop);
+  Result<Json> make_profile(const LearnedJob& job, const kube::CallOptions& call);
+  void read_dcgm_peaks(LearnedJob& job, std::int64_t after, const std::stop_token& stop) const;
   std::vector<estimator::AvailableGpu> gpus() const;
-  void count(const LearnedJob& job, const std::string& namespace_name);
-  void learn_again(const std::string& namespace_name, const std::string& family);
+  void count(const LearnedJob& job);
+  void learn_again(const JsonView& profile);
 
   kube::Client& client_;
   const estimator::GpuCatalog catalog_;
   const Options options_;
   std::unique_ptr<Metrics> metrics_;
-  std::unique_ptr<metrics::QueueMetrics> queue_metrics_;
   kube::WorkQueue queue_;
   std::string started_;  // RFC 3339
-  std::map<std::string, std::int64_t>
-      counted_;  // by job's uid, the last attempt in the metrics; worker's thread
+  // By the job's uid, the last attempt in the metrics. The worker's thread only.
+  std::map<std::string, std::int64_t> counted_;
   std::atomic<bool> ready_ = false;
 
   kube::Reflector jobs_;

@@ -54,7 +54,7 @@ bool matches(const Json& orphan, const Json& wanted) {
          (selector.isNull() || member(orphan, {"spec", "selector"}) == selector);
 }
 
-// "owned by StatefulSet kafka", for people.
+// "owned by StatefulSet kafka", for messages.
 std::string holder_of(const Json& object) {
   if (const Json* controller = controller_of(object)) {
     return "owned by " + text_member(*controller, {"kind"}) + " " + text_member(*controller, {"name"});
@@ -78,14 +78,6 @@ bool is_controlled_by_job_named(const Json& object, const std::string& name) {
   const Json* owner = controller_of(object);
   return owner != nullptr && text_member(*owner, {"kind"}) == "TrainingJob" &&
          text_member(*owner, {"apiVersion"}) == crds::kApiVersion && text_member(*owner, {"name"}) == name;
-}
-
-std::string ChildWriter::namespace_name() const {
-  return text_member(job_, {"metadata", "namespace"});
-}
-
-std::string ChildWriter::uid() const {
-  return text_member(job_, {"metadata", "uid"});
 }
 
 Result<Json> ChildWriter::create(const kube::Resource& resource, const Json& child) {
@@ -120,7 +112,7 @@ Result<void> ChildWriter::owns_its_name() {
   return {};
 }
 
-// Does not wait for the garbage collector, which may take long.
+// Does not wait for the garbage collector, which may take a long time.
 Result<Json> ChildWriter::replace(const kube::Resource& resource, const Json& left, const Json& child) {
   const std::string name = text_member(child, {"metadata", "name"});
   if (const Result<void> owns = owns_its_name(); !owns) {
@@ -141,11 +133,11 @@ Result<Json> ChildWriter::replace(const kube::Resource& resource, const Json& le
 Result<Json> ChildWriter::adopt(const kube::Resource& resource, const Json& child, const Json& wanted) {
   const std::string name = text_member(child, {"metadata", "name"});
   if (has_owner(child) || !matches(child, wanted)) {
-    return Error(ErrorCode::kAlreadyExists,
-                 "the name " + name + " in " + resource.plural +
-                     " is taken by an object that is not this job's, " + holder_of(child) +
-                     "; it was left as it is. Delete or rename that object, or give the "
-                     "TrainingJob another name");
+    return Error(
+        ErrorCode::kAlreadyExists,
+        "the name " + name + " in " + resource.plural + " is taken by an object that is not this job's, " +
+            holder_of(child) +
+            "; it was left as it is. Delete or rename that object, or give the TrainingJob another name");
   }
   if (!member(child, {"metadata", "deletionTimestamp"}).isNull()) {
     return Error(ErrorCode::kConflict, name + " in " + resource.plural + " is still being deleted");
@@ -161,8 +153,8 @@ Result<void> ChildWriter::remove_as_read(const kube::Resource& resource, const J
   kube::CallOptions call = call_;
   call.uid = text_member(object, {"metadata", "uid"});
   call.resource_version = text_member(object, {"metadata", "resourceVersion"});
-  // In the foreground: while the Job exists, it has pods; and its controller, which sees the deletion,
-  // creates none.
+  // In the foreground: the Job exists as long as it has pods, and its controller, which sees the deletion,
+  // creates no more.
   call.propagation = kube::Propagation::kForeground;
   return client_.remove(resource, namespace_name(), text_member(object, {"metadata", "name"}), call);
 }

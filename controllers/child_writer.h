@@ -1,10 +1,9 @@
 // Creates and deletes the children of a TrainingJob by Kubernetes' rules of ownership. An object is changed
-// or deleted only if its controller reference names this job's uid, and only in the state in which that was
-// read (preconditions on uid and resourceVersion). There are two more cases:
-// an orphan (kubectl delete --cascade=orphan) without an owner, and with exactly the labels and the shape of
-// the wanted child, is adopted; and a child of a deleted TrainingJob of the same name is replaced, once the
-// API server confirms that this job has the name now. Any other object with the name of a child is left as it
-// is.
+// or deleted only if its controller reference names this job's uid, and only in the state in which it was
+// read (preconditions on uid and resourceVersion). There are two exceptions. An orphan (kubectl delete
+// --cascade=orphan) that has no owner, and exactly the labels and the shape of the wanted child, is adopted.
+// A child of a deleted TrainingJob of the same name is replaced, once the API server confirms that this job
+// has the name now. Any other object with the name of a child is not changed.
 //
 //   ChildWriter children(client, job, call);
 //   Result<Json> made = children.create(kJobs, wanted);    // kAlreadyExists: the name is taken
@@ -37,8 +36,8 @@ class ChildWriter {
   // The child as it is in the API server, made now or earlier. Errors: kAlreadyExists when the name is taken
   // by an object that is not the job's; kConflict when the name is about to be free; else the API server's.
   Result<Json> create(const kube::Resource& resource, const Json& child);
-  // Deletes the child of that name if the job owns it. With what it owns itself: a Job stays visible until
-  // its pods are gone. An object that is not there or not the job's is success.
+  // Deletes the child of that name if the job owns it, with the objects that it owns itself: a Job stays
+  // visible until its pods are gone. Success, too, if there is no such object or another owner has it.
   Result<void> remove(const kube::Resource& resource, const std::string& name);
 
  private:
@@ -46,8 +45,8 @@ class ChildWriter {
   Result<Json> adopt(const kube::Resource& resource, const Json& child, const Json& wanted);
   Result<void> remove_as_read(const kube::Resource& resource, const Json& object);
   Result<void> owns_its_name();
-  std::string namespace_name() const;
-  std::string uid() const;
+  std::string namespace_name() const { return text_member(job_, {"metadata", "namespace"}); }
+  std::string uid() const { return text_member(job_, {"metadata", "uid"}); }
 
   kube::Client& client_;
   const Json& job_;

@@ -1,6 +1,6 @@
 // dcgm_peak(): the largest memory in use on a card of an attempt's pods, by NVIDIA's dcgm-exporter and a
-// Prometheus server. For jobs whose trainers report no signposts. Sampled, every 30 s by default, so that it
-// is a lower bound of the true peak.
+// Prometheus server. For jobs whose trainers report no signposts. It is sampled, every 30 s by default, and
+// so is a lower bound of the true peak.
 //
 //   std::unique_ptr<kube::Client> prometheus = *kube::connect({.server = "http://prometheus:9090"});
 //   Result<std::optional<Bytes>> peak = dcgm_peak(*prometheus, "ml", "ads-ctr", attempt, options);
@@ -22,11 +22,11 @@ namespace plimsoll::controllers {
 std::string dcgm_query(const std::string& namespace_name, const std::string& job_name, std::int64_t attempt,
                        std::int64_t seconds);
 
-// Reads the answer of /api/v1/query. Nothing: no such series. Errors: kInvalid, when it is no answer of that
-// API or says that the query failed.
+// Reads the answer of /api/v1/query. Nothing: no such series. Errors: kInvalid, when it is not an answer of
+// that API, or reports that the query failed.
 Result<std::optional<Bytes>> read_dcgm_answer(const std::string& body);
 
-// Nothing, too, for an attempt that lacks a start or completion time.
+// As above; also nothing for an attempt without a start or completion time.
 Result<std::optional<Bytes>> dcgm_peak(kube::Client& prometheus, const std::string& namespace_name,
                                        const std::string& job_name, const crds::Attempt& attempt,
                                        const kube::CallOptions& options);

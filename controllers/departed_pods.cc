@@ -14,14 +14,12 @@ double DepartedPods::size_of(const Share& share) const {
          static_cast<double>(share.bytes.count) / static_cast<double>(limits_.bytes.count);
 }
 
-void DepartedPods::remove(Shares::iterator share, std::list<Entry>::iterator entry) {
+std::list<DepartedPods::Entry>::iterator DepartedPods::remove(Share& share,
+                                                              std::list<Entry>::iterator entry) {
   --pods_;
   bytes_ -= entry->bytes;
-  share->second.bytes -= entry->bytes;
-  share->second.pods.erase(entry);
-  if (share->second.pods.empty()) {
-    shares_.erase(share);
-  }
+  share.bytes -= entry->bytes;
+  return share.pods.erase(entry);
 }
 
 void DepartedPods::remember(const std::string& child_key, const kube::SharedObject& pod) {
@@ -36,7 +34,10 @@ void DepartedPods::remember(const std::string& child_key, const kube::SharedObje
     const auto largest = std::max_element(
         shares_.begin(), shares_.end(),
         [this](const auto& a, const auto& b) { return size_of(a.second) < size_of(b.second); });
-    remove(largest, largest->second.pods.begin());
+    remove(largest->second, largest->second.pods.begin());
+    if (largest->second.pods.empty()) {
+      shares_.erase(largest);
+    }
   }
 }
 
@@ -59,14 +60,12 @@ void DepartedPods::forget(const std::string& child_key) {
   if (share == shares_.end()) {
     return;
   }
-  std::vector<std::list<Entry>::iterator> gone;
-  for (auto entry = share->second.pods.begin(); entry != share->second.pods.end(); ++entry) {
-    if (entry->child_key == child_key) {
-      gone.push_back(entry);
-    }
+  std::list<Entry>& pods = share->second.pods;
+  for (auto entry = pods.begin(); entry != pods.end();) {
+    entry = entry->child_key == child_key ? remove(share->second, entry) : std::next(entry);
   }
-  for (const auto& entry : gone) {  // the last may take the share along
-    remove(share, entry);
+  if (pods.empty()) {
+    shares_.erase(share);
   }
 }
 

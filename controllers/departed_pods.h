@@ -1,4 +1,4 @@
-// DepartedPods: deleted pods whose end tells why an attempt failed, by the key of their Job, until that Job
+// DepartedPods: deleted pods whose end shows why an attempt failed, by the key of their Job, until that Job
 // is deleted.
 //
 //   DepartedPods departed;
@@ -46,14 +46,12 @@ class DepartedPods {
     std::list<Entry> pods;  // the oldest first
     Bytes bytes;
   };
-  using Shares = std::map<std::string, Share>;  // by namespace; none is empty
-
   double size_of(const Share& share) const;
-  void remove(Shares::iterator share, std::list<Entry>::iterator entry);
+  std::list<Entry>::iterator remove(Share& share, std::list<Entry>::iterator entry);
 
   const Limits limits_;
   mutable std::mutex mutex_;
-  Shares shares_;
+  std::map<std::string, Share> shares_;  // by namespace
   std::size_t pods_ = 0;
   Bytes bytes_;
 };

@@ -3,6 +3,7 @@
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 
+#include <map>
 #include <random>
 
 #include "base/catch_all.h"
@@ -19,9 +20,8 @@ const kube::Resource kNodes{"", "v1", "nodes", false};
 const kube::Resource kPods{"", "v1", "pods", true};
 const kube::Resource kGpuModels{crds::kGroup, crds::kVersion, "gpumodels", false};
 
-constexpr const char* kFieldManager = "plimsoll.dev/inventory";
-constexpr std::chrono::milliseconds kSyncPoll{50};
-// Distinct problems that are remembered, so that each is logged once; beyond that they are logged again.
+// The number of problems that are remembered, so that each is logged once; when there are more, all are
+// forgotten.
 constexpr std::size_t kMaxWarnings = 1000;
 
 }  // namespace
@@ -36,19 +36,15 @@ struct GpuInventoryController::Metrics {
         models(registry, "gpumodels") {}
 
   void set(const std::vector<estimator::AvailableGpu>& present) {
-    std::set<std::string> seen;
-    for (const estimator::AvailableGpu& gpu : present) {
-      const std::string name = resource_name(gpu.model.name);
-      gpus.Add({{"gpu_model", name}, {"state", "total"}}).Set(static_cast<double>(gpu.total_gpus));
-      gpus.Add({{"gpu_model", name}, {"state", "free"}}).Set(static_cast<double>(gpu.free_gpus));
-      seen.insert(name);
-      known.insert(name);
+    for (auto& [name, counts] : known) {
+      counts = {};
     }
-    for (const std::string& name : known) {
-      if (!seen.contains(name)) {
-        gpus.Add({{"gpu_model", name}, {"state", "total"}}).Set(0);
-        gpus.Add({{"gpu_model", name}, {"state", "free"}}).Set(0);
-      }
+    for (const estimator::AvailableGpu& gpu : present) {
+      known[resource_name(gpu.model.name)] = {gpu.total_gpus, gpu.free_gpus};
+    }
+    for (const auto& [name, counts] : known) {
+      gpus.Add({{"gpu_model", name}, {"state", "total"}}).Set(static_cast<double>(counts.first));
+      gpus.Add({{"gpu_model", name}, {"state", "free"}}).Set(static_cast<double>(counts.second));
     }
   }
 
@@ -58,7 +54,7 @@ struct GpuInventoryController::Metrics {
   metrics::ReflectorMetrics nodes;
   metrics::ReflectorMetrics pods;
   metrics::ReflectorMetrics models;
-  std::set<std::string> known;
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> known;  // total and free
 };
 
 GpuInventoryController::GpuInventoryController(kube::Client& client, estimator::GpuCatalog catalog,
@@ -67,30 +63,20 @@ GpuInventoryController::GpuInventoryController(kube::Client& client, estimator::
       catalog_(std::move(catalog)),
       options_(options),
       metrics_(options.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options.registry)),
-      nodes_(client,
-             [this] {
-               kube::Reflector::Options nodes = reflect(kNodes, &Metrics::nodes);
-               nodes.project = project_node;
-               return nodes;
-             }()),
-      pods_(client,
-            [this] {
-              kube::Reflector::Options pods = reflect(kPods, &Metrics::pods);
-              pods.field_selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
-              pods.project = project_pod;
-              return pods;
-            }()),
-      models_(client, reflect(kGpuModels, &Metrics::models)) {}
+      nodes_(client, watched({.resource = kNodes, .project = project_node}, &Metrics::nodes)),
+      pods_(client, watched({.resource = kPods,
+                             .field_selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed",
+                             .project = project_pod},
+                            &Metrics::pods)),
+      models_(client, watched({.resource = kGpuModels}, &Metrics::models)) {}
 
 GpuInventoryController::~GpuInventoryController() {
   stop();
 }
 
-kube::Reflector::Options GpuInventoryController::reflect(kube::Resource resource,
+kube::Reflector::Options GpuInventoryController::watched(kube::Reflector::Options options,
                                                          metrics::ReflectorMetrics Metrics::*observer) {
-  kube::Reflector::Options options;
   options.observer = metrics_ == nullptr ? nullptr : &(metrics_.get()->*observer);
-  options.resource = std::move(resource);
   options.on_change = [this](const kube::Reflector::Change&) {
     const std::lock_guard lock(mutex_);
     changed_ = true;
@@ -116,16 +102,10 @@ void GpuInventoryController::stop() {
   models_.stop();
 }
 
-bool GpuInventoryController::synced() const {
-  return nodes_.has_synced() && pods_.has_synced() && models_.has_synced();
-}
-
 void GpuInventoryController::run(const std::stop_token& stop) {
   Backoff backoff(options_.retry, std::random_device{}());
-  while (!synced()) {
-    if (!kube::system_sleeper().sleep_for(kSyncPoll, stop)) {
-      return;
-    }
+  if (!nodes_.wait_for_sync(stop) || !pods_.wait_for_sync(stop) || !models_.wait_for_sync(stop)) {
+    return;
   }
   while (!stop.stop_requested()) {
     {
@@ -229,21 +209,17 @@ Result<void> GpuInventoryController::pass(const std::stop_token& stop) {
 Result<void> GpuInventoryController::write(const std::vector<estimator::AvailableGpu>& present,
                                            const std::vector<crds::GpuModel>& existing,
                                            const std::stop_token& stop) {
-  kube::CallOptions call;
-  call.field_manager = kFieldManager;
-  call.stop = stop;
+  const kube::CallOptions call{.field_manager = "plimsoll.dev/inventory", .stop = stop};
   Result<void> outcome;
   for (InventoryWrite& write : plan_inventory(present, existing)) {
     Result<Json> object = std::move(write.object);
     if (write.kind == InventoryWrite::Kind::kCreate) {
       object = client_.create(kGpuModels, "", *object, call);
       if (object) {
-        JsonEdit made(*std::move(object));
-        made["status"] = write.status;
-        object = std::move(made).take();
+        set_member(*object, "status", write.status);
         log_info("Found a GPU model", {{"gpuModel", write.name}});
       } else if (object.error().code == ErrorCode::kAlreadyExists) {
-        continue;  // newer than our copy, or one that cannot be decoded and is somebody's to repair
+        continue;  // newer than our copy, or one that cannot be decoded until its owner repairs it
       }
     }
     if (object) {

@@ -1,17 +1,17 @@
 // GpuInventoryController keeps the status of the GPUModel resources up to date: for every GPU model of
-// schedulable nodes, how many GPUs there are, how many no pod has requested, the shapes of the nodes and the
-// spellings of the product label. It creates the GPUModel of a model that is new in the cluster; a model
+// schedulable nodes, the number of GPUs, the number that no pod has requested, the shapes of the nodes and
+// the spellings of the product label. It creates the GPUModel of a model that is new in the cluster. A model
 // whose nodes are gone keeps its object, with zeros.
 //
-//   GpuInventoryController inventory(client, GpuCatalog::built_in(), {});
+//   GpuInventoryController inventory(client, estimator::GpuCatalog::built_in(), {});
 //   inventory.start();
 //   ...
 //   inventory.stop();
 //
-// Level-triggered: it watches nodes, pods and GPUModels, and after any change (bursts are one change)
-// compares the cluster with the objects. Failed writes are retried with back-off. One thread of its own
-// and one for each watch; `start`, `stop` from one thread, `ready` from any. `stop` waits. The client must
-// outlive it.
+// Level-triggered: it watches nodes, pods and GPUModels, and after any change (a burst is one change)
+// compares the cluster with the objects. Failed writes are retried with back-off. One thread of its own and
+// one for each watch. Call `start` and `stop` from one thread, `ready` from any. `stop` waits. The client
+// must outlive it.
 #pragma once
 
 #include <prometheus/registry.h>
@@ -58,9 +58,9 @@ class GpuInventoryController {
  private:
   struct Metrics;
 
-  kube::Reflector::Options reflect(kube::Resource resource, metrics::ReflectorMetrics Metrics::*observer);
+  kube::Reflector::Options watched(kube::Reflector::Options options,
+                                   metrics::ReflectorMetrics Metrics::*observer);
   void run(const std::stop_token& stop);
-  bool synced() const;
   Result<void> pass(const std::stop_token& stop);
   estimator::GpuCatalog catalog_with(const std::vector<crds::GpuModel>& resources);
   std::vector<crds::GpuModel> known_resources();

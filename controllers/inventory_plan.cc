@@ -42,7 +42,7 @@ std::int64_t gpus_of_container(const JsonView& container) {
 }
 
 std::int64_t sum(std::int64_t a, std::int64_t b) {
-  return (Bytes{a} + Bytes{b}).count;  // saturates: a pod may ask for anything
+  return (Bytes{a} + Bytes{b}).count;  // saturates: a pod may request any number
 }
 
 }  // namespace
@@ -58,10 +58,8 @@ Json project_node(const JsonView& node) {
   copy_member(node, kept, "status", "allocatable");
   for (const JsonView condition : member(node, {"status", "conditions"}).elements()) {
     if (text_member(condition, {"type"}) == "Ready") {
-      JsonObject ready;  // without its heartbeat
-      ready["type"] = "Ready";
-      ready["status"] = tree_of(member(condition, {"status"}));
-      kept["status"]["conditions"].append(std::move(ready));
+      kept["status"]["conditions"].append(  // without its heartbeat
+          json_object({{"type", "Ready"}, {"status", tree_of(member(condition, {"status"}))}}));
     }
   }
   return kept;
@@ -97,7 +95,7 @@ Json project_pod(const JsonView& pod) {
   JsonObject kept;
   copy_identity(pod, kept);
   kept["node"] = node;
-  kept["gpus"] = Json(static_cast<::Json::Int64>(gpus));
+  kept["gpus"] = gpus;
   return kept;
 }
 
@@ -152,22 +150,19 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     if (member(model.raw, {"status"}).isObject() && crds::encode_status(model.status) == status) {
       continue;
     }
-    JsonEdit object(model.raw);
-    object["status"] = status;
-    if (Result<Json> changed = std::move(object).take(); changed) {
-      writes[model.name] = {InventoryWrite::Kind::kUpdateStatus, model.name, *std::move(changed), {}};
-    }
+    Json changed = model.raw;
+    set_member(changed, "status", status);
+    writes[model.name] = {InventoryWrite::Kind::kUpdateStatus, model.name, std::move(changed), {}};
   }
   for (const auto& [name, status] : wanted) {
-    JsonObject object;
-    object["apiVersion"] = crds::kApiVersion;
-    object["kind"] = "GPUModel";
-    object["metadata"]["name"] = name;
-    object["spec"] = Json(::Json::objectValue);
-    writes[name] = {InventoryWrite::Kind::kCreate, name, std::move(object).take(),
-                    crds::encode_status(status)};
+    Json object = json_object({{"apiVersion", crds::kApiVersion},
+                               {"kind", "GPUModel"},
+                               {"metadata", json_object({{"name", name}})},
+                               {"spec", Json(::Json::objectValue)}});
+    writes[name] = {InventoryWrite::Kind::kCreate, name, std::move(object), crds::encode_status(status)};
   }
   std::vector<InventoryWrite> ordered;
+  ordered.reserve(writes.size());
   for (auto& [name, write] : writes) {
     ordered.push_back(std::move(write));
   }

@@ -50,8 +50,12 @@ std::string short_name(const std::string& job, std::size_t limit) {
   return name.substr(0, limit - hash.size()) + hash;
 }
 
-JsonObject metadata_of(const crds::TrainingJob& job, const crds::Attempt& attempt, const std::string& name) {
-  JsonObject metadata;
+JsonObject object_of(const char* api_version, const char* kind, const crds::TrainingJob& job,
+                     const crds::Attempt& attempt, const std::string& name) {
+  JsonObject object;
+  object["apiVersion"] = api_version;
+  object["kind"] = kind;
+  const JsonPlace metadata = object["metadata"];
   metadata["name"] = name;
   metadata["namespace"] = job.namespace_name;
   metadata["ownerReferences"].append(owner_reference(job.raw));
@@ -59,14 +63,11 @@ JsonObject metadata_of(const crds::TrainingJob& job, const crds::Attempt& attemp
   labels["app.kubernetes.io/managed-by"] = "plimsoll";
   labels[kJobNameLabel] = short_name(job.name, kMaxChildName);
   labels[kAttemptLabel] = std::to_string(attempt.number);
-  return metadata;
+  return object;
 }
 
 Json variable(const char* name, const std::string& value) {
-  JsonObject json;
-  json["name"] = name;
-  json["value"] = value;
-  return json;
+  return json_object({{"name", name}, {"value", value}});
 }
 
 std::optional<JsonPlace> find_variable(const JsonPlace& environment, const std::string& name) {
@@ -78,7 +79,7 @@ std::optional<JsonPlace> find_variable(const JsonPlace& environment, const std::
   return std::nullopt;
 }
 
-// What the user set stays.
+// A variable that the user has set stays.
 void add_variable(const JsonPlace& environment, Json entry) {
   if (!find_variable(environment, text_member(entry, {"name"}))) {
     environment.append(std::move(entry));
@@ -144,7 +145,7 @@ void set_environment(const JsonPlace& container, const crds::TrainingJob& job, c
 }
 
 // Whether the container requests devices itself: of any vendor, a MIG slice or a claim.
-bool asks_for_devices(const Json& container) {
+bool requests_devices(const Json& container) {
   for (const char* kind : {"limits", "requests"}) {
     for (const auto& [name, amount] : JsonView(member(container, {"resources", kind})).members()) {
       if (name.find('/') != std::string_view::npos) {
@@ -163,15 +164,9 @@ void mount_plan(const JsonPlace& pod, const JsonPlace& container, const std::str
       return;
     }
   }
-  JsonObject mount;
-  mount["name"] = kPlanVolume;
-  mount["mountPath"] = kPlanDirectory;
-  mount["readOnly"] = true;
-  mounts.append(std::move(mount));
-  JsonObject volume;
-  volume["name"] = kPlanVolume;
-  volume["configMap"]["name"] = config_map;
-  pod["volumes"].append(std::move(volume));
+  mounts.append(json_object({{"name", kPlanVolume}, {"mountPath", kPlanDirectory}, {"readOnly", true}}));
+  pod["volumes"].append(
+      json_object({{"name", kPlanVolume}, {"configMap", json_object({{"name", config_map}})}}));
 }
 
 Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& attempt,
@@ -192,7 +187,7 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
       continue;
     }
     for (const JsonPlace& container : pod[list].elements()) {
-      // Without it, an exception that is only printed would be lost with the pod.
+      // Otherwise an exception that is only printed would be lost with the pod.
       container.set_missing("terminationMessagePolicy", "FallbackToLogsOnError");
     }
   }
@@ -201,7 +196,7 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
     const JsonPlace trainer = pod["containers"].elements().at(static_cast<std::size_t>(index));
     set_environment(trainer, job, attempt);
     mount_plan(pod, trainer, config_map);
-    if (!asks_for_devices(trainer.value())) {
+    if (!requests_devices(trainer.value())) {
       trainer["resources"]["limits"][crds::kGpuResource] = std::to_string(trainers_per_pod(attempt));
     }
   }
@@ -209,14 +204,11 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
   return changed ? std::move(changed) : changed.error().within("spec.template");
 }
 
-// A disruption fails the Job by this rule; its reason tells the cause even without the pod.
+// A disruption fails the Job by this rule; its reason names the cause even without the pod.
 Json failure_policy() {
-  JsonObject condition;
-  condition["type"] = "DisruptionTarget";
-  condition["status"] = "True";
   JsonObject rule;
   rule["action"] = "FailJob";
-  rule["onPodConditions"].append(std::move(condition));
+  rule["onPodConditions"].append(json_object({{"type", "DisruptionTarget"}, {"status", "True"}}));
   JsonObject policy;
   policy["rules"].append(std::move(rule));
   return policy;
@@ -229,14 +221,6 @@ void pass_queue_labels(const crds::TrainingJob& job, const JsonPlace& labels) {
       labels[name] = tree_of(value);
     }
   }
-}
-
-JsonObject object_of(const char* api_version, const char* kind, Json metadata) {
-  JsonObject object;
-  object["apiVersion"] = api_version;
-  object["kind"] = kind;
-  object["metadata"] = std::move(metadata);
-  return object;
 }
 
 }  // namespace
@@ -255,14 +239,20 @@ std::string pods_selector(const std::string& job, std::int64_t attempt) {
 }
 
 Json owner_reference(const Json& job) {
-  JsonObject reference;
-  reference["apiVersion"] = crds::kApiVersion;
-  reference["kind"] = "TrainingJob";
-  reference["name"] = text_member(job, {"metadata", "name"});
-  reference["uid"] = text_member(job, {"metadata", "uid"});
-  reference["controller"] = true;
-  reference["blockOwnerDeletion"] = true;
-  return reference;
+  return json_object({{"apiVersion", crds::kApiVersion},
+                      {"kind", "TrainingJob"},
+                      {"name", text_member(job, {"metadata", "name"})},
+                      {"uid", text_member(job, {"metadata", "uid"})},
+                      {"controller", true},
+                      {"blockOwnerDeletion", true}});
+}
+
+kube::ObjectReference reference_to(const JsonView& job) {
+  return {.api_version = crds::kApiVersion,
+          .kind = "TrainingJob",
+          .namespace_name = text_member(job, {"metadata", "namespace"}),
+          .name = text_member(job, {"metadata", "name"}),
+          .uid = text_member(job, {"metadata", "uid"})};
 }
 
 Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::Attempt& attempt,
@@ -274,7 +264,7 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
     return made_template.error();
   }
 
-  JsonObject config_map = object_of("v1", "ConfigMap", metadata_of(job, attempt, plan_name));
+  JsonObject config_map = object_of("v1", "ConfigMap", job, attempt, plan_name);
   config_map["immutable"] = true;
   if (plan.size() <= kLargestConfigMap) {
     config_map["data"]["plan.json"] = plan;
@@ -288,7 +278,7 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
     config_map["binaryData"]["plan.json.gz"] = base64_encode(compressed);
   }
 
-  JsonObject service = object_of("v1", "Service", metadata_of(job, attempt, name));
+  JsonObject service = object_of("v1", "Service", job, attempt, name);
   const JsonPlace service_spec = service["spec"];
   service_spec["clusterIP"] = "None";
   // Trainers look each other up before any of them is ready.
@@ -296,12 +286,12 @@ Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::
   service_spec["selector"][kJobNameLabel] = short_name(job.name, kMaxChildName);
   service_spec["selector"][kAttemptLabel] = std::to_string(attempt.number);
 
-  JsonObject child = object_of("batch/v1", "Job", metadata_of(job, attempt, name));
+  JsonObject child = object_of("batch/v1", "Job", job, attempt, name);
   pass_queue_labels(job, child["metadata"]["labels"]);
   const JsonPlace spec = child["spec"];
   spec["completionMode"] = "Indexed";
-  spec["completions"] = static_cast<::Json::Int64>(nodes_of(attempt));
-  spec["parallelism"] = static_cast<::Json::Int64>(nodes_of(attempt));
+  spec["completions"] = nodes_of(attempt);
+  spec["parallelism"] = nodes_of(attempt);
   spec["backoffLimit"] = 0;
   spec["podFailurePolicy"] = failure_policy();
   // A pod that terminates may still write checkpoints: it counts until it has ended.

@@ -1,20 +1,21 @@
-// The objects of an attempt in the cluster: a ConfigMap with its plan, a headless Service by whose
-// names trainers find each other, and a batch/v1 Indexed Job of one pod a node.
+// The objects of an attempt in the cluster: a ConfigMap with its plan, a headless Service whose names
+// trainers use to find each other, and a batch/v1 Indexed Job with one pod for each node.
 //
-//   AttemptChildren children = make_children(job, owner, attempt, plan);
-//   client.create(kConfigMaps, ns, children.plan); ...
+//   Result<AttemptChildren> children = make_children(job, attempt, plan.text);
+//   if (children) client.create(kConfigMaps, job.namespace_name, children->plan);
 //
 // All are owned by the TrainingJob, and deleted with it. Names follow from the job's name and the attempt's
 // number alone, so that nothing is created twice. The Job never retries by itself (backoffLimit 0), because
-// each attempt may need another size; and a disruption of a pod fails it at once, by a rule that tells the
-// cause even after the pod is gone. Pure functions; any thread.
+// each attempt may need another size. A disruption of a pod fails it at once, by a rule that names the cause
+// even after the pod is gone. Pure functions; any thread.
 #pragma once
 
 #include <string>
 
-#include "base/json/json.h"
+#include "base/json/view.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
+#include "kube/event_correlator.h"
 #include "kube/resource.h"
 
 namespace plimsoll::controllers {
@@ -32,7 +33,8 @@ inline constexpr const char* kAttemptLabel = "plimsoll.dev/attempt";         // 
 inline constexpr const char* kTrainersAnnotation = "plimsoll.dev/trainers";  // of the pods: of all of them
 inline constexpr const char* kPlanDirectory = "/etc/plimsoll";
 
-// "JOB-ATTEMPT", with a long JOB cut and told apart by a hash, so that pods' host names stay within 63 bytes.
+// "JOB-ATTEMPT". A long JOB is cut, and a hash makes it unique, so that pods' host names have at most 63
+// bytes.
 std::string child_name(const std::string& job, std::int64_t attempt);
 
 // Selects the pods of an attempt, and of all attempts.
@@ -41,6 +43,9 @@ std::string pods_selector(const std::string& job);
 
 // The controller reference to the job, for metadata.ownerReferences.
 Json owner_reference(const Json& job);
+
+// For events about the job.
+kube::ObjectReference reference_to(const JsonView& job);
 
 struct AttemptChildren {
   Json plan;  // ConfigMap

@@ -45,12 +45,10 @@ void JobRecord::event(kube::EventType type, const std::string& reason, const std
 Result<void> JobRecord::write() {
   status.observed_generation = generation_of(object_);
   if (has_changes()) {
-    JsonEdit edit(object_);
-    edit["status"] = crds::encode(status);
-    const Result<Json> updated = std::move(edit).take();
+    Json updated = object_;
+    set_member(updated, "status", crds::encode(status));
     Result<Json> answer =
-        updated ? context_.client->update(kTrainingJobs, job_.namespace_name, *updated, "status", call_)
-                : updated;
+        context_.client->update(kTrainingJobs, job_.namespace_name, updated, "status", call_);
     if (!answer) {
       return answer.error().within("write the status");
     }
@@ -71,11 +69,8 @@ Result<void> JobRecord::patch(const Json& operations) {
     return {};
   }
   JsonArray guarded;
-  JsonObject test;
-  test["op"] = "test";
-  test["path"] = "/metadata/resourceVersion";
-  test["value"] = resource_version_of(object_);
-  guarded.append(std::move(test));
+  guarded.append(json_object(
+      {{"op", "test"}, {"path", "/metadata/resourceVersion"}, {"value", resource_version_of(object_)}}));
   for (const Json& operation : operations) {
     guarded.append(operation);
   }

@@ -1,4 +1,4 @@
-// JobRecord: one TrainingJob as a pass knows it (object, spec and status), and the writes to it.
+// JobRecord: a pass's copy of one TrainingJob (object, spec and status), and the writes to it.
 //
 //   JobRecord record(context, object, job, call);
 //   record.set("Running", true, "PodsReady", "8 of 8 pods are ready");
@@ -14,7 +14,7 @@
 
 #include "base/json/json.h"
 #include "base/result.h"
-#include "controllers/training_job_pass.h"
+#include "controllers/pass_context.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
 #include "kube/client.h"

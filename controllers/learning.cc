@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <set>
+#include <numeric>
 
 #include "base/json/edit.h"
 #include "base/json/view.h"
@@ -25,12 +25,12 @@ using crds::ProfileSample;
 constexpr double kQuantile = 0.95;
 constexpr std::size_t kOutvotedBy = 5;
 
-// The missing memory that fewer than so many jobs of a family report counts up to this share of a card that
-// they ran on; that of more jobs up to the whole card.
+// Missing memory that fewer jobs of a family than this report counts up to this share of the card that they
+// ran on; that of more jobs counts up to the whole card.
 constexpr std::size_t kAgreeing = 3;
 constexpr double kMaxAlone = 0.6;
 
-// An estimate is lowered only when so many jobs have been measured and none ran out of memory; the peak
+// An estimate is lowered only when this many jobs have been measured and none ran out of memory; the peak
 // during training at most to half (the schema's minimum), and 5% is always added.
 constexpr std::size_t kJobsToLower = 5;
 constexpr double kMarginWhenLowered = 0.05;
@@ -60,8 +60,8 @@ std::optional<Measured> measure(const Attempt& attempt, Bytes capacity, const cr
     const Bytes card = attempt.out_of_memory.capacity.value_or(capacity);
     const Bytes fragments = attempt.out_of_memory.fragmentation.value_or(Bytes{});
     if (attempt.out_of_memory.needed && *attempt.out_of_memory.needed - fragments <= card) {
-      return Measured{estimated,
-                      std::max(observed, *attempt.out_of_memory.needed - fragments)};  // fragments, not size
+      // It ran out because of fragments, not because of its size.
+      return Measured{estimated, std::max(observed, *attempt.out_of_memory.needed - fragments)};
     }
     return Measured{estimated, estimator::needed_at_least(attempt, capacity, policy)};
   }
@@ -77,34 +77,24 @@ Bytes lack_of(const ProfileSample& sample) {
   return *sample.needed - *sample.estimated;
 }
 
-void raise(std::optional<Bytes>& highest, const std::optional<Bytes>& value) {
-  if (value && (!highest || *highest < *value)) {
-    highest = value;
-  }
-}
-
 // Activations and temporaries of the attempt's estimate, without what was learned.
 std::optional<Bytes> transient_of(const Json& estimate, const Attempt& attempt) {
   const std::optional<std::int64_t> activations =
       JsonView(member(estimate, {"breakdown", "activations"})).integer();
   const std::optional<std::int64_t> temporaries =
       JsonView(member(estimate, {"breakdown", "temporaries"})).integer();
-  if (member(estimate, {"trainers"}) != Json(static_cast<::Json::Int64>(attempt.trainers)) ||
+  if (member(estimate, {"trainers"}) != Json(attempt.trainers) ||
       text_member(estimate, {"gpuModel"}) != attempt.gpu_model || !activations || !temporaries) {
     return std::nullopt;
   }
-  const Bytes now{(Bytes{*activations} + Bytes{*temporaries}).count};
+  const Bytes now = Bytes{*activations} + Bytes{*temporaries};
   return std::max(Bytes{}, now - std::min(Bytes{}, attempt.learned));
 }
 
-// The largest value, without those above kShare of the jobs.
-template <class T>
-T upper_bound_of(std::vector<T> votes) {
-  const std::size_t outvoted =
-      votes.size() <= kOutvotedBy
-          ? 0
-          : std::max<std::size_t>(
-                1, static_cast<std::size_t>(static_cast<double>(votes.size()) * (1 - kQuantile)));
+// The largest value, without those above kQuantile of the jobs.
+Bytes upper_bound_of(std::vector<Bytes> votes) {
+  const auto above = static_cast<std::size_t>(static_cast<double>(votes.size()) * (1 - kQuantile));
+  const std::size_t outvoted = votes.size() <= kOutvotedBy ? 0 : std::max<std::size_t>(1, above);
   std::sort(votes.begin(), votes.end(), std::greater<>());
   return votes[outvoted];
 }
@@ -115,6 +105,7 @@ Bytes whole_mebibytes(Bytes bytes) {
 
 std::optional<Bytes> shortfall_of(const std::vector<const ProfileSample*>& measured) {
   std::vector<Bytes> lacks;
+  lacks.reserve(measured.size());
   for (const ProfileSample* sample : measured) {
     lacks.push_back(sample->capacity > Bytes{} ? std::min(lack_of(*sample), sample->capacity)
                                                : lack_of(*sample));
@@ -152,13 +143,20 @@ std::optional<double> correction_of(const std::vector<const ProfileSample*>& mea
   return measured.size() >= kJobsToLower && factor < 1 ? std::optional(factor) : std::nullopt;
 }
 
-// Of the figures that at least three jobs have reported.
-std::optional<Bytes> fixed_cost(const std::vector<Bytes>& reported, Bytes least, Bytes most) {
+// Of a figure that at least three jobs have reported.
+std::optional<Bytes> fixed_cost(const std::vector<const ProfileSample*>& samples,
+                                std::optional<Bytes> ProfileSample::*figure, Bytes min, Bytes max) {
+  std::vector<Bytes> reported;
+  for (const ProfileSample* sample : samples) {
+    if (sample->*figure) {
+      reported.push_back(*(sample->*figure));
+    }
+  }
   if (reported.size() < kAgreeing) {
     return std::nullopt;
   }
   const Bytes bound = Bytes::ceil(static_cast<double>(upper_bound_of(reported).count) * kMarginOfFixedCosts);
-  return whole_mebibytes(std::clamp(bound, least, most));
+  return whole_mebibytes(std::clamp(bound, min, max));
 }
 
 std::vector<const ProfileSample*> measured_of(const std::vector<ProfileSample>& samples) {
@@ -171,10 +169,15 @@ std::vector<const ProfileSample*> measured_of(const std::vector<ProfileSample>& 
   return measured;
 }
 
-std::string percentage(double share) {
+template <class Number>
+std::string formatted(const char* format, Number value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f%%", std::min(share, 999.0) * 100);
+  std::snprintf(text, sizeof text, format, value);
   return text;
+}
+
+std::string percentage(double share) {
+  return formatted("%.1f%%", std::min(share, 999.0) * 100);
 }
 
 std::string lower(std::string text) {
@@ -198,8 +201,10 @@ std::optional<ProfileSample> sample_of(const LearnedJob& job, const ProfileSampl
     sample.last_attempt = attempt.number;
     sample.time = attempt.completion_time.empty() ? sample.time : attempt.completion_time;
     sample.out_of_memory = sample.out_of_memory || attempt.outcome == Outcome::kCudaOutOfMemory;
-    raise(sample.context, attempt.observed_context);
-    raise(sample.communication, attempt.trainers > 1 ? attempt.observed_communication : std::nullopt);
+    sample.context = std::max(sample.context, attempt.observed_context);
+    if (attempt.trainers > 1) {
+      sample.communication = std::max(sample.communication, attempt.observed_communication);
+    }
     const Bytes capacity = estimator::capacity_of(attempt, gpus).value_or(Bytes{});
     const std::optional<Measured> measured = measure(attempt, capacity, job.failure_policy);
     if (measured &&
@@ -228,7 +233,7 @@ std::vector<ProfileSample> with_sample(std::vector<ProfileSample> samples, Profi
 }
 
 std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& samples) {
-  // Missing memory is missing on any card; the driver's share differs by card.
+  // What estimates lack is the same on any card; fixed costs differ by card.
   const std::vector<const ProfileSample*> measured = measured_of(samples);
   const std::optional<Bytes> shortfall = shortfall_of(measured);
   const std::optional<double> correction = shortfall ? std::nullopt : correction_of(measured);
@@ -240,23 +245,14 @@ std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& sam
   }
   std::vector<crds::LearnedBounds> bounds;
   for (const auto& [model, reported] : by_model) {
-    std::vector<Bytes> contexts;
-    std::vector<Bytes> communications;
-    for (const ProfileSample* sample : reported) {
-      if (sample->context) {
-        contexts.push_back(*sample->context);
-      }
-      if (sample->communication) {
-        communications.push_back(*sample->communication);
-      }
-    }
     crds::LearnedBounds entry;
     entry.gpu_model = model;
     entry.shortfall = shortfall;
     entry.peak_correction = correction;
     if (!model.empty()) {
-      entry.cuda_context = fixed_cost(contexts, kMinContext, kMaxContext);
-      entry.communication = fixed_cost(communications, kMinCommunication, kMaxCommunication);
+      entry.cuda_context = fixed_cost(reported, &ProfileSample::context, kMinContext, kMaxContext);
+      entry.communication =
+          fixed_cost(reported, &ProfileSample::communication, kMinCommunication, kMaxCommunication);
     }
     if (entry.shortfall || entry.peak_correction || entry.cuda_context || entry.communication) {
       bounds.push_back(std::move(entry));
@@ -279,42 +275,38 @@ Json encode(const std::vector<crds::LearnedBounds>& bounds) {
     put("communication", entry.communication);
     put("shortfall", entry.shortfall);
     if (entry.peak_correction) {
-      char text[16];
-      std::snprintf(text, sizeof text, "%.2f", *entry.peak_correction);
-      json["peakCorrection"] = text;
+      json["peakCorrection"] = formatted("%.2f", *entry.peak_correction);
     }
   }
   return list;
 }
 
 Json statistics_of(const std::vector<ProfileSample>& samples) {
+  const std::vector<const ProfileSample*> measured = measured_of(samples);
   std::vector<double> errors;
   std::int64_t under = 0;
-  for (const ProfileSample* sample : measured_of(samples)) {
+  for (const ProfileSample* sample : measured) {
     under += lack_of(*sample) > Bytes{} ? 1 : 0;
     if (*sample->needed > Bytes{}) {
       errors.push_back(std::abs(static_cast<double>(lack_of(*sample).count)) /
                        static_cast<double>(sample->needed->count));
     }
   }
-  std::sort(errors.begin(), errors.end());
-  const auto count = [](auto value) { return Json(static_cast<::Json::Int64>(value)); };
-  const auto measured = static_cast<std::int64_t>(measured_of(samples).size());
-  JsonObject statistics;
-  statistics["jobs"] = count(samples.size());
-  statistics["measured"] = count(measured);
-  statistics["outOfMemory"] = count(std::count_if(
-      samples.begin(), samples.end(), [](const ProfileSample& sample) { return sample.out_of_memory; }));
-  statistics["underEstimated"] = count(under);
-  statistics["overEstimated"] = count(measured - under);
+  const auto out_of_memory = std::count_if(samples.begin(), samples.end(),
+                                           [](const ProfileSample& sample) { return sample.out_of_memory; });
+  const auto count = static_cast<std::int64_t>(measured.size());
+  Json statistics = json_object({{"jobs", static_cast<std::int64_t>(samples.size())},
+                                 {"measured", count},
+                                 {"outOfMemory", static_cast<std::int64_t>(out_of_memory)},
+                                 {"underEstimated", under},
+                                 {"overEstimated", count - under}});
   if (!errors.empty()) {
-    double sum = 0;
-    for (const double error : errors) {
-      sum += error;
-    }
+    std::sort(errors.begin(), errors.end());
     const auto last = static_cast<double>(errors.size());
-    statistics["meanError"] = percentage(sum / last);
-    statistics["p95Error"] = percentage(errors[static_cast<std::size_t>(std::ceil(last * kQuantile)) - 1]);
+    const double sum = std::accumulate(errors.begin(), errors.end(), 0.0);
+    set_member(statistics, "meanError", percentage(sum / last));
+    set_member(statistics, "p95Error",
+               percentage(errors[static_cast<std::size_t>(std::ceil(last * kQuantile)) - 1]));
   }
   return statistics;
 }
@@ -322,7 +314,7 @@ Json statistics_of(const std::vector<ProfileSample>& samples) {
 std::optional<double> relative_error(const Attempt& attempt) {
   std::optional<Bytes> needed = attempt.observed_peak;
   if (attempt.outcome == Outcome::kCudaOutOfMemory) {
-    raise(needed, attempt.out_of_memory.needed);
+    needed = std::max(needed, attempt.out_of_memory.needed);
   } else if (attempt.outcome != Outcome::kSucceeded) {
     return std::nullopt;
   }
@@ -337,9 +329,7 @@ std::string profile_name(const std::string& family, bool taken) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return std::isalnum(c) != 0 ? static_cast<char>(c) : '-'; });
   if (taken || name != family) {
-    char hash[20];
-    std::snprintf(hash, sizeof hash, "-%08x", static_cast<unsigned>(stable_hash(family) & 0xffffffffU));
-    name += hash;
+    name += formatted("-%08x", static_cast<unsigned>(stable_hash(family) & 0xffffffffU));
   }
   return name;
 }

@@ -1,8 +1,10 @@
-// What the attempts of a job show about the memory of its model family, and what the jobs of a family show
-// together. The arithmetic of the calibration controller, without I/O.
+// Memory bounds of a model family, from the attempts of its jobs: the arithmetic of the calibration
+// controller, without I/O.
 //
-//   std::optional<ProfileSample> sample = sample_of(job, known, gpus);   // one for each job; empty: nothing
-//   new samples = with_sample(std::move(samples), *sample); status["bounds"] = encode(bounds_of(samples));
+//   if (std::optional<crds::ProfileSample> sample = sample_of(job, known, gpus)) {  // one for each job
+//     samples = with_sample(std::move(samples), *sample);
+//     status["bounds"] = encode(bounds_of(samples));
+//   }
 //
 // Any user may write the name of any family into a job, so the effect of one job is bounded; the constants in
 // learning.cc are the bounds, docs/learning.md lists them. Pure; any thread.
@@ -24,7 +26,9 @@ namespace plimsoll::controllers {
 
 struct LearnedJob {
   std::string uid;
+  std::string namespace_name{};
   std::string name;
+  std::string family{};
   crds::FailurePolicy failure_policy;
   crds::JobStatus status;
 };

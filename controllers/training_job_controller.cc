@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kByJob = "job";  // pods by the key of their Job
 constexpr std::chrono::milliseconds kClusterPoll{100};
 
-// The key of what controls the object, which is of the same namespace; empty without a controller.
+// The key of the object's controller, which is in the same namespace; empty without one.
 std::string key_of_controller(const JsonView& object, const char* kind) {
   for (const JsonView owner : member(object, {"metadata", "ownerReferences"}).elements()) {
     if (member(owner, {"controller"}).boolean() == true && text_member(owner, {"kind"}) == kind) {
@@ -50,7 +50,7 @@ JsonSelection slim_training_job() {
       .without({"metadata", "annotations"}, {"kubectl.kubernetes.io/last-applied-configuration"});
 }
 
-// Whether the pod's end tells why an attempt failed, unlike that of a pod that was deleted while healthy.
+// Whether the pod's end shows why an attempt failed; that of a pod that was deleted while healthy does not.
 bool explains_a_failure(const JsonView& pod) {
   for (const JsonView condition : member(pod, {"status", "conditions"}).elements()) {
     const std::string type = text_member(condition, {"type"});
@@ -122,9 +122,25 @@ TrainingJobController::TrainingJobController(kube::Client& client, const estimat
               .workers = options_.workers,
               .clock = options_.clock,
               .observer = metrics_ == nullptr ? nullptr : &metrics_->queue}),
-      jobs_(client, reflect_jobs()),
-      children_(client, reflect_children()),
-      pods_(client, reflect_pods()) {
+      jobs_(client, {.resource = kTrainingJobs,
+                     .keep = slim_training_job(),
+                     .on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); },
+                     .observer = metrics_ == nullptr ? nullptr : &metrics_->training_jobs}),
+      children_(client,
+                {.resource = kJobs,
+                 .label_selector = kJobNameLabel,
+                 .keep = slim_child(),
+                 .on_change = [this](const kube::Reflector::Change& change) { child_changed(change); },
+                 .observer = metrics_ == nullptr ? nullptr : &metrics_->children}),
+      pods_(client, {.resource = kPods,
+                     .label_selector = kJobNameLabel,
+                     .keep = slim_trainer_pod(),
+                     .indexers = {{kByJob,
+                                   [](const JsonView& pod) {
+                                     return std::vector<std::string>{key_of_controller(pod, "Job")};
+                                   }}},
+                     .on_change = [this](const kube::Reflector::Change& change) { pod_changed(change); },
+                     .observer = metrics_ == nullptr ? nullptr : &metrics_->pods}) {
   context_.client = &client_;
   context_.cluster = &cluster;
   context_.models = models;
@@ -146,42 +162,13 @@ TrainingJobController::~TrainingJobController() {
   }
 }
 
-kube::Reflector::Options TrainingJobController::reflect_jobs() {
-  kube::Reflector::Options options;
-  options.resource = kTrainingJobs;
-  options.observer = metrics_ == nullptr ? nullptr : &metrics_->training_jobs;
-  options.keep = slim_training_job();
-  options.on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); };
-  return options;
-}
-
-kube::Reflector::Options TrainingJobController::reflect_children() {
-  kube::Reflector::Options options;
-  options.resource = kJobs;
-  options.observer = metrics_ == nullptr ? nullptr : &metrics_->children;
-  options.label_selector = kJobNameLabel;
-  options.keep = slim_child();
-  options.on_change = [this](const kube::Reflector::Change& change) {
-    if (const std::string key = key_of_controller(*change.object, "TrainingJob"); !key.empty()) {
-      queue_.add(key);
-    }
-    if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
-      departed_.forget(change.key);
-    }
-  };
-  return options;
-}
-
-kube::Reflector::Options TrainingJobController::reflect_pods() {
-  kube::Reflector::Options options;
-  options.resource = kPods;
-  options.observer = metrics_ == nullptr ? nullptr : &metrics_->pods;
-  options.label_selector = kJobNameLabel;
-  options.keep = slim_trainer_pod();
-  options.indexers = {
-      {kByJob, [](const JsonView& pod) { return std::vector<std::string>{key_of_controller(pod, "Job")}; }}};
-  options.on_change = [this](const kube::Reflector::Change& change) { pod_changed(change); };
-  return options;
+void TrainingJobController::child_changed(const kube::Reflector::Change& change) {
+  if (const std::string key = key_of_controller(*change.object, "TrainingJob"); !key.empty()) {
+    queue_.add(key);
+  }
+  if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
+    departed_.forget(change.key);
+  }
 }
 
 void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
@@ -189,7 +176,7 @@ void TrainingJobController::pod_changed(const kube::Reflector::Change& change) {
     departed_.remember(key_of_controller(*change.object, "Job"), change.object);
   }
   const kube::SharedObject child = children_.find(key_of_controller(*change.object, "Job"));
-  if (child != nullptr) {  // else its Job's own change wakes us
+  if (child != nullptr) {  // else the change of the Job itself will follow
     if (const std::string key = key_of_controller(*child, "TrainingJob"); !key.empty()) {
       queue_.add(key);
     }

@@ -1,15 +1,15 @@
-// TrainingJobController runs training jobs: it creates the attempts of each TrainingJob, watches how they
-// end, and restarts them with what they lacked (controllers/training_job_pass.h).
+// TrainingJobController runs training jobs: it creates the attempts of each TrainingJob, observes how they
+// end, and restarts them on a size that avoids the failure (controllers/training_job_executor.h).
 //
 //   TrainingJobController jobs(client, cluster, models, events, {});
 //   jobs.start();
 //   ...
 //   jobs.stop();                              // waits until passes in progress have ended
 //
-// Level-triggered: changes of a job, of its Job and of its pods put the job's name into a work queue, from
-// which workers take it, never two of them the same; failures are retried with back-off. All state that must
-// survive is in the API server. One thread for each worker and each of the three watches; `start` and `stop`
-// from one thread, `ready` from any. What it is given must outlive it.
+// Level-triggered: changes of a job, of its Job and of its pods put the job's key into a work queue, which
+// gives a key to one worker at a time; failures are retried with back-off. All state that must survive is in
+// the API server. One thread for each worker and each of the three watches. Call `start` and `stop` from one
+// thread, `ready` from any. The constructor's arguments must outlive it.
 #pragma once
 
 #include <prometheus/registry.h>
@@ -23,7 +23,7 @@
 
 #include "base/bytes.h"
 #include "controllers/departed_pods.h"
-#include "controllers/training_job_pass.h"
+#include "controllers/training_job_executor.h"
 #include "kube/reflector.h"
 #include "kube/work_queue.h"
 #include "metrics/kubernetes_metrics.h"
@@ -36,8 +36,8 @@ class TrainingJobController {
     int workers = 4;
     // Called before each pass: whether this process leads. Null: it is the only one.
     std::function<bool()> leads;
-    // Likewise, whether the view of the cluster is complete: a job that is sized earlier would find no GPU,
-    // and keep its requested size. Null: it is.
+    // Called before each pass: whether the view of the cluster is complete. A job that is sized earlier would
+    // find no GPU, and keep its requested size. Null: it is complete.
     std::function<bool()> cluster_is_known;
     Bytes decision_memory = estimator::kDecisionMemory;  // of each worker
     const Clock* clock = &system_clock();
@@ -66,9 +66,7 @@ class TrainingJobController {
  private:
   struct Metrics;
 
-  kube::Reflector::Options reflect_jobs();
-  kube::Reflector::Options reflect_children();
-  kube::Reflector::Options reflect_pods();
+  void child_changed(const kube::Reflector::Change& change);
   void pod_changed(const kube::Reflector::Change& change);
   void run(const std::stop_token& stop);
   Result<RequeueAfter> reconcile(const kube::SharedObject& object, const std::stop_token& stop);
@@ -80,7 +78,7 @@ class TrainingJobController {
   PassContext context_;
   kube::WorkQueue queue_;
 
-  DepartedPods departed_;  // whose end tells why
+  DepartedPods departed_;
 
   kube::Reflector jobs_;
   kube::Reflector children_;

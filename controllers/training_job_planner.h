@@ -1,14 +1,14 @@
 // Decides what to do next for one training job. Pure: no client, no clock, nothing is changed. The planner
-// works on what is known of the job; where it needs to know more, the next action is to find that out.
+// works on the known facts of the job; when it needs another one, the next action is to find it out.
 //
 //   JobFacts facts{.job = &job, .status = &status, .now = clock.wall_now()};
-//   JobStep step = plan_next(facts);          // the executor carries it out, updates the facts, asks again
+//   JobStep step = plan_next(facts);   // the executor carries it out, updates the facts, and plans again
 //
-// A job goes through attempts. Each is first written into the status, then created (plan, Service, Job), then
-// watched, and its end is written into the status with the evidence before anything follows from it; a change
-// of the spec is written together with an annotation that names the attempt after which it was decided; and
-// only then is the next attempt written into the status. So the objects alone tell what was done last, and
-// after a crash at any point the plan continues from there. Any thread.
+// A job goes through attempts. Each attempt is first written into the status, then created (plan, Service,
+// Job), then watched. Its end is written into the status, with the evidence, before anything follows from it.
+// A change of the spec is written together with an annotation that names the attempt after which it was
+// decided. Only then is the next attempt written into the status. So the objects alone show what was done
+// last, and after a crash at any point the plan continues from there. Any thread.
 #pragma once
 
 #include <chrono>
@@ -27,17 +27,17 @@ namespace plimsoll::controllers {
 // After this long the job is looked at again although nothing has changed; empty: only after a change.
 using RequeueAfter = std::optional<std::chrono::milliseconds>;
 
-// For what no watch reports: a quota, a lost node.
+// For changes that no watch reports: a quota, a lost node.
 inline constexpr std::chrono::seconds kPollInterval{30};
 
 struct JobFacts {
   const crds::TrainingJob* job = nullptr;   // required
   const crds::JobStatus* status = nullptr;  // required
   Clock::WallTime now{};
-  // By the caches, of the attempt that runs:
+  // From the caches, about the attempt that runs:
   Json cached_child{};            // its Job, where this TrainingJob controls it; else null
   bool earlier_job_runs = false;  // a Job of an earlier attempt has not ended
-  // Found out by actions; empty or false until then. They hold until the status gets another attempt or the
+  // Found out by actions; empty or false until then. Valid until the status gets another attempt or the
   // attempt ends.
   std::optional<Json> live_child{};            // kReadChild: null when there is none; may be another owner's
   std::optional<std::string> unschedulable{};  // kReadPods: the scheduler's reason; empty: all are placed
@@ -76,7 +76,7 @@ enum class JobAction {
   kDecideRemediation,
   kAnnounceRestart,
   kFailAtDeadline,
-  kFail  // for good: `reason`, `message`
+  kFail  // the job: `reason`, `message`
 };
 
 struct JobStep {

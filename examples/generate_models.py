@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the example jobs and the example cluster of this folder.
+"""Writes the large files of this folder: the models of the AMP paper and the cluster.
 
   examples/generate_models.py                 # rewrites the files beside this script
   examples/generate_models.py --output DIR    # writes them elsewhere
@@ -17,7 +17,26 @@ import statistics
 FLOAT_BYTES = 4
 HERE = pathlib.Path(__file__).resolve().parent
 
-TEMPLATE = """\
+# Of a job; `tables` are lines of the model.
+JOB = """\
+apiVersion: plimsoll.dev/v1alpha1
+kind: TrainingJob
+metadata:
+  name: {name}
+spec:
+  model:
+    family: {name}
+    dlrm:
+      denseFeatures: {dense_features}
+      bottomMLP: {bottom}
+      topMLP: {top}
+      interaction: Cat
+{tables}\
+  training:
+    batchSizePerTrainer: {batch}
+    optimizer: Adam
+    embeddingOptimizer: RowWiseAdagrad
+  trainers: {{replicas: 128, perNode: 8, gpuModel: A100-80GB}}
   template:
     spec:
       containers:
@@ -25,7 +44,7 @@ TEMPLATE = """\
           image: pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime
           command: [torchrun, train.py]
           resources:
-            limits: {nvidia.com/gpu: 8}
+            limits: {{nvidia.com/gpu: 8}}
 """
 
 
@@ -102,182 +121,27 @@ def paper_top_mlp(tables, dense_bytes):
     return [first] + PAPER_TOP_TAIL, size(first)
 
 
-def job_head(name, comment, family):
-    return (comment +
-            "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata:\n" + f"  name: {name}\n" +
-            "spec:\n  model:\n" + f"    family: {family}\n    dlrm:\n")
-
-
-def job_tail(batch, optimizer, embedding_optimizer, trainers, gpu_model):
-    return ("  training:\n" + f"    batchSizePerTrainer: {batch}\n    optimizer: {optimizer}\n" +
-            f"    embeddingOptimizer: {embedding_optimizer}\n" +
-            f"  trainers: {{replicas: {trainers}, perNode: 8, gpuModel: {gpu_model}}}\n" + TEMPLATE)
-
-
 def paper_model(letter):
     model = PAPER_MODELS[letter]
     tables = paper_tables(random.Random(model["seed"]), model["tables"], model["table_bytes"])
     top, dense = paper_top_mlp(tables, model["dense_bytes"])
-    comment = (f"# Synthetic, after Model-{letter.upper()} of Table 1 of the AMP paper (SoCC '23): {model['tables']} "
-               f"tables of {model['table_bytes'] / 1e9:.0f} GB,\n"
-               f"# {dense / 1e9:.2f} GB of dense parameters. Written by generate_models.py; change that instead.\n")
-    dense_lines = (f"      denseFeatures: {PAPER_DENSE_FEATURES}\n      bottomMLP: {PAPER_BOTTOM}\n"
-                   f"      topMLP: {top}\n      interaction: Cat\n")
-    tail = job_tail(model["batch"], "Adam", "RowWiseAdagrad", 128, "A100-80GB")
     name = f"model-{letter}"
+    head = (f"# Synthetic, after Model-{letter.upper()} of Table 1 of the AMP paper (SoCC '23): {model['tables']} "
+            f"tables of {model['table_bytes'] / 1e9:.0f} GB,\n"
+            f"# {dense / 1e9:.2f} GB of dense parameters. Written by generate_models.py; change that instead.\n")
     if letter == "c":
-        rows = "".join(f"    {t['name']},{t['rows']},{t['dim']},{t['pooling']},{t['frequency']}\n" for t in tables)
-        config_map = (comment + "# The tables come from a ConfigMap, which the job names.\n"
-                      "apiVersion: v1\nkind: ConfigMap\nmetadata:\n" + f"  name: {name}-tables\n" +
-                      "data:\n  tables.csv: |\n    name,rows,dim,pooling_factor,lookup_frequency\n" + rows + "---\n")
-        source = (f"      tablesFrom:\n        configMapKeyRef: {{name: {name}-tables, key: tables.csv}}\n")
-        return config_map + job_head(name, "", name) + dense_lines + source + tail
-    # The short JSON of this list is what `kubectl apply` keeps in an annotation of at most 256 KiB.
-    rows = "".join(
-        f"        - {{name: {t['name']}, rows: {t['rows']}, dim: {t['dim']}, "
-        f"poolingFactor: \"{t['pooling']}\", lookupFrequency: \"{t['frequency']}\"}}\n" for t in tables)
-    return job_head(name, comment, name) + dense_lines + "      tables:\n" + rows + tail
-
-
-# --- MLPerf's DLRM-DCNv2 --------------------------------------------------------------------------------------
-#
-# mlcommons/training, recommendation_v2/torchrec_dlrm/README.MD (Apache-2.0), "Running the MLPerf DLRM v2
-# benchmark": rows and multi-hot sizes per feature, layer sizes, global batch, optimizer.
-
-MLPERF_ROWS = [40000000, 39060, 17295, 7424, 20265, 3, 7122, 1543, 63, 40000000, 3067956, 405282, 10, 2209, 11938,
-               155, 4, 976, 14, 40000000, 40000000, 40000000, 590152, 12973, 108, 36]
-MLPERF_HOTS = [3, 2, 1, 2, 6, 1, 1, 1, 1, 7, 3, 8, 1, 6, 9, 5, 1, 1, 1, 12, 100, 27, 10, 3, 1, 1]
-
-
-def mlperf_model():
-    comment = ("# MLPerf Training's DLRM-DCNv2 on Criteo 1TB with at most 40M rows a table and synthetic multi-hot\n"
-               "# features. Source of the figures: mlcommons/training,\n"
-               "# recommendation_v2/torchrec_dlrm/README.MD (Apache-2.0). Global batch 65536 on 8 trainers.\n")
-    rows = "".join(f"        - {{name: cat_{i}, rows: {r}, dim: 128, poolingFactor: {h}}}\n"
-                   for i, (r, h) in enumerate(zip(MLPERF_ROWS, MLPERF_HOTS)))
-    return (job_head("dlrm-dcnv2-mlperf", comment, "dlrm-dcnv2") +
-            "      denseFeatures: 13\n      bottomMLP: [512, 256, 128]\n      topMLP: [1024, 1024, 512, 256, 1]\n"
-            "      interaction: DCN\n      crossLayers: 3\n      crossRank: 512\n      tables:\n" + rows +
-            job_tail(65536 // 8, "Adagrad", "Adagrad", 8, "A100-80GB"))
-
-
-# --- NVIDIA's synthetic models --------------------------------------------------------------------------------
-#
-# NVIDIA-Merlin/distributed-embeddings, examples/benchmarks/synthetic_models (Apache-2.0): config_v3.py has the
-# groups of equal tables (count, rows, width, and the sum of non-zeros of the features that share a table), the
-# MLP and the numerical features; README.md the global batch of 65536, Adagrad, and the most GPUs measured.
-
-NVIDIA_MODELS = {
-    "tiny": dict(mlp=[256, 128], numerical=10, gpus=16, groups=[
-        (1, 10_000, 8, 11), (1, 1_000_000, 16, 11), (1, 25_000_000, 16, 11), (1, 25_000_000, 16, 1), (16, 10, 8, 1),
-        (10, 1_000, 8, 1), (4, 10_000, 8, 1), (2, 100_000, 16, 1), (19, 1_000_000, 16, 1)]),
-    "small": dict(mlp=[512, 256, 128], numerical=10, gpus=32, groups=[
-        (5, 10_000, 16, 31), (3, 4_000_000, 32, 31), (1, 50_000_000, 32, 31), (1, 50_000_000, 32, 1),
-        (30, 10, 16, 1), (30, 1_000, 16, 1), (5, 10_000, 16, 1), (5, 100_000, 32, 1), (27, 4_000_000, 32, 1)]),
-    "medium": dict(mlp=[1024, 512, 256, 128], numerical=25, gpus=128, groups=[
-        (20, 100_000, 64, 51), (5, 10_000_000, 64, 51), (1, 100_000_000, 128, 51), (1, 100_000_000, 128, 1),
-        (80, 10, 32, 1), (60, 1_000, 32, 1), (80, 100_000, 64, 1), (24, 200_000, 64, 1), (40, 10_000_000, 64, 1)]),
-    "large": dict(mlp=[2048, 1024, 512, 256], numerical=100, gpus=128, groups=[
-        (40, 100_000, 64, 101), (16, 15_000_000, 64, 101), (1, 200_000_000, 128, 101), (1, 200_000_000, 128, 1),
-        (100, 10, 32, 1), (100, 10_000, 32, 1), (160, 100_000, 64, 1), (50, 500_000, 64, 1),
-        (144, 15_000_000, 64, 1)]),
-    "jumbo": dict(mlp=[2048, 1024, 512, 256], numerical=200, gpus=128, groups=[
-        (50, 100_000, 128, 201), (24, 20_000_000, 128, 201), (1, 400_000_000, 256, 201), (1, 400_000_000, 256, 1),
-        (100, 10, 32, 1), (200, 10_000, 64, 1), (350, 100_000, 128, 1), (80, 1_000_000, 128, 1),
-        (216, 20_000_000, 128, 1)]),
-}
-
-
-def nvidia_model(size):
-    model = NVIDIA_MODELS[size]
-    count = sum(group[0] for group in model["groups"])
-    total = sum(n * rows * dim * FLOAT_BYTES for n, rows, dim, _ in model["groups"])
-    comment = (f"# NVIDIA's synthetic model \"{size}\": {count} tables of {total / 2**30:.1f} GiB. Source of the "
-               "figures:\n"
-               "# NVIDIA-Merlin/distributed-embeddings, examples/benchmarks/synthetic_models/config_v3.py "
-               "(Apache-2.0).\n"
-               f"# Global batch 65536 on {model['gpus']} trainers, the most that its README measured.\n")
-    rows = "".join(f"        - {{name: g{i}, count: {n}, rows: {r}, dim: {d}, poolingFactor: {p}}}\n"
-                   for i, (n, r, d, p) in enumerate(model["groups"]))
-    return (job_head(f"nvidia-synthetic-{size}", comment, f"nvidia-synthetic-{size}") +
-            f"      denseFeatures: {model['numerical']}\n      topMLP: {model['mlp'] + [1]}\n"
-            "      interaction: Cat\n      tables:\n" + rows +
-            job_tail(65536 // model["gpus"], "Adagrad", "Adagrad", model["gpus"], "A100-80GB"))
-
-
-# --- One that fits on a single GPU ----------------------------------------------------------------------------
-
-def single_gpu_model():
-    comment = "# A small recommender: eight GPUs are asked for, one holds it.\n"
-    return (job_head("single-gpu", comment, "getting-started") +
-            "      denseFeatures: 13\n      bottomMLP: [512, 256, 64]\n      topMLP: [512, 256, 1]\n"
-            "      interaction: Dot\n      tables:\n"
-            "        - {name: user, rows: 20000000, dim: 64}\n"
-            "        - {name: item, rows: 5000000, dim: 64, poolingFactor: 20}\n"
-            "        - {name: context, count: 24, rows: 10000, dim: 64}\n" +
-            job_tail(4096, "Adam", "RowWiseAdagrad", 8, "A100-80GB"))
-
-
-# --- A stack of interactions ----------------------------------------------------------------------------------
-#
-# After DHEN (arXiv 2203.11014); the sizes are made up.
-
-def guarded_model():
-    """single-gpu, with all that is said about failures; its trainers report what they take."""
-    comment = ("# A job that looks after itself: it reports its memory by signposts (docs/signposts.md), may grow to 4 GPUs\n"
-               "# after an out-of-memory, and says what becomes of it after other failures (docs/remediation.md).\n")
-    policy = ("  provisioning: {mode: Auto, maxTrainers: 4}\n"
-              "  failurePolicy:\n    maxRestarts: 5\n    oomBumpUpRatio: \"1.5\"\n    rules:\n"
-              "      # The nodes of this pool come and go.\n"
-              "      - {action: RestartJobAndIgnoreMaxRestarts, onCauses: [InfrastructureFailure]}\n"
-              "      # A host that is too small stays so: tell a person.\n"
-              "      - {action: FailJob, onCauses: [HostOutOfMemory]}\n"
-              "  activeDeadlineSeconds: 604800\n  ttlSecondsAfterFinished: 86400\n")
-    head, tail = single_gpu_model().split("  trainers:", 1)
-    job = comment + head.split("\n", 1)[1] + policy + "  trainers:" + tail
-    return (job.replace("name: single-gpu", "name: guarded-training").replace("getting-started", "guarded-training")
-            .replace("command: [torchrun, train.py]",
-                     "command: [torchrun, -m, plimsoll.signposts, train.py]"))
-
-
-def dhen_model():
-    comment = "# A ranking model after DHEN (arXiv 2203.11014), with two histories that stay sequences. Sizes made up.\n"
-    return (job_head("dhen-ranking", comment, "dhen-ranking") +
-            "      denseFeatures: 600\n      bottomMLP: [512, 128]\n      topMLP: [1024, 512, 1]\n"
-            "      interaction: DHEN\n      crossRank: 256\n"
-            "      dhen: {layers: 4, features: 32, modules: [Dot, DCN, Linear, Attention], heads: 4}\n"
-            "      tables:\n"
-            "        - {name: user, count: 40, rows: 10000000, dim: 128, poolingFactor: 5}\n"
-            "        - {name: item, count: 60, rows: 2000000, dim: 64}\n"
-            "        - {name: history, count: 2, rows: 20000000, dim: 128, poolingFactor: 60, sequenceLength: 100}\n" +
-            job_tail(2048, "Adam", "RowWiseAdagrad", 32, "A100-80GB"))
-
-
-# --- A transformer ----------------------------------------------------------------------------------------------
-#
-# The sizes are those of Llama 3 8B's config.json on the Hugging Face hub (meta-llama/Meta-Llama-3-8B).
-
-LLAMA_3_8B = """        {
-          "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
-          "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-          "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
-          "max_position_embeddings": 8192, "tie_word_embeddings": false
-        }
-"""
-
-
-def llama_model():
-    return ("# Llama 3 8B by its config.json, fully sharded: 64 GPUs are asked for, as many as hold it are given.\n"
-            "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata:\n  name: llama-3-8b\nspec:\n  model:\n"
-            "    family: llama-3-8b\n    transformer:\n      seqLen: 8192\n      attention: SDPA\n      config: |\n" +
-            LLAMA_3_8B +
-            "  training:\n    batchSizePerTrainer: 1\n    precision: BF16Mixed\n    optimizer: AdamW\n"
-            "    optimizerImplementation: Fused\n    activationCheckpointing: Full\n"
-            "    parallelism: {strategy: FSDP2}\n"
-            "  trainers: {replicas: 64, perNode: 8, gpuModel: A100-80GB}\n"
-            "  template:\n    spec:\n      containers:\n        - name: trainer\n"
-            "          image: pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime\n          command: [torchrun, train.py]\n"
-            "          resources:\n            limits: {nvidia.com/gpu: 8}\n")
+        head += ("# The tables come from a ConfigMap, which the job names.\n"
+                 f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}-tables\n"
+                 "data:\n  tables.csv: |\n    name,rows,dim,pooling_factor,lookup_frequency\n")
+        head += "".join(f"    {t['name']},{t['rows']},{t['dim']},{t['pooling']},{t['frequency']}\n" for t in tables) + "---\n"
+        source = f"      tablesFrom:\n        configMapKeyRef: {{name: {name}-tables, key: tables.csv}}\n"
+    else:
+        # The short JSON of this list is what `kubectl apply` keeps in an annotation of at most 256 KiB.
+        source = "      tables:\n" + "".join(
+            f"        - {{name: {t['name']}, rows: {t['rows']}, dim: {t['dim']}, "
+            f"poolingFactor: \"{t['pooling']}\", lookupFrequency: \"{t['frequency']}\"}}\n" for t in tables)
+    return head + JOB.format(name=name, dense_features=PAPER_DENSE_FEATURES, bottom=PAPER_BOTTOM, top=top, tables=source,
+                             batch=model["batch"])
 
 
 # --- The cluster ----------------------------------------------------------------------------------------------
@@ -317,24 +181,14 @@ def cluster():
     return "\n".join(lines) + "\n"
 
 
-def files():
-    contents = {f"model-{letter}.yaml": paper_model(letter) for letter in PAPER_MODELS}
-    contents["dlrm-dcnv2-mlperf.yaml"] = mlperf_model()
-    contents.update({f"nvidia-synthetic-{size}.yaml": nvidia_model(size) for size in NVIDIA_MODELS})
-    contents["single-gpu.yaml"] = single_gpu_model()
-    contents["guarded-training.yaml"] = guarded_model()
-    contents["dhen-ranking.yaml"] = dhen_model()
-    contents["llama-3-8b.yaml"] = llama_model()
-    contents["cluster.yaml"] = cluster()
-    return contents
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=pathlib.Path, default=HERE, help="the folder to write to")
     folder = parser.parse_args().output
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files().items():
+    contents = {f"model-{letter}.yaml": paper_model(letter) for letter in PAPER_MODELS}
+    contents["cluster.yaml"] = cluster()
+    for name, content in contents.items():
         (folder / name).write_text(content, encoding="utf-8")
         print(f"{folder / name}: {len(content)} bytes")
 

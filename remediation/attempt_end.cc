@@ -9,6 +9,7 @@
 #include "base/json/edit.h"
 #include "base/json/view.h"
 #include "crds/training_job.h"
+#include "remediation/log_lines.h"
 #include "remediation/termination_message.h"
 
 namespace plimsoll::remediation {
@@ -16,14 +17,9 @@ namespace {
 
 struct Sign {
   Priority priority = Priority::kNothing;
-  std::string time;  // RFC 3339, so it compares as text; empty: not known
-  AttemptEnd end;
+  std::string time{};  // RFC 3339, so it compares as text; empty: not known
+  AttemptEnd end{};
 };
-
-bool has_any(std::string_view text, std::initializer_list<std::string_view> needles) {
-  return std::any_of(needles.begin(), needles.end(),
-                     [&](std::string_view needle) { return text.find(needle) != text.npos; });
-}
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), text) != words.end();
@@ -33,11 +29,17 @@ std::string with_message(const std::string& reason, const std::string& message) 
   return message.empty() ? reason : reason + ": " + message;
 }
 
-Sign sign(Priority priority, Outcome outcome, Evidence evidence, std::string time) {
-  Sign made{.priority = priority, .time = std::move(time), .end = {}};
-  made.end.outcome = outcome;
-  made.end.evidence = std::move(evidence);
-  return made;
+Sign sign(Priority priority, Outcome outcome, Evidence evidence, std::string time = {}) {
+  return {.priority = priority,
+          .time = std::move(time),
+          .end = {.outcome = outcome, .evidence = std::move(evidence)}};
+}
+
+// A part of the place, and what it says.
+Evidence part_of(Evidence where, const std::string& part, std::string text) {
+  where.field += part;
+  where.text = std::move(text);
+  return where;
 }
 
 // A node was low on memory, or the pod used too much of the node's memory or of its own disk.
@@ -61,7 +63,7 @@ Outcome outcome_of_kueue(std::string_view reason) {
   return has_any(reason, {"MaximumExecutionTimeExceeded"}) ? Outcome::kUserError : Outcome::kPreempted;
 }
 
-// Conditions tell who evicted the pod.
+// By the condition that says who evicted the pod.
 std::optional<Sign> sign_of_disruption(const Json& pod, const std::string& name) {
   for (const Json& condition : member(pod, {"status", "conditions"})) {
     const std::string type = text_member(condition, {"type"});
@@ -73,19 +75,16 @@ std::optional<Sign> sign_of_disruption(const Json& pod, const std::string& name)
     const std::string message = text_member(condition, {"message"});
     Outcome outcome = outcome_of_kueue(reason);  // the scheduler and evictions, too
     if (reason.starts_with("DeletionBy")) {
-      outcome =
-          Outcome::kInfrastructureFailure;  // PodGC, TaintManager: the node, or its device, is gone or ill
+      // PodGC, TaintManager: the node, or its device, is gone or unhealthy.
+      outcome = Outcome::kInfrastructureFailure;
     } else if (reason == "TerminationByKubelet") {
-      const std::string of_pod = text_member(pod, {"status", "message"});
-      const std::string of_all = message + "\n" + of_pod;
-      outcome = has_any(of_all, {"shutdown"}) ? Outcome::kInfrastructureFailure : outcome_of_eviction(of_all);
+      const std::string text = with_message(message, text_member(pod, {"status", "message"}));
+      outcome = has_any(text, {"shutdown"}) ? Outcome::kInfrastructureFailure : outcome_of_eviction(text);
     }
-    return sign(Priority::kCause, outcome,
-                {.pod = name,
-                 .container = "",
-                 .field = "status.conditions[" + type + "]",
-                 .text = with_message(reason, message)},
-                text_member(condition, {"lastTransitionTime"}));
+    return sign(
+        Priority::kCause, outcome,
+        {.pod = name, .field = "status.conditions[" + type + "]", .text = with_message(reason, message)},
+        text_member(condition, {"lastTransitionTime"}));
   }
   return std::nullopt;
 }
@@ -100,35 +99,36 @@ std::string first_end_of(const Json& pod) {
   return first;
 }
 
+// The node failed, or did not accept the pod (pkg/kubelet: lifecycle, cm, nodeshutdown;
+// pkg/controller/nodelifecycle).
+bool is_infrastructure(std::string_view reason, std::string_view message) {
+  return reason.starts_with("OutOf") ||  // memory, a device: at admission to the node, which was full
+         is_one_of(reason, {"NodeShutdown", "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeName",
+                            "NodePorts", "TaintToleration", "InvalidNodeInfo", "UnexpectedAdmissionError",
+                            "TopologyAffinityError", "SMTAlignmentError", "ContainerStatusUnknown"}) ||
+         has_any(message,
+                 {"Pod was rejected", "Allocate failed due to", "requested number of devices unavailable"});
+}
+
 // The pod's own reason is written by the kubelet or the node's controller.
 std::optional<Sign> sign_of_reason(const Json& pod, const std::string& name) {
   const std::string reason = text_member(pod, {"status", "reason"});
   const std::string message = text_member(pod, {"status", "message"});
   std::optional<Outcome> outcome;
-  // pkg/kubelet: lifecycle, cm, nodeshutdown; pkg/controller/nodelifecycle.
-  if (is_one_of(reason, {"NodeShutdown", "Terminated", "Shutdown", "NodeLost", "NodeAffinity", "NodeName",
-                         "NodePorts", "TaintToleration", "InvalidNodeInfo", "UnexpectedAdmissionError",
-                         "TopologyAffinityError", "SMTAlignmentError", "ContainerStatusUnknown"})) {
-    outcome = Outcome::kInfrastructureFailure;
-  } else if (reason == "Preempting") {
+  if (reason == "Preempting") {
     outcome = Outcome::kPreempted;
   } else if (reason == "SysctlForbidden" || reason == "DeadlineExceeded") {
     outcome = Outcome::kUserError;  // the latter is the job's own activeDeadlineSeconds
   } else if (reason == "Evicted") {
     outcome = outcome_of_eviction(message);
-  } else if (reason.starts_with("OutOf") ||  // memory, a device: at admission to the node, which was full
-             has_any(message, {"Pod was rejected", "Allocate failed due to",
-                               "requested number of devices unavailable"})) {
+  } else if (is_infrastructure(reason, message) || text_member(pod, {"status", "phase"}) == "Unknown") {
     outcome = Outcome::kInfrastructureFailure;
-  } else if (text_member(pod, {"status", "phase"}) == "Unknown") {
-    outcome = Outcome::kInfrastructureFailure;  // nobody hears from its node
   }
   if (!outcome) {
     return std::nullopt;
   }
   return sign(Priority::kCause, *outcome,
               {.pod = name,
-               .container = "",
                .field = reason.empty() ? "status.phase" : "status.reason",
                .text = with_message(reason, message)},
               first_end_of(pod));
@@ -141,19 +141,18 @@ bool is_wrong_image(std::string_view message) {
                            "insufficient_scope", "no match for platform", "repository does not exist"});
 }
 
-// A container waits for what cannot come.
-std::optional<Sign> sign_of_waiting(const Json& waiting, Evidence evidence) {
+// A container that waits for what will never be there.
+std::optional<Sign> sign_of_waiting(const Json& waiting, const Evidence& where) {
   const std::string reason = text_member(waiting, {"reason"});
   const std::string message = text_member(waiting, {"message"});
-  evidence.field += ".state.waiting.reason";
-  evidence.text = with_message(reason, message);
   const bool pulling = reason == "ErrImagePull" || reason == "ImagePullBackOff";
   const bool creating = reason == "CreateContainerError" || reason == "RunContainerError";
   if (is_one_of(reason, {"InvalidImageName", "CreateContainerConfigError", "ErrImageNeverPull",
                          "SignatureValidationFailed"}) ||
       (pulling && is_wrong_image(message)) ||
       (creating && has_any(message, {"no command specified", "executable file not found", "no such file"}))) {
-    return sign(Priority::kCause, Outcome::kUserError, std::move(evidence), "");
+    return sign(Priority::kCause, Outcome::kUserError,
+                part_of(where, ".state.waiting.reason", with_message(reason, message)));
   }
   return std::nullopt;
 }
@@ -164,33 +163,26 @@ std::optional<Sign> sign_of_text(std::string_view text, const Evidence& where, c
   if (!read) {
     return std::nullopt;
   }
-  Evidence evidence = where;
-  evidence.text = std::move(read->line);
-  Sign found = sign(read->priority, read->outcome, std::move(evidence), time);
+  Sign found = sign(read->priority, read->outcome, part_of(where, "", std::move(read->line)), time);
   found.end.out_of_memory = read->out_of_memory;
   return found;
 }
 
 // What an exit code proves when there is no output.
-Sign sign_of_exit_code(int code, Evidence where, const std::string& time, bool deleted) {
-  where.field += ".exitCode";
-  where.text = "exit code " + std::to_string(code);
-  switch (code) {
-    case 2:    // wrong usage, by the convention of shells and of Python's argparse
-    case 126:  // cannot be executed
-    case 127:  // not found
-      return sign(Priority::kException, Outcome::kUserError, std::move(where), time);
-    case 247:  // a launcher passes on -9: its child was killed, and it was not
-      return sign(Priority::kCause, Outcome::kHostOutOfMemory, std::move(where), time);
-    case 137:
-    case 143:
-      if (deleted) {  // somebody deleted the pod under it
-        return sign(Priority::kConsequence, Outcome::kInfrastructureFailure, std::move(where), time);
-      }
-      break;
-    default: break;
+Sign sign_of_exit_code(int code, const Evidence& where, const std::string& time, bool deleted) {
+  Priority priority = Priority::kNothing;
+  Outcome outcome = Outcome::kUnknown;
+  if (code == 2 || code == 126 || code == 127) {  // shells' wrong usage, not executable, not found
+    priority = Priority::kException;
+    outcome = Outcome::kUserError;
+  } else if (code == 247) {  // a launcher passes on -9: its child was killed, and it was not
+    priority = Priority::kCause;
+    outcome = Outcome::kHostOutOfMemory;
+  } else if ((code == 137 || code == 143) && deleted) {  // killed because the pod was deleted
+    priority = Priority::kConsequence;
+    outcome = Outcome::kInfrastructureFailure;
   }
-  return sign(Priority::kNothing, Outcome::kUnknown, std::move(where), time);
+  return sign(priority, outcome, part_of(where, ".exitCode", "exit code " + std::to_string(code)), time);
 }
 
 std::string log_of(const std::vector<LogTail>& logs, const Evidence& where) {
@@ -221,45 +213,36 @@ std::optional<int> exit_code_of(const Json& terminated) {
 }
 
 // A container that ended without success.
-Sign sign_of_end(const Json& terminated, Evidence where, bool deleted, const std::vector<LogTail>& logs) {
+Sign sign_of_end(const Json& terminated, const Evidence& where, bool deleted,
+                 const std::vector<LogTail>& logs) {
   const std::string time = text_member(terminated, {"finishedAt"});
   const std::string reason = text_member(terminated, {"reason"});
   const std::string message = text_member(terminated, {"message"});
   const int exit_code = exit_code_of(terminated).value_or(0);
-  Evidence message_field = where;
-  message_field.field += ".message";
+  const auto by_reason = [&](Outcome outcome, std::string text) {
+    return sign(Priority::kCause, outcome, part_of(where, ".reason", std::move(text)), time);
+  };
   if (reason == "OOMKilled") {
-    where.field += ".reason";
-    where.text = "OOMKilled, exit code " + std::to_string(exit_code);
-    return sign(Priority::kCause, Outcome::kHostOutOfMemory, std::move(where), time);
+    return by_reason(Outcome::kHostOutOfMemory, "OOMKilled, exit code " + std::to_string(exit_code));
   }
   // containerd writes this for a container that was lost when it, or the node, restarted.
-  const bool lost = reason == "ContainerStatusUnknown" || (reason == "Unknown" && exit_code == 255);
-  if (lost) {
-    where.field += ".reason";
-    where.text = with_message(reason, message);
-    return sign(Priority::kCause, Outcome::kInfrastructureFailure, std::move(where), time);
+  if (reason == "ContainerStatusUnknown" || (reason == "Unknown" && exit_code == 255)) {
+    return by_reason(Outcome::kInfrastructureFailure, with_message(reason, message));
   }
   if (reason == "ContainerCannotRun" || reason == "StartError") {
-    where.field += ".reason";
-    where.text = with_message(reason, message);
-    return sign(Priority::kCause, outcome_of_start(message), std::move(where), time);
+    return by_reason(outcome_of_start(message), with_message(reason, message));
   }
-  std::optional<Sign> best = sign_of_text(message, message_field, time);
-  Evidence logged = where;
-  logged.field = "log";
+  std::optional<Sign> best = sign_of_text(message, part_of(where, ".message", ""), time);
+  const Evidence logged{.pod = where.pod, .container = where.container, .field = "log"};
   if (std::optional<Sign> from_log = sign_of_text(log_of(logs, where), logged, time);
       from_log && (!best || from_log->priority < best->priority)) {
     best = std::move(from_log);
   }
-  if (best) {
-    return *std::move(best);
-  }
-  return sign_of_exit_code(exit_code, std::move(where), time, deleted);
+  return best ? *std::move(best) : sign_of_exit_code(exit_code, where, time, deleted);
 }
 
-// The container that trains, empty where it cannot be told from the others: the one named `trainer`, else the
-// one with a device (a mesh may have put its proxy first), else the first.
+// The container that trains: the one named `trainer`, else the one with a device (a mesh may have put its
+// proxy first), else the first. Empty where it cannot be identified.
 std::string trainer_of(const Json& pod) {
   const Json& containers = member(pod, {"spec", "containers"});
   const Json& known =
@@ -268,7 +251,7 @@ std::string trainer_of(const Json& pod) {
   if (index < 0) {
     return {};
   }
-  const std::string first = text_member(element(known, static_cast<std::size_t>(index)), {"name"});
+  std::string first = text_member(element(known, static_cast<std::size_t>(index)), {"name"});
   if (first == "trainer" || known.size() == 1) {
     return first;
   }
@@ -292,80 +275,62 @@ Priority priority_of_sidecar(const Sign& sign, const Sign& trainer) {
   return may ? sign.priority : std::max(sign.priority, Priority::kSidecar);
 }
 
-class PodSigns {
- public:
-  PodSigns(const Json& pod, const std::vector<LogTail>& logs)
-      : pod_(pod),
-        logs_(logs),
-        name_(text_member(pod, {"metadata", "name"})),
-        trainer_(trainer_of(pod)),
-        deleted_(!member(pod, {"metadata", "deletionTimestamp"}).isNull()) {}
-
-  void add_to(std::vector<Sign>& signs) {
-    if (std::optional<Sign> disruption = sign_of_disruption(pod_, name_)) {
-      signs.push_back(*std::move(disruption));
-    } else if (std::optional<Sign> reason = sign_of_reason(pod_, name_)) {
-      signs.push_back(*std::move(reason));
-    }
-    for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
-      for (const Json& status : member(pod_, {"status", list})) {
-        add_container(status, list);
-      }
-    }
-    const auto of_trainer = std::find_if(ends_.begin(), ends_.end(), [&](const Sign& end) {
-      return !trainer_.empty() && end.end.evidence.container == trainer_;
-    });
-    if (of_trainer != ends_.end()) {
-      const Sign trainer = *of_trainer;
-      for (Sign& end : ends_) {
-        if (end.end.evidence.container != trainer_) {
-          end.priority = priority_of_sidecar(end, trainer);
-        }
-      }
-    }
-    const bool failed = text_member(pod_, {"status", "phase"}) == "Failed";
-    if (ends_.empty() && failed && deleted_) {  // before any of its containers ran
-      ends_.push_back(sign(Priority::kConsequence, Outcome::kInfrastructureFailure,
-                           {.pod = name_,
-                            .container = "",
-                            .field = "metadata.deletionTimestamp",
-                            .text = "the pod was deleted"},
-                           ""));
-    }
-    std::move(ends_.begin(), ends_.end(), std::back_inserter(signs));
-  }
-
- private:
-  void add_container(const Json& status, const char* list) {
-    const std::string container = text_member(status, {"name"});
-    const Evidence where{.pod = name_,
-                         .container = container,
-                         .field = std::string("status.") + list + "[" + container + "]",
-                         .text = ""};
-    const Json& waiting = member(status, {"state", "waiting"});
-    if (!waiting.isNull()) {
+std::vector<Sign> signs_of_containers(const Json& pod, const std::string& name, bool deleted,
+                                      const std::vector<LogTail>& logs) {
+  std::vector<Sign> signs;
+  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+    for (const Json& status : member(pod, {"status", list})) {
+      const std::string container = text_member(status, {"name"});
+      const Evidence where{.pod = name,
+                           .container = container,
+                           .field = std::string("status.") + list + "[" + container + "]"};
+      const Json& waiting = member(status, {"state", "waiting"});
       if (std::optional<Sign> stuck = sign_of_waiting(waiting, where)) {
-        ends_.push_back(*std::move(stuck));
+        signs.push_back(*std::move(stuck));
+      }
+      // A container in a crash loop waits between its runs.
+      const bool crashing = text_member(waiting, {"reason"}) == "CrashLoopBackOff";
+      const char* state = crashing ? "lastState" : "state";
+      const Json& terminated = member(status, {state, "terminated"});
+      if (terminated.isObject() && exit_code_of(terminated) != 0) {
+        const Evidence end = part_of(where, std::string(".") + state + ".terminated", "");
+        signs.push_back(sign_of_end(terminated, end, deleted, logs));
       }
     }
-    // A container in a crash loop waits between its runs.
-    const bool crashing = text_member(waiting, {"reason"}) == "CrashLoopBackOff";
-    const char* state = crashing ? "lastState" : "state";
-    const Json& terminated = member(status, {state, "terminated"});
-    if (terminated.isObject() && exit_code_of(terminated) != 0) {
-      Evidence end = where;
-      end.field += std::string(".") + state + ".terminated";
-      ends_.push_back(sign_of_end(terminated, std::move(end), deleted_, logs_));
+  }
+  return signs;
+}
+
+std::vector<Sign> signs_of_pod(const Json& pod, const std::vector<LogTail>& logs) {
+  const std::string name = text_member(pod, {"metadata", "name"});
+  const bool deleted = !member(pod, {"metadata", "deletionTimestamp"}).isNull();
+  std::vector<Sign> signs = signs_of_containers(pod, name, deleted, logs);
+  const std::string trainer = trainer_of(pod);
+  const auto of_trainer = std::find_if(signs.begin(), signs.end(), [&](const Sign& one) {
+    return !trainer.empty() && one.end.evidence.container == trainer;
+  });
+  if (of_trainer != signs.end()) {
+    for (Sign& one : signs) {
+      if (one.end.evidence.container != trainer) {
+        one.priority = priority_of_sidecar(one, *of_trainer);
+      }
     }
   }
-
-  const Json& pod_;
-  const std::vector<LogTail>& logs_;
-  const std::string name_;
-  const std::string trainer_;
-  const bool deleted_;
-  std::vector<Sign> ends_;  // of its containers
-};
+  // Deleted before any of its containers ran.
+  if (signs.empty() && deleted && text_member(pod, {"status", "phase"}) == "Failed") {
+    signs.push_back(
+        sign(Priority::kConsequence, Outcome::kInfrastructureFailure,
+             {.pod = name, .field = "metadata.deletionTimestamp", .text = "the pod was deleted"}));
+  }
+  std::optional<Sign> of_pod = sign_of_disruption(pod, name);
+  if (!of_pod) {
+    of_pod = sign_of_reason(pod, name);
+  }
+  if (of_pod) {
+    signs.insert(signs.begin(), *std::move(of_pod));
+  }
+  return signs;
+}
 
 // By priority, then by time; a sign without a time comes last.
 bool comes_first(const Sign& a, const Sign& b) {
@@ -389,14 +354,15 @@ AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& l
     succeeded += phase == "Succeeded" ? 1 : 0;
     failed += phase == "Failed" ? 1 : 0;
     if (phase != "Succeeded") {
-      PodSigns(pod, logs).add_to(signs);
+      std::vector<Sign> found = signs_of_pod(pod, logs);
+      std::move(found.begin(), found.end(), std::back_inserter(signs));
     }
   }
   if (failed > 0 || pods.empty()) {
-    // No status tells which container ended, but there is a log.
+    // No status shows which container ended, but there is a log.
     const bool read = std::any_of(signs.begin(), signs.end(),
                                   [](const Sign& sign) { return !sign.end.evidence.container.empty(); });
-    const Evidence unknown{.pod = "", .container = "", .field = "log", .text = ""};
+    const Evidence unknown{.field = "log"};
     if (std::optional<Sign> said = sign_of_text(log_of(logs, unknown), unknown, ""); said && !read) {
       signs.push_back(*std::move(said));
     }

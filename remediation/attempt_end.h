@@ -3,10 +3,11 @@
 //   AttemptEnd end = classify({pod_0, pod_1});
 //   if (end.outcome == Outcome::kCudaOutOfMemory) resize(end.out_of_memory.needed);
 //
-// One rank fails first, and the others fail because of it. So every sign has a priority: what proves a cause
-// by itself (a disruption, an out-of-memory message, a lost node) comes before an exception of the program,
-// and both come before what lost peers look like (NCCL errors, reset connections, signals). Among equals the
-// earliest is the cause. What proves nothing, such as exit code 137 alone, is kUnknown. Pure; any thread.
+// One rank fails first, and the others fail because of it. So every sign has a priority. A sign that proves a
+// cause (a disruption, an out-of-memory message, a lost node) comes before an exception of the program, and
+// both come before the signs of lost peers (NCCL errors, reset connections, signals). Of signs with the same
+// priority, the earliest is the cause. A sign that proves nothing, such as exit code 137 alone, is kUnknown.
+// Pure; any thread.
 #pragma once
 
 #include <string>
@@ -19,27 +20,27 @@
 namespace plimsoll::remediation {
 
 struct Evidence {
-  std::string pod;
-  std::string container;  // empty: the pod as a whole
-  std::string field;      // of the pod: "status.conditions[DisruptionTarget]", or "log"
-  std::string text;
+  std::string pod{};
+  std::string container{};  // empty: the pod as a whole
+  std::string field{};      // of the pod: "status.conditions[DisruptionTarget]", or "log"
+  std::string text{};
 };
 
 struct AttemptEnd {
   Outcome outcome = Outcome::kUnknown;  // never kSuspended: pods do not show it
-  Evidence evidence;
-  crds::OutOfMemoryFigures out_of_memory;
+  Evidence evidence{};
+  crds::OutOfMemoryFigures out_of_memory{};
 };
 
-// The last lines of a container's log, where its termination message is not enough.
+// The last lines of a container's log, for containers whose termination message does not hold them.
 struct LogTail {
   std::string pod;        // empty: any pod that failed
   std::string container;  // likewise
   std::string text;
 };
 
-// `pods`: of one attempt, as the API server has them. No pod at all means that their nodes were lost, which
-// is a failure of the infrastructure.
+// `pods`: of one attempt, as the API server has them. If there are none, their nodes were lost, which is a
+// failure of the infrastructure.
 AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs = {});
 
 }  // namespace plimsoll::remediation

@@ -25,7 +25,7 @@ bool failed_by_disruption(const Json& failed) {
          text_member(failed, {"message"}).find("DisruptionTarget") != std::string::npos;
 }
 
-// When the pods are gone, only the Job's own condition is left to tell why it failed.
+// For an attempt whose pods are deleted: only the Job's own condition shows why it failed.
 void judge_by_job(crds::Attempt& attempt, const Json& failed) {
   const std::string message = text_member(failed, {"message"});
   attempt.message = "Job: " + text_member(failed, {"reason"}) + (message.empty() ? "" : ": " + message);
@@ -54,16 +54,9 @@ std::optional<std::int64_t> exit_code_of(const std::vector<Json>& pods, const Ev
   return std::nullopt;
 }
 
-std::string sentence_of(const AttemptEnd& end) {
-  std::string text;
-  if (!end.evidence.pod.empty()) {
-    text = "pod " + end.evidence.pod;
-    if (!end.evidence.container.empty()) {
-      text += ", container " + end.evidence.container;
-    }
-    text += ": ";
-  }
-  return text + end.evidence.text;
+std::string message_of(const Evidence& evidence) {
+  const std::string container = evidence.container.empty() ? "" : ", container " + evidence.container;
+  return evidence.pod.empty() ? evidence.text : "pod " + evidence.pod + container + ": " + evidence.text;
 }
 
 }  // namespace
@@ -107,13 +100,13 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
   } else {
     const AttemptEnd end = classify(pods);
     attempt.outcome = end.outcome == Outcome::kRunning ? Outcome::kUnknown : end.outcome;
-    attempt.message = sentence_of(end);
+    attempt.message = message_of(end.evidence);
     attempt.out_of_memory = end.out_of_memory;
     attempt.exit_code = exit_code_of(pods, end.evidence);
     attempt.container = end.evidence.container;
     const bool proves_nothing = pods.empty() || attempt.outcome == Outcome::kUnknown ||
                                 attempt.outcome == Outcome::kSucceeded;  // a failed Job did not
-    // The disrupted pod may be the one that is gone; then the other containers failed because of it.
+    // The disrupted pod may be deleted already; then the other containers failed because of it.
     const bool consequence = attempt.outcome == Outcome::kInfrastructureFailure &&
                              !end.evidence.container.empty() && failed != nullptr &&
                              failed_by_disruption(*failed);

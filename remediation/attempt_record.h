@@ -21,11 +21,11 @@ JobEnd end_of(const Json& job);
 // The scheduler's reason why a pod is not placed; empty when all are.
 std::string unschedulable(const std::vector<Json>& pods);
 
-// `pods`: all of the attempt's that are known, also those that have gone. `now` as in metav1.Time.
+// `pods`: all known pods of the attempt, deleted ones included. `now` as in metav1.Time.
 void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
                 const std::string& now);
 
-// The same for an attempt that did not end by its Job.
+// The same for an attempt whose end the Job does not show.
 void record_end(crds::Attempt& attempt, crds::Outcome outcome, const std::string& message,
                 const std::string& now);
 

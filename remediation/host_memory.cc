@@ -11,7 +11,7 @@
 namespace plimsoll::remediation {
 namespace {
 
-// 0 when it is absent or no quantity.
+// 0 when it is absent or not a quantity.
 Bytes memory_of(const Json& container, const char* kind) {
   const Json& amount = member(container, {"resources", kind, "memory"});
   if (const std::optional<std::int64_t> count = JsonView(amount).integer()) {

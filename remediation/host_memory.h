@@ -1,4 +1,9 @@
-// Raises the host memory of a container that ran out of it. Pure; any thread.
+// Raises the host memory of a container that ran out of it.
+//
+//   HostMemory more = raise_host_memory(job, 460_GiB, "trainer");
+//   if (more.change == HostMemory::Change::kRaised) patch(job, more.patch);
+//
+// Pure; any thread.
 #pragma once
 
 #include <string>
@@ -12,7 +17,7 @@ namespace plimsoll::remediation {
 struct HostMemory {
   enum class Change {
     kRaised,
-    kAtLimit,    // it has all that a node can give
+    kAtLimit,    // it has as much as a node can give
     kUnlimited,  // the container has neither limit nor request
   };
   Change change = Change::kUnlimited;
@@ -21,8 +26,8 @@ struct HostMemory {
   Json patch{::Json::arrayValue};
 };
 
-// By failurePolicy.oomBumpUpRatio, and oomMinBumpUp at least; to `most` at most (0: no bound). Limit and
-// request keep their ratio. `container`: a container or init container of the template; empty: the trainer.
+// By failurePolicy.oomBumpUpRatio, and oomMinBumpUp at least; up to `most` (0: no bound). Limit and request
+// keep their ratio. `container`: a container or init container of the template; empty: the trainer.
 // One that the template does not have (a mesh's proxy) is kUnlimited.
 HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& container = {});
 

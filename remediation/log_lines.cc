@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
+
 namespace plimsoll::remediation {
 namespace {
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last)";
 
-// A message of several lines (NCCL's, CUDA's) has at most so many, and no empty one among them.
+// Of a message of several lines (NCCL's, CUDA's), which ends before an empty line.
 constexpr std::size_t kMaxMessageLines = 5;
 
-// Longer text is no prefix, and no line has more of them.
+// A longer text is not a prefix, and no line has more prefixes.
 constexpr std::size_t kMaxPrefix = 80;
 constexpr int kMaxPrefixes = 8;
 
@@ -27,6 +29,10 @@ bool has_digit(std::string_view text) {
   return std::any_of(text.begin(), text.end(), is_digit);
 }
 
+std::string_view without_line_end(std::string_view line) {
+  return line.substr(0, line.find_last_not_of(" \r") + 1);
+}
+
 // "[rank0]: ", "[1,3]<stderr>:", "(RayTrainWorker pid=4) ": text in brackets, and a colon after it.
 std::size_t bracketed(std::string_view text) {
   constexpr std::string_view kOpen = "[(<";
@@ -40,7 +46,7 @@ std::size_t bracketed(std::string_view text) {
 }
 
 // "2026-11-21T08:30:00.123Z ", "704.7s ", "0: " of srun, "worker-1: " of pdsh: a word that ends with a colon,
-// or is a time; both have a digit, and no capital letter as names of exceptions have.
+// or a time. Both have a digit; neither has the capital letters that names of exceptions have.
 std::size_t labelled(std::string_view text) {
   const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
   const std::string_view word = text.substr(0, end);
@@ -84,7 +90,7 @@ std::string_view name_at(std::string_view body) {
   return ends ? body.substr(0, length) : std::string_view();
 }
 
-bool named_as_an_exception(std::string_view name) {
+bool is_name_of_exception(std::string_view name) {
   constexpr std::array<std::string_view, 5> kEndings = {"Error", "Exception", "Interrupt", "NotFound",
                                                         "OutOfResources"};
   return std::any_of(kEndings.begin(), kEndings.end(),
@@ -92,6 +98,11 @@ bool named_as_an_exception(std::string_view name) {
 }
 
 }  // namespace
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> patterns) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](std::string_view pattern) { return text.find(pattern) != text.npos; });
+}
 
 std::string without_terminal_codes(std::string_view text) {
   std::string plain;
@@ -120,10 +131,7 @@ std::vector<LogLine> log_lines(std::string_view text) {
     LogLine line;
     line.text = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    std::string_view shown = line.text;
-    while (!shown.empty() && (shown.back() == '\r' || shown.back() == ' ')) {
-      shown.remove_suffix(1);
-    }
+    std::string_view shown = without_line_end(line.text);
     // Progress bars overwrite their line: only what follows the last carriage return is seen.
     const std::size_t overwritten = shown.rfind('\r');
     shown.remove_prefix(overwritten == shown.npos ? 0 : overwritten + 1);
@@ -163,7 +171,7 @@ std::vector<LoggedException> exceptions_in(const std::vector<LogLine>& lines) {
     }
     const bool ends_traceback = in_traceback && line.indentation <= indentation && !line.body.empty();
     const std::string_view name = name_at(line.body);
-    if (!name.empty() && (ends_traceback || named_as_an_exception(name))) {
+    if (!name.empty() && (ends_traceback || is_name_of_exception(name))) {
       end_message(i);
       if (!ignored) {
         found.push_back({.line = i, .end = std::min(i + kMaxMessageLines, lines.size()), .name = name});
@@ -179,26 +187,15 @@ std::vector<LoggedException> exceptions_in(const std::vector<LogLine>& lines) {
 
 std::string line_at(std::string_view text, std::size_t position, std::size_t limit) {
   const std::size_t before = position == 0 ? text.npos : text.rfind('\n', position - 1);
-  std::string_view line = text.substr(before == text.npos ? 0 : before + 1);
+  const std::size_t begin = before == text.npos ? 0 : before + 1;
+  std::string_view line = text.substr(begin);
   line = line.substr(0, line.find('\n'));
-  const std::size_t offset = position - (before == text.npos ? 0 : before + 1);
+  const std::size_t offset = position - begin;
   if (line.size() > limit && offset > limit / 2) {
-    line.remove_prefix(std::min(offset - limit / 2, line.size() - limit));
-    while (!line.empty() && (static_cast<unsigned char>(line.front()) & 0xC0U) == 0x80U) {
-      line.remove_prefix(1);
-    }
+    const std::size_t cut = std::min(offset - limit / 2, line.size() - limit);
+    line.remove_prefix(utf8_prefix(line, cut).size());
   }
-  if (line.size() > limit) {
-    std::size_t end = limit;
-    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U) {
-      --end;
-    }
-    line = line.substr(0, end);
-  }
-  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
-    line.remove_suffix(1);
-  }
-  return std::string(line);
+  return std::string(without_line_end(utf8_prefix(line, limit)));
 }
 
 }  // namespace plimsoll::remediation

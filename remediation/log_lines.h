@@ -3,12 +3,13 @@
 //
 //   const std::string plain = without_terminal_codes(text);
 //   const std::vector<LogLine> lines = log_lines(plain);
-//   for (const LoggedException& one : exceptions_in(lines)) ...
+//   for (const LoggedException& one : exceptions_in(lines)) use(one.name);
 //
 // Views into the text given. Pure; any thread. Time linear in the text.
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,16 +28,19 @@ struct LoggedException {
   std::string_view name;
 };
 
+bool has_any(std::string_view text, std::initializer_list<std::string_view> patterns);
+
 // Without colours and other control characters; tabs and line ends stay.
 std::string without_terminal_codes(std::string_view text);
 
 std::vector<LogLine> log_lines(std::string_view text);
 
-// In the order of the text: what ends a traceback, and lines that begin with "SomeError:". Not those that
-// Python itself ignores ("Exception ignored in").
+// In the order of the text: the lines that end a traceback, and lines that begin with "SomeError:". Without
+// those that Python itself ignores ("Exception ignored in").
 std::vector<LoggedException> exceptions_in(const std::vector<LogLine>& lines);
 
-// The line around a position, without what surrounds it, at most `limit` bytes of it at whole characters.
+// The line that contains the position, without the lines around it: at most `limit` bytes, cut between
+// characters (UTF-8).
 std::string line_at(std::string_view text, std::size_t position, std::size_t limit = 300);
 
 }  // namespace plimsoll::remediation

@@ -27,11 +27,7 @@ std::int64_t trainers_of(const RemediationInputs& inputs, const crds::Attempt& a
   return attempt.trainers > 0 ? attempt.trainers : inputs.job->spec.trainers.replicas;
 }
 
-std::vector<FailedSize> failed_sizes(const RemediationInputs& inputs) {
-  return estimator::failed_sizes(*inputs.job, *inputs.attempts, *inputs.gpus);
-}
-
-// The provisioner's answer for this job, with narrower bounds on the number of trainers.
+// The provisioner's decision for this job, with narrower bounds on the number of trainers.
 Provision provision(const RemediationInputs& inputs, estimator::ProvisionRequest request,
                     std::int64_t min_trainers, std::int64_t max_trainers) {
   crds::TrainingJob job = *inputs.job;
@@ -53,9 +49,7 @@ Provision with_estimate(const RemediationInputs& inputs, const std::vector<Avail
 
 NextSize chosen(const RemediationInputs& inputs, Provision provision, const std::string& why) {
   estimator::Decision& decision = *provision.decision;
-  NextSize next;
-  next.found = true;
-  next.text = size_text(decision.trainers, decision.gpu_model);
+  NextSize next{.patch = {}, .text = size_text(decision.trainers, decision.gpu_model)};
   if (decision.estimate.peak.upper_bound > Bytes{}) {
     next.text += ", peak at most " + to_string(decision.estimate.peak.upper_bound) + " of " +
                  to_string(decision.capacity) + " a GPU";
@@ -65,13 +59,11 @@ NextSize chosen(const RemediationInputs& inputs, Provision provision, const std:
   return next;
 }
 
-NextSize none(std::string why) {
-  NextSize next;
-  next.text = std::move(why);
-  return next;
+Error none(std::string why) {
+  return Error(ErrorCode::kUnfittable, std::move(why));
 }
 
-NextSize nothing_larger(const crds::TrainingJobSpec& spec) {
+Error nothing_larger(const crds::TrainingJobSpec& spec) {
   return none("no larger size is left within provisioning.maxTrainers " +
               std::to_string(spec.provisioning.max_trainers) + ", failurePolicy.oomMaxGrowth " +
               std::to_string(spec.failure_policy.oom_max_growth) + " and the GPUs of the cluster");
@@ -87,8 +79,9 @@ std::optional<NextSize> without_estimate(const RemediationInputs& inputs, const 
 }
 
 // As far towards the wanted size as one step may go. The next step continues from there.
-NextSize step_towards(const RemediationInputs& inputs, const std::vector<FailedSize>& failed,
-                      const estimator::Decision& wanted, std::int64_t max_trainers, const std::string& why) {
+Result<NextSize> step_towards(const RemediationInputs& inputs, const std::vector<FailedSize>& failed,
+                              const estimator::Decision& wanted, std::int64_t max_trainers,
+                              const std::string& why) {
   const AvailableGpu& gpu = *estimator::find_gpu(*inputs.gpus, wanted.gpu_model);
   const std::int64_t ruled_out = estimator::trainers_ruled_out(failed, gpu);
   const std::int64_t whole_nodes =
@@ -104,19 +97,20 @@ NextSize step_towards(const RemediationInputs& inputs, const std::vector<FailedS
 }
 
 // One step up without an estimate: more trainers where that helps, else the next larger GPU model.
-NextSize step_up(const RemediationInputs& inputs, const std::vector<FailedSize>& failed,
-                 std::int64_t max_trainers, const std::string& why) {
+Result<NextSize> step_up(const RemediationInputs& inputs, const std::vector<FailedSize>& failed,
+                         std::int64_t max_trainers, const std::string& why) {
   const crds::TrainingJobSpec& spec = inputs.job->spec;
   const crds::Attempt& last = inputs.attempts->back();
   std::vector<const AvailableGpu*> order;
   for (const AvailableGpu& gpu : *inputs.gpus) {
     order.push_back(&gpu);
   }
-  const auto key = [&](const AvailableGpu* gpu) {
-    return std::pair(!same_name(gpu->model.name, last.gpu_model), gpu->model.memory);
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](const AvailableGpu* a, const AvailableGpu* b) { return key(a) < key(b); });
+  std::stable_sort(order.begin(), order.end(), [&](const AvailableGpu* a, const AvailableGpu* b) {
+    const auto key = [&](const estimator::GpuModel& model) {
+      return std::pair(!same_name(model.name, last.gpu_model), model.memory);
+    };
+    return key(a->model) < key(b->model);
+  });
   for (const AvailableGpu* gpu : order) {
     const std::int64_t ruled_out = estimator::trainers_ruled_out(failed, *gpu);
     if (ruled_out > 0 && !estimator::more_trainers_take_less(spec)) {
@@ -146,9 +140,9 @@ bool shortfall_is_assumed(const RemediationInputs& inputs) {
 
 }  // namespace
 
-NextSize larger_size(const RemediationInputs& inputs) {
+Result<NextSize> larger_size(const RemediationInputs& inputs) {
   const crds::Attempt& last = inputs.attempts->back();
-  const std::vector<FailedSize> failed = failed_sizes(inputs);
+  const std::vector<FailedSize> failed = estimator::failed_sizes(*inputs.job, *inputs.attempts, *inputs.gpus);
   const std::int64_t trainers = trainers_of(inputs, last);
   const std::string why =
       size_text(trainers, last.gpu_model) +
@@ -168,16 +162,19 @@ NextSize larger_size(const RemediationInputs& inputs) {
     return chosen(inputs, std::move(answer), why);
   }
   if (answer.event_reason == "NoFittingGPU" || answer.event_reason == "NoGPUInCluster") {
-    NextSize next;
     if (shortfall_is_assumed(inputs)) {
-      next = step_up(inputs, failed, max_trainers, why + "; how much was missing is not known");
+      Result<NextSize> next =
+          step_up(inputs, failed, max_trainers, why + "; how much was missing is not known");
+      if (next) {
+        return next;
+      }
     }
-    return next.found ? next : none(answer.reason);
+    return none(answer.reason);
   }
   return step_up(inputs, failed, max_trainers, why + "; the next size has no estimate: " + answer.reason);
 }
 
-NextSize size_on_other_model(const RemediationInputs& inputs) {
+Result<NextSize> size_on_other_model(const RemediationInputs& inputs) {
   const crds::Attempt& last = inputs.attempts->back();
   const std::int64_t trainers = trainers_of(inputs, last);
   const AvailableGpu* present = estimator::find_gpu(*inputs.gpus, last.gpu_model);
@@ -191,7 +188,7 @@ NextSize size_on_other_model(const RemediationInputs& inputs) {
     }
   }
   const std::string why = size_text(trainers, last.gpu_model) + " were preempted, and are in use";
-  const std::vector<FailedSize> failed = failed_sizes(inputs);
+  const std::vector<FailedSize> failed = estimator::failed_sizes(*inputs.job, *inputs.attempts, *inputs.gpus);
   while (!others.empty()) {
     Provision answer = with_estimate(inputs, others, failed, trainers);
     if (!answer.decided()) {

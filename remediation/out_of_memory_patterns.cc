@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <initializer_list>
 #include <string>
 #include <utility>
+
+#include "remediation/log_lines.h"
 
 namespace plimsoll::remediation {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 constexpr std::array kGpuNeedles = {
     "out of memory. tried to allocate",        // c10/cuda, c10/xpu, and the forks for other accelerators
     "mps backend out of memory",               // aten/src/ATen/mps/MPSAllocator.mm
-    "is reserved by pytorch but unallocated",  // the ends of PyTorch's sentence: a termination message is
+    "is reserved by pytorch but unallocated",  // the end of PyTorch's message: a termination message is
     "gib reserved in total by pytorch",        // the last 2048 bytes, which may begin within it
     "mib reserved in total by pytorch",
     "memory is large try setting pytorch",
@@ -72,10 +73,6 @@ constexpr std::array kGpuPhrases = {"hip error",  "hip out",    "on gpu",
                                     "of gpu",     "gpu memory", "gpu out of memory",
                                     "device:gpu", "_bfc) ran",  "device memory"};
 
-bool has(std::string_view text, std::string_view words) {
-  return text.find(words) != text.npos;
-}
-
 bool is_letter(char c) {
   return c >= 'a' && c <= 'z';
 }
@@ -99,7 +96,7 @@ std::size_t first_of(std::string_view text, const std::array<const char*, kCount
   return first;
 }
 
-bool speaks_of_a_gpu(std::string_view line) {
+bool mentions_gpu(std::string_view line) {
   return std::any_of(kGpuWords.begin(), kGpuWords.end(),
                      [&](std::string_view word) { return has_word(line, word); }) ||
          first_of(line, kGpuPhrases) != line.npos;
@@ -107,20 +104,19 @@ bool speaks_of_a_gpu(std::string_view line) {
 
 // ENOMEM, but not for memory that a network card may pin or for the loader's thread-local variables: more
 // memory does not help there.
-std::size_t refused_by_the_kernel(std::string_view line) {
-  const std::size_t at = line.find("cannot allocate memory");
-  return has(line, "static tls") || has(line, "ibv_") || has(line, "net/ib") || has(line, "rdma") ? line.npos
-                                                                                                  : at;
+std::size_t find_kernel_error(std::string_view line) {
+  return has_any(line, {"static tls", "ibv_", "net/ib", "rdma"}) ? line.npos
+                                                                 : line.find("cannot allocate memory");
 }
 
 // /dev/shm is memory; its size is a part of the pod's.
-std::size_t shared_memory_full(std::string_view line) {
-  const std::size_t at = line.find("no space left on device");
-  return has(line, "shared memory") || has(line, "/dev/shm") || has(line, "</torch_") ? at : line.npos;
+std::size_t find_full_shared_memory(std::string_view line) {
+  return has_any(line, {"shared memory", "/dev/shm", "</torch_"}) ? line.find("no space left on device")
+                                                                  : line.npos;
 }
 
 // Python's MemoryError and numpy's, pyarrow's exceptions that derive from it; a Rust library's abort.
-std::size_t refused_by_the_runtime(std::string_view line) {
+std::size_t find_runtime_error(std::string_view line) {
   constexpr std::string_view kError = "memoryerror";
   const std::size_t error = line.find(kError);
   const std::size_t end = error + kError.size();
@@ -129,16 +125,13 @@ std::size_t refused_by_the_runtime(std::string_view line) {
     return error;
   }
   const std::size_t rust = line.find("memory allocation of ");
-  return rust != line.npos && has(line.substr(rust), " bytes failed") ? rust : line.npos;
+  return line.find(" bytes failed", rust) != line.npos ? rust : line.npos;
 }
 
 // Not Triton's "out of resource: shared memory": no larger card has more on-chip memory.
-std::size_t ran_out(std::string_view line) {
-  if (has(line, "out of resource")) {
-    return line.npos;
-  }
-  constexpr std::array kRanOut = {"out of memory", "out_of_memory", "oom when allocating tensor"};
-  return first_of(line, kRanOut);
+std::size_t find_inexact_error(std::string_view line) {
+  constexpr std::array kExhausted = {"out of memory", "out_of_memory", "oom when allocating tensor"};
+  return line.find("out of resource") == line.npos ? first_of(line, kExhausted) : line.npos;
 }
 
 // "2.00 GiB", "512.00 MiB", "20.00 KiB", "512 bytes" at the beginning of the text.
@@ -149,15 +142,9 @@ std::optional<Bytes> size_at(std::string_view text) {
     return std::nullopt;
   }
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  static constexpr std::array<std::pair<std::string_view, double>, 9> kUnits = {{{" GiB", 0x1p30},
-                                                                                 {" MiB", 0x1p20},
-                                                                                 {" KiB", 0x1p10},
-                                                                                 {" TiB", 0x1p40},
-                                                                                 {" bytes", 1},
-                                                                                 {"GiB", 0x1p30},
-                                                                                 {"MiB", 0x1p20},
-                                                                                 {"KiB", 0x1p10},
-                                                                                 {" B", 1}}};
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {" GiB", 0x1p30}, {" MiB", 0x1p20}, {" KiB", 0x1p10}, {" TiB", 0x1p40}, {" bytes", 1},
+      {"GiB", 0x1p30},  {"MiB", 0x1p20},  {"KiB", 0x1p10},  {" B", 1}};
   constexpr double kMaxSize = 0x1p60;  // an exabyte: PyTorch prints no larger figure
   for (const auto& [unit, bytes] : kUnits) {
     if (text.starts_with(unit)) {
@@ -178,14 +165,13 @@ std::optional<Bytes> size_before(std::string_view text, std::string_view words) 
   if (at == text.npos) {
     return std::nullopt;
   }
-  // Number and unit are the last two words before.
-  const std::size_t unit = at == 0 ? text.npos : text.rfind(' ', at - 1);
+  text = text.substr(0, at);
+  // Number and unit are the last two words.
+  const std::size_t unit = text.rfind(' ');
   if (unit == text.npos || unit == 0) {
     return std::nullopt;
   }
-  const std::size_t before = text.find_last_of(" (;,", unit - 1);
-  const std::size_t begin = before == text.npos ? 0 : before + 1;
-  return size_at(text.substr(begin, at - begin));
+  return size_at(text.substr(text.find_last_of(" (;,", unit - 1) + 1));
 }
 
 // A long message may have been folded into several lines.
@@ -225,21 +211,22 @@ std::optional<OutOfMemoryMatch> find_out_of_memory(std::string_view line) {
   if (const std::size_t at = first_of(lower, kGpuNeedles); at != kNowhere) {
     return OutOfMemoryMatch{.of_gpu = true, .exact = true, .at = at};
   }
-  const std::size_t of_host = std::min({first_of(lower, kHostNeedles), refused_by_the_kernel(lower),
-                                        shared_memory_full(lower), refused_by_the_runtime(lower)});
+  const std::size_t of_host = std::min({first_of(lower, kHostNeedles), find_kernel_error(lower),
+                                        find_full_shared_memory(lower), find_runtime_error(lower)});
   if (of_host != kNowhere) {
     return OutOfMemoryMatch{.of_gpu = false, .exact = true, .at = of_host};
   }
-  const std::size_t at = ran_out(lower);
+  const std::size_t at = find_inexact_error(lower);
   if (at == kNowhere) {
     return std::nullopt;
   }
-  if (speaks_of_a_gpu(lower)) {
+  if (mentions_gpu(lower)) {
     return OutOfMemoryMatch{.of_gpu = true, .exact = false, .at = at};
   }
   // TensorFlow names the device behind the shape.
-  return has(lower, "device:cpu") ? std::optional(OutOfMemoryMatch{.of_gpu = false, .exact = true, .at = at})
-                                  : std::nullopt;
+  return has_any(lower, {"device:cpu"})
+             ? std::optional(OutOfMemoryMatch{.of_gpu = false, .exact = true, .at = at})
+             : std::nullopt;
 }
 
 crds::OutOfMemoryFigures parse_out_of_memory_figures(std::string_view whole) {

@@ -1,8 +1,9 @@
 // Recognises out-of-memory errors in a line of output: of a GPU, in the wording of PyTorch (old and new),
 // CUDA's and AMD's libraries, NCCL, JAX, TensorFlow and what is built on them; or of the host.
 //
-//   if (std::optional<OutOfMemoryMatch> match = find_out_of_memory(line)) ...
-//   crds::OutOfMemoryFigures figures = parse_out_of_memory_figures(text.substr(where_the_line_begins));
+//   if (std::optional<OutOfMemoryMatch> match = find_out_of_memory(line)) {
+//     crds::OutOfMemoryFigures figures = parse_out_of_memory_figures(text.substr(begin_of_line));
+//   }
 //
 // Pure functions; any thread. Time linear in the text.
 #pragma once

@@ -26,11 +26,11 @@ constexpr std::chrono::seconds kFirstDelay{10};
 constexpr std::chrono::seconds kMaxDelay{360};
 constexpr double kJitter = 0.5;
 
-// So many failures of the infrastructure in the recorded attempts do not count: enough for a bad node and a
+// This many failures of the infrastructure in the recorded attempts do not count: enough for a bad node and a
 // bad rack. Later ones count, because a job that always breaks its nodes looks the same.
-constexpr std::int64_t kFreeInfrastructureFailures = 5;
+constexpr std::int64_t kUncountedInfrastructureFailures = 5;
 
-// Restarts that rules may exempt from maxRestarts, as many as the largest maxRestarts: a loop must end.
+// Restarts that rules may exempt from maxRestarts: as many as the largest maxRestarts, so that a loop ends.
 constexpr std::int64_t kMaxExemptedRestarts = 100;
 
 // As a share of the card; less is the allocator's ordinary rounding.
@@ -73,23 +73,210 @@ class Policy {
         last_(inputs.attempts->back()),
         capacity_(estimator::capacity_of(last_, *inputs.gpus)) {}
 
-  Remediation decide();
+  Remediation decide() {
+    if (last_.outcome == Outcome::kSuspended) {
+      Remediation next = restarted("", std::chrono::seconds(0));
+      next.message = "suspended; it continues when spec.suspend is false";
+      next.counts = false;
+      return next;
+    }
+    const auto& rules = spec_.failure_policy.rules;
+    const auto rule = std::find_if(rules.begin(), rules.end(),
+                                   [&](const crds::FailureRule& one) { return matches(one, last_); });
+    rule_ = rule == rules.end() ? nullptr : &*rule;
+    if (rule_ != nullptr && rule_->action == FailureAction::kFailJob) {
+      return failed("FailurePolicyRule",
+                    "rule " + std::to_string(rule - rules.begin()) + " of spec.failurePolicy fails the job");
+    }
+    if (rule_ == nullptr && last_.outcome == Outcome::kUserError) {
+      return failed("CodeError", "it would fail again, so that it is not started again: " + last_.message);
+    }
+    const std::int64_t max_restarts = spec_.failure_policy.max_restarts;
+    if (counts() && inputs_.restarts_counted >= max_restarts) {
+      return failed("ReachedMaxRestarts",
+                    "it has been restarted as often as spec.failurePolicy.maxRestarts " +
+                        std::to_string(max_restarts) + " allows" +
+                        (last_.message.empty() ? std::string() : ": " + last_.message));
+    }
+    Remediation next = by_cause();
+    next.counts = counts();
+    return next;
+  }
 
  private:
-  Remediation by_cause();
-  Remediation after_cuda_out_of_memory();
-  Remediation after_host_out_of_memory();
-  Remediation after_sharding_failure();
-  Remediation after_preemption();
+  // "CUDA out of memory on 16 x A100-40GB: a trainer needed at least 43.1 GiB"
+  std::string what_happened() const {
+    const std::string on = " on " + std::to_string(last_.trainers) +
+                           (last_.gpu_model.empty() ? " GPUs" : " x " + last_.gpu_model);
+    switch (last_.outcome) {
+      case Outcome::kCudaOutOfMemory:
+        return "CUDA out of memory" + on +
+               (last_.out_of_memory.needed
+                    ? ": a trainer needed at least " + to_string(*last_.out_of_memory.needed)
+                    : std::string());
+      case Outcome::kHostOutOfMemory: return "the host's memory ran out" + on;
+      case Outcome::kPreempted: return "preempted" + on;
+      case Outcome::kInfrastructureFailure: return "the infrastructure failed" + on;
+      case Outcome::kShardingFailure: return "the embedding tables could not be sharded" + on;
+      case Outcome::kUserError: return "the training code failed" + on;
+      default: return "ended" + on + " for an unknown cause";
+    }
+  }
 
   Remediation restarted(const std::string& change, std::chrono::seconds delay,
-                        Json patch = Json(::Json::arrayValue));
-  Remediation failed(const char* reason, const std::string& why) const;
-  bool counts() const;
-  bool resizable() const;
-  bool fragmented() const;
-  std::chrono::seconds back_off() const;
-  std::string what_happened() const;
+                        Json patch = Json(::Json::arrayValue)) {
+    Remediation next;
+    next.restart = true;
+    next.reason = name_of(last_.outcome);
+    next.message = what_happened() + "; " + change;
+    next.delay = delay;
+    next.patch = std::move(patch);
+    // Kept for all later attempts: without it the fragments would come back.
+    next.expandable_segments = last_.expandable_segments;
+    return next;
+  }
+
+  Remediation failed(const char* reason, const std::string& why) const {
+    Remediation end;
+    end.reason = reason;
+    end.message = what_happened() + "; " + why;
+    return end;
+  }
+
+  // On a larger size; where there is none, the job fails with the advice.
+  Remediation resized(const std::string& advice) {
+    Result<NextSize> next = larger_size(inputs_);
+    if (!next) {
+      return failed("MaxResourcesReached", next.error().message + ". " + advice);
+    }
+    return restarted("the next attempt has " + next->text, std::chrono::seconds(0), std::move(next->patch));
+  }
+
+  bool resizable() const {
+    return spec_.provisioning.mode == crds::ProvisioningMode::kAuto &&
+           text_member(inputs_.job->raw, {"metadata", "annotations", crds::kProvisioningAnnotation}) !=
+               "disabled";
+  }
+
+  bool counts() const {
+    if (rule_ != nullptr) {
+      return rule_->action != FailureAction::kRestartJobAndIgnoreMaxRestarts ||
+             (last_.outcome != Outcome::kPreempted && inputs_.restarts_uncounted >= kMaxExemptedRestarts);
+    }
+    if (last_.outcome == Outcome::kInfrastructureFailure) {
+      return std::count_if(inputs_.attempts->begin(), inputs_.attempts->end(), [](const Attempt& attempt) {
+               return attempt.outcome == Outcome::kInfrastructureFailure;
+             }) > kUncountedInfrastructureFailures;
+    }
+    return last_.outcome != Outcome::kPreempted;
+  }
+
+  // Doubles with each attempt in a row that ended in the same way.
+  std::chrono::seconds back_off() const {
+    const auto other = std::find_if(inputs_.attempts->rbegin(), inputs_.attempts->rend(),
+                                    [&](const Attempt& attempt) { return attempt.outcome != last_.outcome; });
+    const auto delay = std::chrono::duration_cast<std::chrono::seconds>(
+        exponential_delay(kFirstDelay, kMaxDelay, other - inputs_.attempts->rbegin() - 1));
+    const std::string key =
+        text_member(inputs_.job->raw, {"metadata", "uid"}) + "/" + std::to_string(last_.number);
+    const double share = static_cast<double>(std::mt19937_64(stable_hash(key))() >> 11U) * 0x1p-53;  // 0 to 1
+    return with_jitter(delay, kJitter, share);
+  }
+
+  // Whether the same size may suffice with an allocator that leaves fewer fragments. Tried once, and not for
+  // a job that configures the allocator itself.
+  bool fragmented() const {
+    const bool tried = std::any_of(inputs_.attempts->begin(), inputs_.attempts->end(),
+                                   [](const Attempt& attempt) { return attempt.expandable_segments; });
+    const std::optional<Bytes> card = last_.out_of_memory.capacity ? last_.out_of_memory.capacity : capacity_;
+    if (tried || !last_.out_of_memory.needed || !last_.out_of_memory.fragmentation || !card ||
+        configures_allocator(*inputs_.job)) {
+      return false;
+    }
+    const Bytes large = Bytes::ceil(static_cast<double>(card->count) * kLargeFragmentation);
+    return *last_.out_of_memory.fragmentation >= large &&
+           *last_.out_of_memory.needed - *last_.out_of_memory.fragmentation <= *card;
+  }
+
+  Remediation after_cuda_out_of_memory() {
+    if (fragmented()) {
+      Remediation next = restarted("of that " + to_string(*last_.out_of_memory.fragmentation) +
+                                       " lay in fragments, so that the same size is tried once more with "
+                                       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                                   std::chrono::seconds(0));
+      next.expandable_segments = true;
+      return next;
+    }
+    if (!resizable()) {
+      if (rule_ != nullptr) {
+        return restarted("started again on the same size by a rule of spec.failurePolicy", back_off());
+      }
+      return failed("ResizingNotAllowed",
+                    std::string("provisioning mode ") + name_of(spec_.provisioning.mode) +
+                        " leaves the size of the job to you: raise spec.trainers.replicas or choose a larger "
+                        "spec.trainers.gpuModel, or set spec.provisioning.mode to Auto");
+    }
+    return resized(
+        estimator::more_trainers_take_less(spec_)
+            ? "Raise spec.provisioning.maxTrainers or allow larger GPUs in spec.provisioning.gpuModels; "
+              "or lower spec.training.batchSizePerTrainer, or use activation checkpointing"
+            : "Each trainer holds the whole model, so that more of them do not help: allow larger GPUs in "
+              "spec.provisioning.gpuModels, train with FSDP or ZeRO (spec.training.parallelism.strategy), "
+              "use activation checkpointing, or lower spec.training.batchSizePerTrainer");
+  }
+
+  Remediation after_host_out_of_memory() {
+    const std::string what = "the container " + (last_.container.empty() ? "that trains" : last_.container);
+    if (!resizable()) {
+      return restarted("started again as it is; give " + what + " more memory", back_off());
+    }
+    const estimator::AvailableGpu* gpu = estimator::find_gpu(*inputs_.gpus, last_.gpu_model);
+    const Bytes node = gpu == nullptr ? Bytes{} : gpu->host_memory;
+    HostMemory more = raise_host_memory(
+        *inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kNodeShare), last_.container);
+    switch (more.change) {
+      case HostMemory::Change::kRaised:
+        return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before),
+                         std::chrono::seconds(0), std::move(more.patch));
+      case HostMemory::Change::kUnlimited:
+        return restarted(what +
+                             " has no memory limit or request in the template that could be raised: set "
+                             "resources.requests.memory, so that it is scheduled where there is enough",
+                         back_off());
+      case HostMemory::Change::kAtLimit: break;
+    }
+    return failed(
+        "MaxResourcesReached",
+        what + " has " + to_string(more.before) +
+            ", which is all that the nodes of this GPU model can give. Lower what the job keeps on the "
+            "host: workers of the data loader, prefetched batches, pinned memory");
+  }
+
+  Remediation after_sharding_failure() {
+    if (!resizable() || !estimator::more_trainers_take_less(spec_)) {
+      return restarted("started again on the same size with a new plan", back_off());
+    }
+    return resized("Raise spec.provisioning.maxTrainers or allow larger GPUs in spec.provisioning.gpuModels");
+  }
+
+  Remediation after_preemption() {
+    if (resizable()) {
+      if (Result<NextSize> next = size_on_other_model(inputs_)) {
+        return restarted("the next attempt has " + next->text, back_off(), std::move(next->patch));
+      }
+    }
+    return restarted("it waits for GPUs of the same size", back_off());
+  }
+
+  Remediation by_cause() {
+    switch (last_.outcome) {
+      case Outcome::kCudaOutOfMemory: return after_cuda_out_of_memory();
+      case Outcome::kHostOutOfMemory: return after_host_out_of_memory();
+      case Outcome::kShardingFailure: return after_sharding_failure();
+      case Outcome::kPreempted: return after_preemption();
+      default: return restarted("started again", back_off());
+    }
+  }
 
   const RemediationInputs& inputs_;
   const crds::TrainingJobSpec& spec_;
@@ -97,213 +284,6 @@ class Policy {
   const std::optional<Bytes> capacity_;      // of a card of the last attempt
   const crds::FailureRule* rule_ = nullptr;  // the one that matched
 };
-
-// "CUDA out of memory on 16 x A100-40GB: a trainer needed at least 43.1 GiB"
-std::string Policy::what_happened() const {
-  const std::string on =
-      " on " + std::to_string(last_.trainers) + (last_.gpu_model.empty() ? " GPUs" : " x " + last_.gpu_model);
-  switch (last_.outcome) {
-    case Outcome::kCudaOutOfMemory:
-      return "CUDA out of memory" + on +
-             (last_.out_of_memory.needed
-                  ? ": a trainer needed at least " + to_string(*last_.out_of_memory.needed)
-                  : std::string());
-    case Outcome::kHostOutOfMemory: return "the host's memory ran out" + on;
-    case Outcome::kPreempted: return "preempted" + on;
-    case Outcome::kInfrastructureFailure: return "the infrastructure failed" + on;
-    case Outcome::kShardingFailure: return "the embedding tables could not be sharded" + on;
-    case Outcome::kUserError: return "the training code failed" + on;
-    default: return "ended" + on + " for an unknown cause";
-  }
-}
-
-Remediation Policy::restarted(const std::string& change, std::chrono::seconds delay, Json patch) {
-  Remediation next;
-  next.restart = true;
-  next.reason = name_of(last_.outcome);
-  next.message = what_happened() + "; " + change;
-  next.delay = delay;
-  next.patch = std::move(patch);
-  // It stays set: without it the fragments would come back.
-  next.expandable_segments = last_.expandable_segments;
-  return next;
-}
-
-Remediation Policy::failed(const char* reason, const std::string& why) const {
-  Remediation end;
-  end.reason = reason;
-  end.message = what_happened() + "; " + why;
-  return end;
-}
-
-bool Policy::resizable() const {
-  return spec_.provisioning.mode == crds::ProvisioningMode::kAuto &&
-         text_member(inputs_.job->raw, {"metadata", "annotations", crds::kProvisioningAnnotation}) !=
-             "disabled";
-}
-
-bool Policy::counts() const {
-  if (rule_ != nullptr) {
-    return rule_->action != FailureAction::kRestartJobAndIgnoreMaxRestarts ||
-           (last_.outcome != Outcome::kPreempted && inputs_.restarts_uncounted >= kMaxExemptedRestarts);
-  }
-  if (last_.outcome == Outcome::kInfrastructureFailure) {
-    return std::count_if(inputs_.attempts->begin(), inputs_.attempts->end(), [](const Attempt& attempt) {
-             return attempt.outcome == Outcome::kInfrastructureFailure;
-           }) > kFreeInfrastructureFailures;
-  }
-  return last_.outcome != Outcome::kPreempted;
-}
-
-// Doubles with each attempt in a row that ended in the same way.
-std::chrono::seconds Policy::back_off() const {
-  const auto other = std::find_if(inputs_.attempts->rbegin(), inputs_.attempts->rend(),
-                                  [&](const Attempt& attempt) { return attempt.outcome != last_.outcome; });
-  const auto delay = std::chrono::duration_cast<std::chrono::seconds>(
-      exponential_delay(kFirstDelay, kMaxDelay, other - inputs_.attempts->rbegin() - 1));
-  const std::string key =
-      text_member(inputs_.job->raw, {"metadata", "uid"}) + "/" + std::to_string(last_.number);
-  const double share = static_cast<double>(std::mt19937_64(stable_hash(key))() >> 11U) * 0x1p-53;  // 0 to 1
-  return with_jitter(delay, kJitter, share);
-}
-
-// Whether the same size may suffice with an allocator that leaves fewer fragments. Tried once, and not for a
-// job that configures the allocator itself.
-bool Policy::fragmented() const {
-  const bool tried = std::any_of(inputs_.attempts->begin(), inputs_.attempts->end(),
-                                 [](const Attempt& attempt) { return attempt.expandable_segments; });
-  const std::optional<Bytes> card = last_.out_of_memory.capacity ? last_.out_of_memory.capacity : capacity_;
-  if (tried || !last_.out_of_memory.needed || !last_.out_of_memory.fragmentation || !card ||
-      configures_allocator(*inputs_.job)) {
-    return false;
-  }
-  const Bytes large = Bytes::ceil(static_cast<double>(card->count) * kLargeFragmentation);
-  return *last_.out_of_memory.fragmentation >= large &&
-         *last_.out_of_memory.needed - *last_.out_of_memory.fragmentation <= *card;
-}
-
-Remediation Policy::after_cuda_out_of_memory() {
-  if (fragmented()) {
-    Remediation next = restarted("of that " + to_string(*last_.out_of_memory.fragmentation) +
-                                     " lay in fragments, so that the same size is tried once more with "
-                                     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                                 std::chrono::seconds(0));
-    next.expandable_segments = true;
-    return next;
-  }
-  if (!resizable()) {
-    if (rule_ != nullptr) {
-      return restarted("started again on the same size by a rule of spec.failurePolicy", back_off());
-    }
-    return failed("ResizingNotAllowed",
-                  std::string("provisioning mode ") + name_of(spec_.provisioning.mode) +
-                      " leaves the size of the job to you: raise spec.trainers.replicas or choose a larger "
-                      "spec.trainers.gpuModel, or set spec.provisioning.mode to Auto");
-  }
-  NextSize next = larger_size(inputs_);
-  if (next.found) {
-    return restarted("the next attempt has " + next.text, std::chrono::seconds(0), std::move(next.patch));
-  }
-  return failed(
-      "MaxResourcesReached",
-      next.text + ". " +
-          (estimator::more_trainers_take_less(spec_)
-               ? "Raise spec.provisioning.maxTrainers or allow larger GPUs in spec.provisioning.gpuModels; "
-                 "or lower spec.training.batchSizePerTrainer, or use activation checkpointing"
-               : "Each trainer holds the whole model, so that more of them do not help: allow larger GPUs in "
-                 "spec.provisioning.gpuModels, train with FSDP or ZeRO (spec.training.parallelism.strategy), "
-                 "use "
-                 "activation checkpointing, or lower spec.training.batchSizePerTrainer"));
-}
-
-Remediation Policy::after_host_out_of_memory() {
-  const std::string what = "the container " + (last_.container.empty() ? "that trains" : last_.container);
-  if (!resizable()) {
-    return restarted("started again as it is; give " + what + " more memory", back_off());
-  }
-  const estimator::AvailableGpu* gpu = estimator::find_gpu(*inputs_.gpus, last_.gpu_model);
-  const Bytes node = gpu == nullptr ? Bytes{} : gpu->host_memory;
-  HostMemory more = raise_host_memory(*inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kNodeShare),
-                                      last_.container);
-  switch (more.change) {
-    case HostMemory::Change::kRaised:
-      return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before),
-                       std::chrono::seconds(0), std::move(more.patch));
-    case HostMemory::Change::kUnlimited:
-      return restarted(what +
-                           " has no memory limit or request in the template that could be raised: set "
-                           "resources.requests.memory, so that it is scheduled where there is enough",
-                       back_off());
-    case HostMemory::Change::kAtLimit: break;
-  }
-  return failed(
-      "MaxResourcesReached",
-      what + " has " + to_string(more.before) +
-          ", which is all that the nodes of this GPU model can give. Lower what the job keeps on the "
-          "host: workers of the data loader, prefetched batches, pinned memory");
-}
-
-Remediation Policy::after_sharding_failure() {
-  if (!resizable() || !estimator::more_trainers_take_less(spec_)) {
-    return restarted("started again on the same size with a new plan", back_off());
-  }
-  NextSize next = larger_size(inputs_);
-  if (next.found) {
-    return restarted("the next attempt has " + next.text, std::chrono::seconds(0), std::move(next.patch));
-  }
-  return failed("MaxResourcesReached", next.text +
-                                           ". Raise spec.provisioning.maxTrainers or allow larger GPUs in "
-                                           "spec.provisioning.gpuModels");
-}
-
-Remediation Policy::after_preemption() {
-  if (resizable()) {
-    NextSize next = size_on_other_model(inputs_);
-    if (next.found) {
-      return restarted("the next attempt has " + next.text, back_off(), std::move(next.patch));
-    }
-  }
-  return restarted("it waits for GPUs of the same size", back_off());
-}
-
-Remediation Policy::by_cause() {
-  switch (last_.outcome) {
-    case Outcome::kCudaOutOfMemory: return after_cuda_out_of_memory();
-    case Outcome::kHostOutOfMemory: return after_host_out_of_memory();
-    case Outcome::kShardingFailure: return after_sharding_failure();
-    case Outcome::kPreempted: return after_preemption();
-    default: return restarted("started again", back_off());
-  }
-}
-
-Remediation Policy::decide() {
-  if (last_.outcome == Outcome::kSuspended) {
-    Remediation next = restarted("", std::chrono::seconds(0));
-    next.message = "suspended; it continues when spec.suspend is false";
-    next.counts = false;
-    return next;
-  }
-  const auto& rules = spec_.failure_policy.rules;
-  const auto rule = std::find_if(rules.begin(), rules.end(),
-                                 [&](const crds::FailureRule& one) { return matches(one, last_); });
-  rule_ = rule == rules.end() ? nullptr : &*rule;
-  if (rule_ != nullptr && rule_->action == FailureAction::kFailJob) {
-    return failed("FailurePolicyRule",
-                  "rule " + std::to_string(rule - rules.begin()) + " of spec.failurePolicy fails the job");
-  }
-  if (rule_ == nullptr && last_.outcome == Outcome::kUserError) {
-    return failed("CodeError", "it would fail again, so that it is not started again: " + last_.message);
-  }
-  const std::int64_t max_restarts = spec_.failure_policy.max_restarts;
-  if (counts() && inputs_.restarts_counted >= max_restarts) {
-    return failed("ReachedMaxRestarts", "it has been restarted as often as spec.failurePolicy.maxRestarts " +
-                                            std::to_string(max_restarts) + " allows" +
-                                            (last_.message.empty() ? std::string() : ": " + last_.message));
-  }
-  Remediation next = by_cause();
-  next.counts = counts();
-  return next;
-}
 
 }  // namespace
 

@@ -4,12 +4,12 @@
 //   Remediation next = remediate({.job = &job, .gpus = &gpus, .attempts = &status.attempts});
 //   if (next.restart) patch(job, next.patch); else fail(next.reason);
 //
-// For any history: after a GPU ran out of memory the job never runs on that size again, nor on one with
-// neither more trainers nor larger GPUs, unless it may not be resized (mode Off or Initial) and a rule of its
-// failure policy restarts it as it is. A size never exceeds provisioning.maxTrainers, nor
+// For any history: after a GPU ran out of memory the job never runs again on that size, nor on a size with
+// neither more trainers nor larger GPUs. The exception: it may not be resized (mode Off or Initial), and a
+// rule of its failure policy restarts it unchanged. A size never exceeds provisioning.maxTrainers, nor
 // failurePolicy.oomMaxGrowth times the trainers that ran out. A loop of failures ends: all restarts count
 // towards failurePolicy.maxRestarts, except those after a preemption, the first few after a failure of the
-// infrastructure, and those that a rule exempts, which are bounded, too.
+// infrastructure, and those that a rule exempts; these are limited, too.
 //
 // docs/remediation.md has the table of causes and actions. Pure but for the budget; any thread. The inputs
 // are not kept.

@@ -12,37 +12,31 @@ namespace {
 constexpr std::chrono::seconds kMaxDelay{3600};
 constexpr std::size_t kMaxMessage = 4096;
 
-Json operation(const char* path, Json value) {
-  JsonObject json;
-  json["op"] = "add";
-  json["path"] = path;
-  json["value"] = std::move(value);
-  return json;
+Json add_operation(const char* path, const Json& value) {
+  return json_object({{"op", "add"}, {"path", path}, {"value", value}});
 }
 
 }  // namespace
 
 Json with_note(const Json& job, const Remediation& remediation, const crds::Attempt& attempt) {
-  JsonObject note;
-  note["jobUID"] = text_member(job, {"metadata", "uid"});
-  note["afterAttempt"] = static_cast<::Json::Int64>(attempt.number);
-  note["attemptStartTime"] = attempt.start_time;
-  note["counts"] = remediation.counts;
-  note["expandableSegments"] = remediation.expandable_segments;
-  note["delaySeconds"] = static_cast<::Json::Int64>(remediation.delay.count());
-  note["reason"] = remediation.reason;
-  note["message"] = remediation.message;
-
+  const Json note = json_object({{"jobUID", text_member(job, {"metadata", "uid"})},
+                                 {"afterAttempt", attempt.number},
+                                 {"attemptStartTime", attempt.start_time},
+                                 {"counts", remediation.counts},
+                                 {"expandableSegments", remediation.expandable_segments},
+                                 {"delaySeconds", remediation.delay.count()},
+                                 {"reason", remediation.reason},
+                                 {"message", remediation.message}});
   JsonArray patch;
-  bool made = false;
+  bool has_annotations = member(job, {"metadata", "annotations"}).isObject();
   for (const Json& one : remediation.patch) {
     patch.append(one);
-    made = made || text_member(one, {"path"}) == "/metadata/annotations";
+    has_annotations = has_annotations || text_member(one, {"path"}) == "/metadata/annotations";
   }
-  if (!made && !member(job, {"metadata", "annotations"}).isObject()) {
-    patch.append(operation("/metadata/annotations", Json(::Json::objectValue)));
+  if (!has_annotations) {
+    patch.append(add_operation("/metadata/annotations", Json(::Json::objectValue)));
   }
-  patch.append(operation("/metadata/annotations/plimsoll.dev~1remediation", write_json(note)));
+  patch.append(add_operation("/metadata/annotations/plimsoll.dev~1remediation", write_json(note)));
   return patch;
 }
 
@@ -50,7 +44,7 @@ std::optional<Remediation> noted_remediation(const Json& job, const crds::Attemp
   const Result<Json> note = parse_json(text_member(job, {"metadata", "annotations", kRemediationAnnotation}));
   if (!note || text_member(*note, {"jobUID"}).empty() ||
       text_member(*note, {"jobUID"}) != text_member(job, {"metadata", "uid"}) ||
-      member(*note, {"afterAttempt"}) != Json(static_cast<::Json::Int64>(attempt.number)) ||
+      member(*note, {"afterAttempt"}) != Json(attempt.number) ||
       member(*note, {"attemptStartTime"}) != Json(attempt.start_time)) {
     return std::nullopt;
   }

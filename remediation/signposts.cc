@@ -9,7 +9,7 @@ namespace plimsoll::remediation {
 namespace {
 
 // A kubelet keeps 12 KiB of a pod's messages (core/v1, terminationMessagePath).
-constexpr std::size_t kMaxMessage = 12 * 1024;
+constexpr std::size_t kMaxMessage = 12'288;
 
 // No card has more.
 constexpr Bytes kMaxMemory = 4096_GiB;
@@ -24,12 +24,6 @@ std::optional<Bytes> bytes_of(const Json& signpost, const char* name) {
   return Bytes{*value};
 }
 
-void raise(std::optional<Bytes>& highest, const std::optional<Bytes>& value) {
-  if (value && (!highest || *highest < *value)) {
-    highest = value;
-  }
-}
-
 void read_line(std::string_view line, Signposts& seen) {
   if (!line.starts_with(kBegin)) {
     return;
@@ -41,22 +35,23 @@ void read_line(std::string_view line, Signposts& seen) {
   const std::optional<Bytes> capacity = bytes_of(*parsed, "capacityBytes");
   const auto figure = [&](const char* name) {
     const std::optional<Bytes> bytes = bytes_of(*parsed, name);
-    // More than the card has cannot have been measured.
+    // A figure above the capacity cannot be true.
     return bytes && capacity && *bytes > *capacity ? std::nullopt : bytes;
   };
   const std::optional<Bytes> reserved = figure("reservedBytes");
   const std::optional<Bytes> context = figure("contextBytes");
   std::optional<Bytes> used = figure("deviceUsedBytes");
   if (text_member(*parsed, {"stage"}) == "peak" && used && reserved && context) {
-    raise(seen.communication, std::max(Bytes{}, *used - *reserved - *context));
+    seen.communication =
+        std::max(seen.communication, std::optional(std::max(Bytes{}, *used - *reserved - *context)));
   }
   if (reserved && context) {
-    raise(used, *reserved + *context);
+    used = std::max(used, std::optional(*reserved + *context));
   }
-  raise(seen.peak, used);
-  raise(seen.allocated, figure("allocatedBytes"));
-  raise(seen.reserved, reserved);
-  raise(seen.context, context);
+  seen.peak = std::max(seen.peak, used);
+  seen.allocated = std::max(seen.allocated, figure("allocatedBytes"));
+  seen.reserved = std::max(seen.reserved, reserved);
+  seen.context = std::max(seen.context, context);
   seen.lines += used || reserved || context ? 1 : 0;
 }
 

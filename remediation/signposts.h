@@ -4,9 +4,9 @@
 //   Signposts seen = read_signposts({pod_0, pod_1});
 //   attempt.observed_peak = seen.peak;
 //
-// Users write the messages: a line that is no signpost, or has an impossible figure, is ignored. A false
-// figure may remain; learning bounds its effect. Work is linear in the messages, of which as much is read as
-// a kubelet keeps. Pure; any thread.
+// Users write the messages: a line that is not a signpost, or has an impossible figure, is ignored. A false
+// figure may remain; learning bounds its effect. The work is linear in the messages, of which as much is read
+// as a kubelet keeps. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace plimsoll::remediation {
 
-// The highest over all trainers and stages, each by itself.
+// The highest figures over all trainers and stages, each independent of the others.
 struct Signposts {
   std::optional<Bytes> peak;  // everything on the card, or, where that was not seen, allocator and context
   std::optional<Bytes> allocated;

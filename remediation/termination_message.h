@@ -1,11 +1,11 @@
-// Reads the end of a container's output (its termination message, or the tail of its log) and says what it
-// proves about how the container ended.
+// Reads the end of a container's output (its termination message, or the tail of its log): what it proves
+// about how the container ended.
 //
 //   if (std::optional<Diagnosis> found = read_termination_message(message)) use(found->outcome);
 //
-// Several processes may have written to it, and not every error in it ended a process. An error that did
-// comes before one that was only logged: a program that runs out of memory, continues with a smaller batch
-// and later fails with an exception did not end by the out-of-memory. Exceptions of launchers (torchrun's
+// Several processes may have written to it, and not every error in it ended a process. An error that ended
+// one comes before one that was only logged: where a program runs out of memory, continues with a smaller
+// batch and later fails with an exception, the exception is the cause. Exceptions of launchers (torchrun's
 // ChildFailedError) prove nothing by themselves. Pure; any thread.
 #pragma once
 
@@ -23,7 +23,7 @@ enum class Priority {
   kException,    // the program's own exception
   kConsequence,  // of a peer that was lost; without any other sign, the infrastructure failed
   kSidecar,      // of a container other than the trainer, which does not end training
-  kNothing       // a container ended, and nothing says why
+  kNothing       // a container ended for an unknown reason
 };
 
 using crds::Outcome;
@@ -31,7 +31,7 @@ using crds::Outcome;
 struct Diagnosis {
   Priority priority = Priority::kNothing;
   Outcome outcome = Outcome::kUnknown;
-  std::string line;  // the line that proves it, shortened
+  std::string line{};  // the line that proves it, shortened
   crds::OutOfMemoryFigures out_of_memory{};
 };
 

@@ -85,6 +85,14 @@ const Json& JsonPlace::value() const {
   return at_ == nullptr ? Json::nullSingleton() : *at_;
 }
 
+Json json_object(std::initializer_list<std::pair<std::string_view, Json>> members) {
+  Json object(::Json::objectValue);
+  for (const auto& [name, value] : members) {
+    set_member(object, name, value);
+  }
+  return object;
+}
+
 Result<Json> JsonEdit::take() && {
   if (problem_) {
     return *std::move(problem_);

@@ -22,8 +22,10 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json/json.h"
@@ -60,6 +62,9 @@ class JsonPlace {
   Json* at_;  // null: takes no change
   std::optional<Error>* problem_;
 };
+
+// {"name": value, ...}
+Json json_object(std::initializer_list<std::pair<std::string_view, Json>> members);
 
 // An object that we make.
 class JsonObject {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "controllers/training_job_pass.h"
+#include "controllers/training_job_executor.h"
 #include "tests/controlplane/fake_api_server.h"
 
 namespace plimsoll::testing {

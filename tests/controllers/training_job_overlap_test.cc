@@ -7,7 +7,7 @@
 
 #include "base/yaml.h"
 #include "controllers/job_children.h"
-#include "controllers/training_job_pass.h"
+#include "controllers/training_job_executor.h"
 #include "remediation/attempt_record.h"
 #include "tests/controllers/job_world.h"
 

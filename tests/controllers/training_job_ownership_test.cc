@@ -5,7 +5,7 @@
 #include "base/yaml.h"
 #include "controllers/child_writer.h"
 #include "controllers/job_children.h"
-#include "controllers/training_job_pass.h"
+#include "controllers/training_job_executor.h"
 #include "tests/controllers/job_world.h"
 
 namespace plimsoll::controllers {

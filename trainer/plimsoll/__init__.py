@@ -1,7 +1,7 @@
-"""Plimsoll beside PyTorch: records what a training iteration does to memory, and reports what a training took."""
+"""Plimsoll's Python package: records the memory use of a training iteration, and reports the memory that a training took."""
 
 __version__ = "0.1.0"
 
 
 class ExportError(Exception):
-    """Something the person who exports can act on; the message says what."""
+    """An error that the user can act on; the message says how."""

@@ -1,14 +1,15 @@
 """What PyTorch would choose on a GPU, for recording on a machine that has none.
 
-Some composites ask the device before they pick a kernel: attention asks for its compute capability, recurrent layers for
-cuDNN, autocast for the driver. `made_for_cuda` answers for an Ampere card or newer; all else follows from the tensors' device.
+Some composites query the device before they choose a kernel: attention its compute capability, recurrent layers cuDNN,
+autocast the driver. `made_for_cuda` answers for an Ampere card or newer; all else follows from the tensors' device.
 """
 
-import contextlib
 import math
 
 import torch
 from torch.nn import functional as F
+
+from .worlds import replaced
 
 _HALF = (torch.float16, torch.bfloat16)
 _FLASH_HEAD_LIMIT = 256  # ATen/native/transformers/cuda/sdp_utils.cpp, check_head_dim_size_flash
@@ -20,7 +21,7 @@ def _on_cuda(tensor):
 
 
 def _alike(query, key, value):
-    """Four dims, one number of heads, rows that lie in one piece: what both fused kernels want."""
+    """What both fused kernels require: four dims, equal numbers of heads, contiguous rows."""
     tensors = (query, key, value)
     return all(t.dim() == 4 and t.stride(-1) == 1 and t.numel() > 0 for t in tensors) and (
         query.shape[:2] == key.shape[:2] == value.shape[:2]) and len({t.dtype for t in tensors}) == 1
@@ -38,7 +39,7 @@ def _efficient(query, key, value, mask):
 
 
 def _bias(mask, query, key):
-    """The mask as the efficient kernel takes it: additive, its rows padded to whole granules, expanded."""
+    """The mask as the efficient kernel requires it: additive, its rows padded to the alignment, expanded."""
     if mask is None:
         return None
     if mask.dtype is torch.bool:
@@ -71,8 +72,8 @@ def _attention(original):
     return attention
 
 
-# Values of the hidden size that cuDNN keeps of a step of a layer for backward: the gates, and what follows from them. From
-# the cells' equations; cuDNN does not document its reserve space.
+# How many values of the hidden size cuDNN keeps of a step of a layer for backward: the gates, and what is computed from them.
+# From the cells' equations; cuDNN does not document its reserve space.
 _RESERVED = {"lstm": 6, "gru": 5, "rnn_tanh": 1, "rnn_relu": 1}
 
 
@@ -121,19 +122,12 @@ def _is_causal_mask(original):
     return is_causal_mask
 
 
-@contextlib.contextmanager
 def made_for_cuda():
-    """While it lasts, composites on tensors of a GPU that is not there do as they would with one."""
-    places = [(F, "scaled_dot_product_attention", _attention), (torch._C._nn, "scaled_dot_product_attention", _attention)]
-    places += [(torch._VF, kind, lambda original, kind=kind: _recurrent(kind, original)) for kind in _RESERVED]
-    places += [(torch.cuda.amp.common, "amp_definitely_not_available", lambda _: lambda: False),
-               (torch.cuda, "is_bf16_supported", lambda _: lambda *args, **kwargs: True)]
-    places.append((torch.nn.modules.transformer, "_detect_is_causal_mask", _is_causal_mask))
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
-    try:
-        for owner, name, make in places:
-            setattr(owner, name, make(getattr(owner, name)))
-        yield
-    finally:
-        for owner, name, original in originals:
-            setattr(owner, name, original)
+    """Within the block, composites on tensors of a GPU that does not exist choose as they would on a real one."""
+    attention = _attention(F.scaled_dot_product_attention)
+    return replaced(
+        (F, "scaled_dot_product_attention", attention), (torch._C._nn, "scaled_dot_product_attention", attention),
+        *((torch._VF, kind, _recurrent(kind, getattr(torch._VF, kind))) for kind in _RESERVED),
+        (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+        (torch.cuda, "is_bf16_supported", lambda *args, **kwargs: True),
+        (torch.nn.modules.transformer, "_detect_is_causal_mask", _is_causal_mask(torch.nn.modules.transformer._detect_is_causal_mask)))

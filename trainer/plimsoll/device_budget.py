@@ -1,12 +1,12 @@
-"""A CPU process that has only so much memory for tensors, as a GPU would.
+"""Limits the memory for tensors of a CPU process, as a GPU's memory would.
 
     with DeviceBudget(256 << 20) as budget:
-        train()                      # torch.cuda.OutOfMemoryError, in PyTorch's words, where 256 MiB are not enough
+        train()                      # torch.cuda.OutOfMemoryError, with PyTorch's message, where 256 MiB are not enough
     budget.peak_bytes
 
-Counts the storages of all CPU tensors, each rounded up as the CUDA allocator rounds: those that were there before, and those
-that operators make, forward and backward. Exact between operators; what an operator takes and gives back while it runs is not
-seen, nor memory that comes and goes by resizing a storage outside of operators (FSDP). For the thread that enters it, and
+Counts the storages of all CPU tensors, each rounded up as the CUDA allocator rounds: those that existed before, and those that
+operators create, forward and backward. Exact between operators. Not counted: memory that an operator allocates and frees while
+it runs, and memory that changes when a storage is resized outside of operators (FSDP). For the thread that enters it, and for
 whatever autograd runs for that thread.
 """
 
@@ -16,6 +16,8 @@ import os
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from .recorder import storage_of
 
 _GRANULE = 512  # c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize
 
@@ -44,7 +46,7 @@ def format_size(count):
 
 
 def out_of_memory_text(wanted, allocated, budget):
-    """What the PyTorch that runs says when a card of `budget` bytes has no room; 2.1 changed the wording."""
+    """The message of this PyTorch when a card of `budget` bytes is full; version 2.1 changed it."""
     free = max(budget - allocated, 0)
     advice = "See documentation for Memory Management "
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 1):
@@ -60,10 +62,6 @@ def out_of_memory_text(wanted, allocated, budget):
                 *(format_size(count) for count in (wanted, budget, free, allocated, allocated, 0)), advice)
 
 
-def _storage_of(tensor):
-    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()._storage
-
-
 def _rounded(count):
     return -(-count // _GRANULE) * _GRANULE
 
@@ -74,12 +72,12 @@ class DeviceBudget(TorchDispatchMode):
     def __init__(self, budget_bytes=None):
         super().__init__()
         self.budget_bytes = budget_bytes
-        self._live = {}  # a storage's address -> [weak reference, bytes]; the reference keeps the address from being used again
-        self._counted = 0  # of _live; at least what lives, as the dead are removed late
+        self._live = {}  # a storage's address -> [weak reference, bytes]; the reference reserves the address
+        self._counted = 0  # of _live; freed storages are removed from it late
         self._peak = 0
 
     def __enter__(self):
-        # The gc module knows objects of classes that have since gone; asking those for their class may raise.
+        # isinstance() would read __class__, which raises for a weak proxy whose object is gone.
         for found in gc.get_objects():
             if issubclass(type(found), torch.Tensor):
                 self._see(found)
@@ -103,11 +101,8 @@ class DeviceBudget(TorchDispatchMode):
         return self._peak
 
     def _see(self, value):
-        if isinstance(value, (list, tuple)):
-            for part in value:
-                self._see(part)
-        elif isinstance(value, dict):
-            for part in value.values():
+        if isinstance(value, (list, tuple, dict)):
+            for part in value.values() if isinstance(value, dict) else value:
                 self._see(part)
         elif isinstance(value, torch.Tensor):
             if value.layout is torch.sparse_coo:
@@ -120,9 +115,9 @@ class DeviceBudget(TorchDispatchMode):
         if tensor.device.type != "cpu":
             return
         try:
-            storage = _storage_of(tensor)
+            storage = storage_of(tensor)
             address = storage._cdata
-        except (NotImplementedError, RuntimeError):  # a tensor without memory of its own, such as a fake or a functional one
+        except (NotImplementedError, RuntimeError):  # a tensor without own memory, such as a fake or a functional one
             return
         size = _rounded(storage.nbytes())
         known = self._live.get(address)
@@ -140,7 +135,7 @@ class DeviceBudget(TorchDispatchMode):
             self._counted -= self._live.pop(address)[1]
 
     def _hold_budget(self, before):
-        """Also keeps the peak: looked at only where the count, dead storages included, passes the last one."""
+        """Also records the peak. Does nothing unless the count, freed storages included, exceeds the last peak."""
         if self._counted <= self._peak:
             return
         wanted = self._counted - before

@@ -1,17 +1,19 @@
-"""Autograd's backward pass for devices that are not there.
+"""Autograd's backward pass for devices that do not exist.
 
-PyTorch's engine refuses to run nodes whose tensors only pretend to be on a GPU when the machine has none: it has no thread
-for that device. `backward` does what the engine does (torch/csrc/autograd/engine.cpp, input_buffer.cpp and
-functions/accumulate_grad.h): nodes run once all their gradients are there, the last created first; a gradient is reduced to
-the shape that its receiver expects; what a node saved goes when it has run; a leaf takes its gradient over, or a copy of it.
-Hooks on tensors and modules' backward hooks do not run. Needs torch 2.4 or newer, whose nodes tell what they expect.
+When the machine has no GPU, PyTorch's engine refuses to run nodes whose tensors claim to be on one: it has no thread for that
+device. `backward` does what the engine does (torch/csrc/autograd/engine.cpp, input_buffer.cpp and
+functions/accumulate_grad.h): a node runs once all its gradients have arrived, the last created node first; a gradient is
+reduced to the shape that its receiver expects; a node's saved tensors are freed when it has run; a leaf takes its gradient
+over, or a copy of it. Hooks on tensors and modules' backward hooks do not run. Needs torch 2.4 or newer, whose nodes have the
+metadata of their inputs.
 """
 
-import contextlib
 import heapq
 import sys
 
 import torch
+
+from .worlds import replaced
 
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
 
@@ -49,7 +51,7 @@ def _waiting_for(root):
 
 
 def _edges_of_results(node, results):
-    """(edge, gradient) pairs of a user's autograd.Function, whose backward also answers for inputs that are no tensors."""
+    """(edge, gradient) pairs of a user's autograd.Function, whose backward also returns values for inputs that are not tensors."""
     edges = [edge for edge in node.next_functions if edge[0] is not None]
     wanted = [gradient for gradient, needed in zip(results, node.needs_input_grad) if needed]
     return list(zip(edges, wanted))
@@ -83,7 +85,7 @@ def _as_expected(gradient, expected):
 
 
 def _expect(results):
-    """Each result as its receiver expects it; those that nobody receives go."""
+    """Each result as its receiver expects it; None where there is no receiver."""
     for index, ((node, place), gradient) in enumerate(results):
         if gradient is not None:
             results[index] = ((node, place), None if node is None else _as_expected(gradient, node._input_metadata[place]))
@@ -120,7 +122,7 @@ def _receive(buffers, edge, gradient):
 
 
 def backward(root, recorder, gradient=None):
-    """`root.backward(gradient)`. `recorder.end_of_node()` is told when what a node saved may go."""
+    """`root.backward(gradient)`. Calls `recorder.end_of_node()` when a node's saved tensors may be freed."""
     with torch.no_grad():
         gradient = torch.ones_like(root, memory_format=torch.preserve_format) if gradient is None else gradient
         start = (root.grad_fn, root.output_nr)
@@ -133,7 +135,7 @@ def backward(root, recorder, gradient=None):
             buffer = buffers.pop(node, {})
             edges = node.next_functions
             if not buffer:
-                results = []  # nothing came to it: nor does it give anything, but those after it must know
+                results = []  # without gradients it has no results, but its successors must no longer wait for it
             elif _is_leaf(node):
                 _accumulate(node.variable, list(buffer.popitem()[1:]))
                 continue
@@ -161,22 +163,15 @@ def backward(root, recorder, gradient=None):
 _GRAPH_TASK = 1 << 20  # a number that the engine's own count of backward passes will not reach
 
 
-@contextlib.contextmanager
 def in_place_of_autograds(recorder):
-    """What checkpointing asks of the engine while backward runs: torch.autograd.backward (the re-entrant kind) is ours, and
-    the pass has a number (the other kind recomputes once a pass)."""
-    original, numbered = torch.autograd.backward, torch._C._current_graph_task_id
+    """What checkpointing needs of the engine within backward: torch.autograd.backward (the re-entrant kind) is ours, and the
+    pass has a number (the other kind recomputes once a pass)."""
 
     def nested(tensors, grad_tensors=None, *args, **kwargs):
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        given = [None] * len(tensors) if grad_tensors is None else (
-            [grad_tensors] if isinstance(grad_tensors, torch.Tensor) else list(grad_tensors))
+        given = [grad_tensors] if grad_tensors is None or isinstance(grad_tensors, torch.Tensor) else list(grad_tensors)
         if len(tensors) != 1:
-            raise NotImplementedError("backward from several tensors at once, for a device that is not there")
+            raise NotImplementedError("backward from several tensors at once, for a device that does not exist")
         backward(tensors[0], recorder, given[0])
 
-    torch.autograd.backward, torch._C._current_graph_task_id = nested, lambda: _GRAPH_TASK
-    try:
-        yield
-    finally:
-        torch.autograd.backward, torch._C._current_graph_task_id = original, numbered
+    return replaced((torch.autograd, "backward", nested), (torch._C, "_current_graph_task_id", lambda: _GRAPH_TASK))

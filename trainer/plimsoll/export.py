@@ -22,8 +22,8 @@ from . import ExportError, __version__, iteration, probe, trace, worlds
 DEVICES = ("cpu", "cuda", "both")
 _MORE_BATCHES = (1, 2, 3)  # two make a line, the third checks it
 _REAL_BATCH = 4  # a real run costs memory, so it is made small
-_READ_AS_CUDA = "recorded as the CPU runs it, for this PyTorch cannot run the model for a GPU that is not there: operators that " \
-    "differ on CUDA (dropout, attention, recurrent layers) count as the CPU's"
+_READ_AS_CUDA = "recorded as the CPU runs it, because this PyTorch cannot run the model for a GPU that does not exist: operators " \
+    "that differ on CUDA (dropout, attention, recurrent layers) count as the CPU's"
 
 
 def _resolve(name):
@@ -56,17 +56,15 @@ class _Exporter:
         self._progress = progress
 
     def trace(self, device):
-        """The first of the ways that works: without memory, built for real, all for real, and for CUDA as the CPU runs it."""
+        """By the first way that works: without memory, built for real, all for real; for CUDA then as the CPU runs it."""
         notes = []
-        ways = [(device, worlds.FAKE), (device, worlds.REAL_BUILD), ("cpu", worlds.REAL)]
-        if device == "cuda":
-            ways[2:] = [("cpu", worlds.FAKE), ("cpu", worlds.REAL_BUILD), ("cpu", worlds.REAL)]
+        ways = [(runs_on, kind) for runs_on in dict.fromkeys((device, "cpu"))  # without repeating "cpu"
+                for kind in (worlds.FAKE, worlds.REAL_BUILD, worlds.REAL) if (runs_on, kind) != ("cuda", worlds.REAL)]
         for runs_on, kind in ways:
             try:
                 made = self._trace_of_kind(runs_on, kind, notes, measured=device == "cpu")
                 if runs_on != device:
-                    made["notes"].append(_READ_AS_CUDA)
-                    made["method"] = "derived"
+                    made.update(method="derived", notes=made["notes"] + [_READ_AS_CUDA])
                     self._progress(f"{device}: {_READ_AS_CUDA}")
                 return dict(made, device=device)
             except ExportError:
@@ -83,13 +81,17 @@ class _Exporter:
     def _trace_of_kind(self, device, kind, notes, measured):
         size = self._batch_size if kind != worlds.REAL else min(self._batch_size, _REAL_BATCH)
         batches = [size * factor for factor in _MORE_BATCHES]
-        method = "real" if kind == worlds.REAL else "fake"
         recordings = []
+
+        def made(recordings, batches, notes):
+            temporaries = self._measure(recordings, batches) if measured else {}
+            method = "real" if kind == worlds.REAL else "fake"
+            return dict(trace.make_trace(recordings, batches, device, self._precision, method, notes), **temporaries)
+
         try:
             for batch in batches:
                 recordings.append(self._record(device, kind, batch))
-            inside = self._measure(recordings, batches) if measured else {}
-            return dict(trace.make_trace(recordings, batches, device, self._precision, method, list(notes)), **inside)
+            return made(recordings, batches, list(notes))
         except trace.Mismatch as mismatch:
             reason = str(mismatch)
         except Exception as error:
@@ -97,16 +99,11 @@ class _Exporter:
                 raise
             reason = f"batch {batches[len(recordings)]} does not run: {_first_line(error)}"
         self._progress(f"{device}: this trace holds for batch {self._batch_size} alone: {reason}")
-        if size == self._batch_size:
-            only = recordings[0]
-        else:
-            only = self._record(device, kind, self._batch_size)
-        inside = self._measure([only], [self._batch_size]) if measured else {}
-        return dict(trace.make_trace([only], [self._batch_size], device, self._precision, method,
-                                     notes + [f"holds for batch {self._batch_size} alone: {reason}"]), **inside)
+        only = recordings[0] if size == self._batch_size else self._record(device, kind, self._batch_size)
+        return made([only], [self._batch_size], notes + [f"holds for batch {self._batch_size} alone: {reason}"])
 
     def _measure(self, recordings, batches):
-        """What kernels take inside, and the true size of what they keep."""
+        """The temporaries of kernels; corrects the sizes of their results."""
         if probe.largest_operator(recordings[-1]) > probe.LARGEST_OPERATOR_BYTES:
             self._progress("kernels are too large to be measured one by one: the estimator's rules decide for them")
             return {}
@@ -125,9 +122,9 @@ class _Exporter:
 
 
 def export(function, batch_size, device="both", precision="FP32", name=None, progress=lambda line: None):
-    """The graph of docs/graph.md as a dict. Raises ExportError with a message for people.
+    """The graph of docs/graph.md as a dict. Raises ExportError, whose message tells the user what to do.
 
-    `function` is what MODULE:FUNCTION names; `progress` is called with lines of text as the work goes on.
+    `function` is what MODULE:FUNCTION names; `progress` is called with lines of text during the work.
     """
     if not isinstance(batch_size, int) or batch_size < 1:
         raise ExportError(f"the batch size must be a positive whole number, not {batch_size!r}")
@@ -137,15 +134,13 @@ def export(function, batch_size, device="both", precision="FP32", name=None, pro
         raise ExportError(f"the precision must be one of {', '.join(iteration.PRECISIONS)}, not {precision!r}")
     exporter = _Exporter(function, batch_size, precision, progress)
     traces = []
-    if device in ("cpu", "both"):
-        traces.append(exporter.trace("cpu"))
-    if device in ("cuda", "both"):
+    for kind in ("cpu", "cuda") if device == "both" else (device,):
         try:
-            traces.append(exporter.trace("cuda"))
+            traces.append(exporter.trace(kind))
         except ExportError as error:
             if not traces:
                 raise
-            progress(f"no trace for cuda: {error}")
+            progress(f"no trace for {kind}: {error}")
     return {
         "format": "plimsoll-graph/1",
         "name": name or getattr(function, "__qualname__", "function"),

@@ -14,14 +14,9 @@ PRECISIONS = ("FP32", "TF32", "BF16Mixed", "FP16Mixed", "BF16", "FP16")
 
 @contextlib.contextmanager
 def _modules_tracked(recorder, model):
-    """Tells the recorder the innermost module that runs."""
-    index = {}
-    paths = [""]
-    for name, module in model.named_modules():
-        if id(module) not in index:
-            index[id(module)] = len(paths) - 1 if name == "" else len(paths)
-            if name:
-                paths.append(name)
+    """Sets the recorder's module to the innermost one that runs. Gives the paths of all modules."""
+    named = list(model.named_modules())  # the model itself is the first, with the name ""
+    index = {id(module): i for i, (_, module) in enumerate(named)}
     original = torch.nn.Module.__call__
 
     def call(module, *args, **kwargs):
@@ -32,19 +27,13 @@ def _modules_tracked(recorder, model):
         finally:
             recorder.module = outer
 
-    torch.nn.Module.__call__ = call
-    try:
-        yield paths
-    finally:
-        torch.nn.Module.__call__ = original
+    with worlds.replaced((torch.nn.Module, "__call__", call)):
+        yield [name for name, _ in named]
 
 
 def _autocast(precision, device):
-    if precision == "BF16Mixed":
-        return torch.autocast(device, dtype=torch.bfloat16)
-    if precision == "FP16Mixed":
-        return torch.autocast(device, dtype=torch.float16)
-    return contextlib.nullcontext()
+    dtype = {"BF16Mixed": torch.bfloat16, "FP16Mixed": torch.float16}.get(precision)
+    return torch.autocast(device, dtype=dtype) if dtype else contextlib.nullcontext()
 
 
 def _cast(trainable, precision):
@@ -67,7 +56,7 @@ def _check_loss(loss):
 
 
 def _named_tensors(model, table):
-    """(names, tensor) of each distinct parameter or buffer: tied ones have several names."""
+    """(names, tensor) for each distinct parameter or buffer: tied ones have several names."""
     names = {}
     for path, module in model.named_modules(remove_duplicate=False):
         for name, tensor in getattr(module, table).items():
@@ -146,16 +135,12 @@ def _record(function, batch_size, kind, device, precision, pretended):
 
 
 def _give_roles(recording, outputs, loss_storages):
-    for entry in recording.parameters:
-        for storage in entry["gradient"]:
-            recording.storages[storage].role = recording.storages[storage].role or "gradient"
-    for storage in loss_storages:
-        recording.storages[storage].role = recording.storages[storage].role or "loss"
-    for storage in outputs:
-        recording.storages[storage].role = recording.storages[storage].role or "output"
+    gradients = [storage for entry in recording.parameters for storage in entry["gradient"]]
+    for storages, role in ((gradients, "gradient"), (loss_storages, "loss"), (outputs, "output")):
+        for storage in storages:
+            recording.storages[storage].role = recording.storages[storage].role or role
     for storage in recording.storages:
-        if storage.role is None:
-            if storage.allocated_at == NEVER:
-                storage.role = "input"
-            else:
-                storage.role = "activation" if storage.allocated_at < recording.loss_end else "backward"
+        if storage.role is None and storage.allocated_at == NEVER:
+            storage.role = "input"
+        elif storage.role is None:
+            storage.role = "activation" if storage.allocated_at < recording.loss_end else "backward"

@@ -1,15 +1,17 @@
-"""What CPU kernels take inside: measured by running each distinct kernel of a recording once, by itself, on dummy tensors.
+"""Measures the temporaries of CPU kernels: runs each distinct kernel of a recording once, alone, on dummy tensors.
 
 A recording at ATen level cannot show temporaries of a kernel (layout changes of oneDNN, im2col buffers, sort buffers), and
-they depend on the machine's instruction set and threads. Kernels are small next to a model: their operands are made one
-operator at a time, filled with zeros, and dropped. torch.profiler reports each allocation and release. The storages of
-results are corrected too where the real kernel keeps another number of bytes than its shape function says.
+they depend on the machine's instruction set and threads. Kernels are small compared with a model: their operands are created
+for one operator at a time, filled with zeros, and freed. torch.profiler reports each allocation and free. The storages of
+results are corrected, too, where the real kernel keeps another number of bytes than its shape function says.
 """
+
+import math
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from .recorder import NEVER, Row
+from .recorder import NEVER, Row, storage_of
 
 LARGEST_OPERATOR_BYTES = 512 << 20  # operands and results of one kernel; with larger ones nothing is measured
 _MARK = 1299709  # bytes of the blocks that frame a kernel in the list of events; a prime that no tensor of floats has
@@ -18,10 +20,7 @@ _UNSAFE = frozenset(["aten::set_", "aten::resize_", "aten::resize_as_", "aten::_
 
 def _bytes_of(row):
     _, shape, _, dtype = row
-    size = torch.empty((), dtype=dtype).element_size()
-    for dim in shape:
-        size *= dim
-    return size
+    return math.prod(shape) * torch.empty((), dtype=dtype).element_size()
 
 
 def largest_operator(recording):
@@ -56,7 +55,7 @@ def _dummy(row):
 class _Probe:
     def __init__(self, recording):
         self._recording = recording
-        self._kept = {}  # storage -> a result that later kernels must get as it is: oneDNN's workspaces
+        self._kept = {}  # storage -> a result that later kernels need unchanged: oneDNN's workspaces
         self._made = {}  # signature -> such results, by their place
         self.sizes = {}  # signature -> bytes of each result's storage
         self.order = []
@@ -88,11 +87,11 @@ class _Probe:
         self.order.append(signature)
         if result is None:
             return
-        results = [r for r in (result if isinstance(result, (tuple, list)) else [result])]
+        results = result if isinstance(result, (tuple, list)) else [result]
         sizes = []
         for row, tensor in zip(operator.outputs, results):
             if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and row != NEVER:
-                sizes.append(tensor.untyped_storage().nbytes() if hasattr(tensor, "untyped_storage") else tensor.storage().nbytes())
+                sizes.append(storage_of(tensor).nbytes())
                 if tensor.dtype is torch.uint8:
                     self._made.setdefault(signature, {})[len(sizes) - 1] = tensor
             else:
@@ -113,17 +112,15 @@ def _events(profiler):
 
 def _temporaries(order, events):
     """Signature -> its peak beyond what it keeps, from the events between pairs of marks."""
-    found, inside, index, live, peak = {}, False, 0, 0, 0
+    found, inside, kernels, live, peak = {}, False, iter(order), 0, 0
     position = 0
     while position < len(events):
-        if events[position] == _MARK and position + 1 < len(events) and events[position + 1] == -_MARK:
+        if events[position:position + 2] == [_MARK, -_MARK]:
             if inside:
-                found[order[index]] = max(0, peak - max(live, 0))
-                index += 1
+                found[next(kernels)] = max(0, peak - max(live, 0))
             inside, live, peak = not inside, 0, 0
-            position += 2
-            continue
-        if inside:
+            position += 1
+        elif inside:
             live += events[position]
             peak = max(peak, live)
         position += 1
@@ -142,7 +139,7 @@ def measure(recording):
         for index, operator in enumerate(recording.operators):
             torch.set_grad_enabled(index < recording.loss_end)  # oneDNN's recurrent kernels keep a workspace only then
             signature = None
-            if operator.call is not None and operator.name not in _UNSAFE:
+            if operator.name not in _UNSAFE:
                 signature = _signature(recording, operator)
                 if signature not in seen:
                     seen.add(signature)

@@ -1,11 +1,14 @@
-"""Records one training iteration at ATen level: operators in order, storages, and when each storage is let go.
+"""Records one training iteration at ATen level: operators in order, storages, and when each storage is freed.
 
-A `Recorder` is a TorchDispatchMode. It lies above FakeTensorMode (tensors without memory) or above real kernels, and sees
-every operator below autograd, whichever composite called it. Lifetimes are not inferred: a weak reference to each tensor
-tells when Python and autograd's own references are gone, and hooks for saved tensors tell what autograd keeps for backward.
+A `Recorder` is a TorchDispatchMode. It is above FakeTensorMode (tensors without memory) or above real kernels, and sees every
+operator below autograd, whichever composite called it. Lifetimes are not inferred: a weak reference to each tensor shows when
+Python's and autograd's own references are gone, and hooks for saved tensors show what autograd keeps for backward.
 Time is the number of operators recorded so far. Not thread-safe: one iteration, one thread, one recorder.
 """
 
+import contextlib
+import dataclasses
+import typing
 import weakref
 
 import torch
@@ -15,76 +18,63 @@ from torch.utils._python_dispatch import TorchDispatchMode
 NEVER = -1
 
 
+@dataclasses.dataclass(eq=False)
 class StorageRecord:
-    """What is known of one storage. `references` counts live tensors; `saved` those that autograd keeps.
+    """One storage. `references` counts live tensors; `saved` those that autograd keeps.
 
-    `key` is its address. `weak` holds on to that address, though not to the memory, so that no other storage gets it.
+    `key` is its address. `weak` reserves that address, though not the memory, so that no other storage gets it.
     """
 
-    __slots__ = ("bytes", "allocated_at", "released_at", "first_released_at", "references", "saved", "key", "weak", "role",
-                 "first_tensor")
-
-    def __init__(self, size, allocated_at, key, weak):
-        self.bytes = size
-        self.allocated_at = allocated_at
-        self.released_at = NEVER
-        self.first_released_at = NEVER
-        self.references = 0
-        self.saved = 0
-        self.key = key
-        self.weak = weak
-        self.role = None
-        self.first_tensor = NEVER
+    bytes: int
+    allocated_at: int
+    key: int
+    weak: StorageWeakRef
+    released_at: int = NEVER
+    first_released_at: int = NEVER
+    references: int = 0
+    saved: int = 0
+    role: str = None
+    first_tensor: int = NEVER
 
 
-class Row:
+class Row(typing.NamedTuple):
     """Stands for a tensor in the arguments of a recorded call."""
 
-    __slots__ = ("index",)
-
-    def __init__(self, index):
-        self.index = index
+    index: int
 
 
-class OperatorRecord:
+class OperatorRecord(typing.NamedTuple):
     """One executed operator; tensors are indices of `Recording.tensors`, NEVER for an absent one.
 
-    `call` is (ATen overload, args, kwargs) with a Row for each tensor, or None where it cannot be made again.
+    `call` is (ATen overload, args, kwargs) with a Row for each tensor.
     """
 
-    __slots__ = ("name", "module", "attributes", "inputs", "outputs", "call")
-
-    def __init__(self, name, module, attributes, inputs, outputs, call):
-        self.name = name
-        self.module = module
-        self.attributes = attributes
-        self.inputs = inputs
-        self.outputs = outputs
-        self.call = call
+    name: str
+    module: int
+    attributes: dict
+    inputs: list
+    outputs: list
+    call: tuple
 
 
+@dataclasses.dataclass(eq=False)
 class SavedRecord:
-    __slots__ = ("tensor", "packed_at", "unpacked_at", "released_at")
-
-    def __init__(self, tensor, packed_at):
-        self.tensor = tensor
-        self.packed_at = packed_at
-        self.unpacked_at = NEVER
-        self.released_at = NEVER
+    tensor: int
+    packed_at: int
+    unpacked_at: int = NEVER
+    released_at: int = NEVER
 
 
+@dataclasses.dataclass(eq=False)
 class Packed:
-    """What autograd holds instead of a saved tensor; its end is the end of autograd's interest."""
+    """What autograd holds instead of a saved tensor, until it no longer needs the tensor."""
 
-    __slots__ = ("recorder", "record", "tensor", "storages", "module", "released")
-
-    def __init__(self, recorder, record, tensor, storages, module):
-        self.released = False
-        self.recorder = recorder
-        self.record = record
-        self.tensor = tensor
-        self.storages = storages
-        self.module = module
+    recorder: "Recorder"
+    record: SavedRecord
+    tensor: torch.Tensor
+    storages: tuple
+    module: int
+    released: bool = False
 
     def __del__(self):
         self.recorder.release_saved(self)
@@ -105,7 +95,7 @@ class Recording:
 
 
 class OperatorKind:
-    """What a Recorder needs to know of an ATen overload, worked out once."""
+    """What a Recorder needs to know of an ATen overload, computed once."""
 
     __slots__ = ("overload", "name", "names", "tensors", "writes")
 
@@ -118,7 +108,7 @@ class OperatorKind:
         self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
 
 
-def _storage_of(tensor):
+def storage_of(tensor):
     holder = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
     return getattr(holder, "_storage", holder)
 
@@ -142,7 +132,7 @@ _SKIPPED_ARGUMENTS = frozenset(["generator", "device", "layout", "pin_memory", "
 
 
 def _plain(value):
-    """A non-tensor argument as JSON can hold it, or None where it says nothing."""
+    """A non-tensor argument as JSON can hold it, or None."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -156,7 +146,7 @@ def _plain(value):
 
 class Recorder(TorchDispatchMode):
     def __init__(self, adopt=None):
-        """`adopt` turns a tensor that is not of this world (a real one among fakes) into one that is."""
+        """`adopt` turns a real tensor among fakes into a fake."""
         super().__init__()
         self.recording = Recording()
         self.module = 0
@@ -169,7 +159,7 @@ class Recorder(TorchDispatchMode):
         self._by_key = {}
         self._aliases = {}
         self._unpacked = set()
-        self._of_this_node = None  # saved tensors that the running node asked for, where nodes are run one by one
+        self._of_this_node = None  # saved tensors that the running node unpacked, where nodes are run one by one
         self._paused = False
         self.in_backward = False
 
@@ -178,14 +168,23 @@ class Recorder(TorchDispatchMode):
         if operator is _PRIM_DEVICE:
             return args[0].fake_device if hasattr(args[0], "fake_device") else args[0].device
         if operator is _DETACH and not isinstance(args[0], torch.Tensor):
-            return torch.tensor(args[0])  # torch 1.13 hands a number that autograd wrapped over as a number
+            return torch.tensor(args[0])  # torch 1.13 passes a number that autograd wrapped as a number
         kwargs = kwargs or {}
         if self._adopt is not None:
-            args, kwargs = self._adopt_all(args), {k: self._adopt_one(v) for k, v in kwargs.items()}
+            args, kwargs = tuple(self._adopt_one(v) for v in args), {k: self._adopt_one(v) for k, v in kwargs.items()}
         result = operator(*args, **kwargs)
         if not self._paused:
             self._record(operator, args, kwargs, result)
         return result
+
+    @contextlib.contextmanager
+    def _pause(self):
+        """Operators within the block are not recorded."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
 
     def _adopt_one(self, value):
         if isinstance(value, torch.Tensor):
@@ -193,9 +192,6 @@ class Recorder(TorchDispatchMode):
         if type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value):
             return type(value)(self._adopt_one(v) for v in value)
         return value
-
-    def _adopt_all(self, args):
-        return tuple(self._adopt_one(value) for value in args)
 
     def _record(self, operator, args, kwargs, result):
         kind = self._kinds.get(operator)
@@ -209,7 +205,7 @@ class Recorder(TorchDispatchMode):
         for name, value in kwargs.items():
             self._note_argument(kind, kind.names.index(name), value, inputs, attributes)
         for storage in self.recording.storages[known:]:
-            storage.allocated_at = NEVER  # met as an argument: it was there before
+            storage.allocated_at = NEVER  # first seen as an argument: it existed before
         template = self._template(args), {k: self._template(v) for k, v in kwargs.items()}
         first_new = len(self.recording.storages)
         outputs = []
@@ -270,30 +266,29 @@ class Recorder(TorchDispatchMode):
 
     def _take_over(self, result, row):
         """From here on the storage of `result` is that of a row: an operator was in place after all."""
-        storage = self.recording.tensors[row][0]
+        self._move(self.recording.tensors[row][0], result)
+
+    def _move(self, storage, tensor):
+        """The record of a storage is from here on that of another tensor's storage."""
         record = self.recording.storages[storage]
         self._by_key.pop(record.key, None)
-        record.key, record.weak = torch._C._storage_id(result), StorageWeakRef(_storage_of(result))
+        record.key, record.weak = torch._C._storage_id(tensor), StorageWeakRef(storage_of(tensor))
         self._by_key[record.key] = storage
 
     def _steal(self, gradient, clone):
         """Autograd takes a sparse gradient over as it is (accumulate_grad.h), but clones it under a dispatch mode."""
-        was, self._paused = self._paused, True
-        try:
+        with self._pause():
             parts = [clone._indices(), clone._values()]
-        finally:
-            self._paused = was
         for storage, part in zip(self._tensors[id(gradient)][1], parts):
-            record = self.recording.storages[storage]
-            if record.allocated_at != NEVER:
-                self._by_key.pop(record.key, None)
-                record.key, record.weak = torch._C._storage_id(part), StorageWeakRef(_storage_of(part))
-            self._by_key[torch._C._storage_id(part)] = storage
+            if self.recording.storages[storage].allocated_at != NEVER:
+                self._move(storage, part)
+            else:
+                self._by_key[torch._C._storage_id(part)] = storage
         self.note(clone)
 
     # -- tensors and storages ----------------------------------------------------------------------------------------
     def note(self, tensor, now=NEVER):
-        """The row of a tensor; from now on its end is watched. A sparse one stands for its values; both parts count."""
+        """The row of a tensor, whose end is observed from now on. For a sparse one, the row of its values; both parts count."""
         if tensor.layout is not torch.strided:
             return self._note_sparse(tensor, now)
         key = torch._C._storage_id(tensor)
@@ -313,17 +308,14 @@ class Recorder(TorchDispatchMode):
     def _note_sparse(self, tensor, now):
         if self._adopt is not None and _ENGINE_ADDS_IN_PLACE:
             raise NotImplementedError("sparse tensors without memory do not share storage as real ones do")
-        was, self._paused = self._paused, True
-        try:
+        with self._pause():
             parts = [tensor._indices(), tensor._values()] if tensor.layout is torch.sparse_coo else []
-        finally:
-            self._paused = was
         rows = [self.note(part, now) for part in parts]
         self._watch(tensor, tuple(self.recording.tensors[row][0] for row in rows))
         return rows[-1] if rows else NEVER
 
     def _new_storage(self, tensor, key, now):
-        holder = _storage_of(tensor)
+        holder = storage_of(tensor)
         index = len(self.recording.storages)
         self.recording.storages.append(StorageRecord(holder.nbytes(), now, key, StorageWeakRef(holder)))
         self._by_key[key] = index
@@ -377,7 +369,7 @@ class Recorder(TorchDispatchMode):
         return packed.tensor
 
     def nodes_run_one_by_one(self):
-        """From here on `end_of_node` tells when what a node saved goes: the node itself lives on."""
+        """From here on `end_of_node` says when a node's saved tensors are freed: the node itself lives on."""
         self._of_this_node = []
 
     def end_of_node(self):
@@ -401,12 +393,8 @@ class Recorder(TorchDispatchMode):
         reference = self._aliases.get(row)
         alias = reference() if reference is not None else None
         if alias is None:
-            was, self._paused = self._paused, True
-            try:
-                with torch.no_grad():
-                    alias = tensor.detach()
-            finally:
-                self._paused = was
+            with self._pause(), torch.no_grad():
+                alias = tensor.detach()
             self._aliases[row] = weakref.ref(alias)
             self._tensors[id(alias)] = (weakref.ref(alias, lambda _, i=id(alias): self._tensor_ended(i)), ())  # noqa: B008
         return alias

@@ -1,18 +1,21 @@
-"""Signposts: how much device memory each stage of a training took, left where the operator finds it.
+"""Signposts: how much device memory each stage of a training took, written where the operator finds it.
 
     python3 -m plimsoll.signposts train.py --epochs 3          # the script unchanged; -m MODULE as python3's; under torchrun too
 
-    with plimsoll.signposts.report() as signposts:             # or by hand; within a script run as above they are one
+    with plimsoll.signposts.report() as signposts:             # or in the script; under the runner both write one report
         shard(model); signposts.stage("sharding")
         for batch in batches:
             step(batch); signposts.iteration()
 
-Each stage is one JSON line in the container's termination message (docs/signposts.md), rewritten as the training goes on, so
-that a process that is killed has said what it took. An exception is added in its own words, as the message takes the log's
-place. Reporting never fails a training: what can't be written is said once on standard error. For one thread.
+Each stage is one JSON line in the container's termination message (docs/signposts.md). The message is rewritten during the
+training, so that a process that is killed has reported its memory. An exception's text is added, because the message replaces
+the log. Reporting never fails a training: when the message cannot be written, one line on standard error says so. For one
+thread.
 """
 
+import contextlib
 import fcntl
+import functools
 import json
 import os
 import runpy
@@ -28,10 +31,10 @@ from plimsoll.device_budget import DeviceBudget, budget_from_environment
 
 STAGES = ("broadcast", "sharding", "optimizer", "ddp", "firstIterations", "peak")
 _DEFAULT_PATH = "/dev/termination-log"
-_MESSAGE_BYTES = 4096  # as much of a container's message as the kubelet keeps
+_MESSAGE_BYTES = 4096  # the kubelet keeps this much of a container's message
 _TEXT_BYTES = 1600  # of it, for one rank's exception
 _FIRST_ITERATIONS = 3
-# Whose frames say less about an error than the script's own.
+# Files whose frames say less about an error than the script's own.
 _OTHERS = (os.path.dirname(torch.__file__), os.path.dirname(os.path.abspath(__file__)), "<frozen ")
 _SECONDS_BETWEEN_PEAKS = 1.0  # after the first iterations; reading CUDA's counters takes a fraction of a millisecond
 
@@ -58,31 +61,31 @@ class TerminationMessage:
         self.path = path or os.environ.get("PLIMSOLL_TERMINATION_LOG", "")
         self.limit = limit
         if not self.path and os.path.exists(_DEFAULT_PATH):
-            self.path = _DEFAULT_PATH  # never made: outside of a container nobody reads it
-        self._complained = False
+            self.path = _DEFAULT_PATH  # never created: outside of a container nobody reads it
+        self._warned = False
 
     def write(self, rank, lines, text=None):
-        """`text` None leaves what the rank said in words."""
+        """`text` None leaves the rank's exception text unchanged."""
         if not self.path:
             return
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-                said = os.pread(descriptor, 1 << 20, 0).decode("utf-8", "replace")
-                message = _merge(said, rank, lines, text, self.limit).encode()
+                before = os.pread(descriptor, 1 << 20, 0).decode("utf-8", "replace")
+                message = _merge(before, rank, lines, text, self.limit).encode()
                 os.pwrite(descriptor, message, 0)
                 os.ftruncate(descriptor, len(message))
             finally:
                 os.close(descriptor)
         except OSError as error:
-            if not self._complained:
+            if not self._warned:
                 print("plimsoll: cannot write the termination message: %s" % error, file=sys.stderr)
-            self._complained = True
+            self._warned = True
 
 
 def _cut(text, limit):
-    """At most so many bytes of it, at a whole character."""
+    """The first `limit` bytes at most, cut between characters."""
     return text.encode()[:limit].decode("utf-8", "ignore")
 
 
@@ -97,15 +100,20 @@ def _parse(line):
     return found if whole else None
 
 
-def _merge(said, rank, lines, text, limit):
-    """What the message says once this rank's lines and text have taken the place of its earlier ones.
+def _urgency(found):
+    if found["stage"] == "peak":
+        return (0, -(found.get("deviceUsedBytes") or 0), found["rank"])
+    return (1, STAGES.index(found["stage"]), found["rank"])
 
-    Where there is too little room, in this order: what ran out of memory, the first exception, the ranks' peaks by how much of
-    the card they took, earlier stages, other exceptions.
+
+def _merge(before, rank, lines, text, limit):
+    """The message after this rank's lines and text have replaced its earlier ones.
+
+    Where it would be too long, the first of these are kept: an out-of-memory error or else the first exception, the ranks' peaks
+    from the largest on, earlier stages, other exceptions.
     """
-    prefix = "[rank%d]: " % rank
     signposts, texts = [], {}
-    for line in said.splitlines():
+    for line in before.splitlines():
         found = _parse(line)
         if found is None:
             owner = line.split("]: ", 1)[0] + "]: " if line.startswith("[rank") and "]: " in line else ""
@@ -114,38 +122,22 @@ def _merge(said, rank, lines, text, limit):
             signposts.append((found, line))
     signposts += [(_parse(line), line) for line in lines]
     if text is not None:
+        prefix = "[rank%d]: " % rank
         texts[prefix] = [prefix + line for line in _cut(text, _TEXT_BYTES).splitlines()]
-    blocks = ["\n".join(block) for block in texts.values() if block]
-    blocks.sort(key=lambda block: "out of memory" not in block)  # stable: the first said goes first
-
-    def urgency(signpost):
-        found = signpost[0]
-        if found["stage"] == "peak":
-            return (0, -(found.get("deviceUsedBytes") or 0), found["rank"])
-        return (1, STAGES.index(found["stage"]), found["rank"])
-
-    room = limit
-    kept_blocks, kept_signposts = [], []
-
-    def keep(kept, item, text):
-        nonlocal room
-        size = len(text.encode()) + 1
-        if size <= room:
+    blocks = [(None, "\n".join(block)) for block in texts.values() if block]
+    blocks.sort(key=lambda block: "out of memory" not in block[1])  # stable: the earliest comes first
+    kept = []
+    for item in blocks[:1] + sorted(signposts, key=lambda signpost: _urgency(signpost[0])) + blocks[1:]:
+        size = len(item[1].encode()) + 1
+        if size <= limit:
             kept.append(item)
-            room -= size
-
-    for block in blocks[:1]:
-        keep(kept_blocks, block, block)
-    for signpost in sorted(signposts, key=urgency):
-        keep(kept_signposts, signpost, signpost[1])
-    for block in blocks[1:]:
-        keep(kept_blocks, block, block)
-    kept_signposts.sort(key=lambda signpost: (signpost[0]["rank"], STAGES.index(signpost[0]["stage"])))
-    return "".join(part + "\n" for part in [line for _, line in kept_signposts] + kept_blocks)
+            limit -= size
+    kept.sort(key=lambda item: (1,) if item[0] is None else (0, item[0]["rank"], STAGES.index(item[0]["stage"])))
+    return "".join(line + "\n" for _, line in kept)
 
 
 class _Cuda:
-    """This process's card; `deviceUsedBytes` is the whole card's, as nvidia-smi has it."""
+    """The card of this process; `deviceUsedBytes` is the whole card's, as nvidia-smi shows it."""
 
     def __init__(self):
         self._used = 0
@@ -153,56 +145,47 @@ class _Cuda:
 
     def read(self):
         if not torch.cuda.is_initialized():
-            return {"device": "cuda"}  # asking for its memory would make a context, on a card the script may not want
+            return {"device": "cuda"}  # to query its memory would create a context, on a card that the script may not use
         free, capacity = torch.cuda.mem_get_info()
         outside = capacity - free - torch.cuda.memory_reserved()
         if self._context is None:
             self._context = outside
         reserved = torch.cuda.max_memory_reserved()
-        # Between two looks the allocator may have held more than at either.
+        # Between two readings the allocator may have held more than at either.
         self._used = min(max(self._used, capacity - free, outside + reserved), capacity)
         return {"allocatedBytes": torch.cuda.max_memory_allocated(), "reservedBytes": reserved, "deviceUsedBytes": self._used,
                 "capacityBytes": capacity, "contextBytes": self._context, "device": torch.cuda.get_device_name()}
 
 
-class _Budgeted:
-    def __init__(self, budget):
-        self._budget = budget
-
-    def read(self):
-        peak = self._budget.peak_bytes
-        return {"allocatedBytes": peak, "reservedBytes": peak, "deviceUsedBytes": peak,
-                "capacityBytes": self._budget.budget_bytes, "contextBytes": 0, "device": "cpu"}
-
-
-class _Unmeasured:
-    def read(self):
-        return {"device": "cpu"}
+def _read_budget(budget):
+    peak = budget.peak_bytes
+    return {"allocatedBytes": peak, "reservedBytes": peak, "deviceUsedBytes": peak,
+            "capacityBytes": budget.budget_bytes, "contextBytes": 0, "device": "cpu"}
 
 
 class Signposts:
-    """What `report` gives."""
+    """What `report` gives. `read` returns the memory figures of a line."""
 
-    def __init__(self, meter, message):
-        self._meter = meter
+    def __init__(self, read, message):
+        self._read = read
         self._message = message
         self._lines = {}
         self._iterations = 0
         self._called = 0
-        self._looked = 0.0
+        self._read_at = 0.0
         self._written_peak = None
 
     @property
     def lines(self):
-        """As last written, in the order of the stages."""
+        """The lines as last written, in the order of the stages."""
         return [self._lines[stage] for stage in STAGES if stage in self._lines]
 
     def stage(self, name):
-        """A stage is done: what has been taken so far. The first word on each stage stays."""
+        """A stage is done: reports the memory taken so far. A stage is reported once."""
         if name not in STAGES[:-1]:
             raise ValueError("stage must be one of %s, is %r" % (", ".join(STAGES[:-1]), name))
         if name not in self._lines:
-            reading = self._meter.read()
+            reading = self._read()
             self._lines[name] = self._line(name, reading)
             self._write_peak(reading)
 
@@ -212,97 +195,91 @@ class Signposts:
         self.iterations_done(self._called)
 
     def iterations_done(self, count):
-        """So many iterations are done; fewer than already said change nothing."""
+        """`count` iterations are done; a count that is not above the last one changes nothing."""
         if count <= self._iterations:
             return
         self._iterations = count
         if self._iterations == _FIRST_ITERATIONS:
             self.stage("firstIterations")
-        elif self._iterations < _FIRST_ITERATIONS or time.monotonic() - self._looked >= _SECONDS_BETWEEN_PEAKS:
+        elif self._iterations < _FIRST_ITERATIONS or time.monotonic() - self._read_at >= _SECONDS_BETWEEN_PEAKS:
             self.peak()
 
     def peak(self):
-        """Looks at what has been taken so far, and writes it where that is more than was written."""
-        reading = self._meter.read()
+        """Reads the memory taken so far, and writes it if it has changed."""
+        reading = self._read()
         if reading != self._written_peak:
             self._write_peak(reading)
 
     def failed(self, error):
-        """Adds an exception's own words: its last frames and its text."""
+        """Adds an exception's last frames and its message."""
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if not frame.filename.startswith(_OTHERS)]
         frames = traceback.format_list((own or frames)[-3:])
-        words = "".join(traceback.format_exception_only(type(error), error))
+        message = "".join(traceback.format_exception_only(type(error), error))
         begin = "Traceback (most recent call last):\n"
-        room = max(_TEXT_BYTES - len(words.encode()) - len(begin), 0)
-        self._write_peak(self._meter.read(), begin + _cut("".join(frames), room).rstrip() + "\n" + words)
+        limit = max(_TEXT_BYTES - len(message.encode()) - len(begin), 0)
+        self._write_peak(self._read(), begin + _cut("".join(frames), limit).rstrip() + "\n" + message)
 
     def close(self):
-        self._write_peak(self._meter.read())
+        self._write_peak(self._read())
 
     def _line(self, stage, reading):
         return json.dumps({"plimsoll": 1, "stage": stage, "rank": _rank(), "iteration": self._iterations,
                            "torch": torch.__version__.split("+")[0], **reading}, separators=(",", ":"))
 
     def _write_peak(self, reading, text=None):
-        self._looked = time.monotonic()
+        self._read_at = time.monotonic()
         if self._written_peak is None and text is None:
-            text = ""  # what an earlier process of this rank had said
+            text = ""  # removes the text of an earlier process of this rank
         self._written_peak = reading
         self._lines["peak"] = self._line("peak", reading)
         self._message.write(_rank(), self.lines, text)
 
 
-class report:
-    """Reports for as long as the block runs; an exception that leaves the block is reported and goes on.
+_current = None  # the Signposts of the report that runs in this process
 
-    On CUDA the process's own card is measured. On the CPU, PLIMSOLL_DEVICE_BUDGET_BYTES (or `budget_bytes`) makes the process
-    one with a card of that size (plimsoll.device_budget); without, stages are reported with no memory in them.
+
+@contextlib.contextmanager
+def report(path=None, budget_bytes=None):
+    """Reports while the block runs; an exception that leaves the block is reported and raised again. Nested reports are one.
+
+    On CUDA the process's own card is measured. On the CPU, PLIMSOLL_DEVICE_BUDGET_BYTES (or `budget_bytes`) limits the tensors
+    to the memory of a card of that size (plimsoll.device_budget); without it, stages are reported without figures.
     """
-
-    _current = None  # of the process
-
-    def __init__(self, path=None, budget_bytes=None):
-        self._budget = None
-        self._within = report._current is not None
-        if self._within:
-            self.signposts = report._current
-            return
-        budget_bytes = budget_bytes or budget_from_environment()
-        if budget_bytes is not None and torch.cuda.is_available():
+    global _current
+    if _current is not None:
+        yield _current
+        return
+    budget_bytes = budget_bytes or budget_from_environment()
+    read, budget = lambda: {"device": "cpu"}, contextlib.nullcontext()
+    if budget_bytes is not None:
+        if torch.cuda.is_available():
             raise ValueError("PLIMSOLL_DEVICE_BUDGET_BYTES is for processes without a GPU; hide it with CUDA_VISIBLE_DEVICES=''")
-        if budget_bytes is not None:
-            self._budget = DeviceBudget(budget_bytes)
-            meter = _Budgeted(self._budget)
-        else:
-            meter = _Cuda() if torch.cuda.is_available() else _Unmeasured()
-        self.signposts = Signposts(meter, TerminationMessage(path))
-
-    def __enter__(self):
-        report._current = self.signposts
-        if self._budget is not None:
-            self._budget.__enter__()
-        return self.signposts
-
-    def __exit__(self, kind, error, frames):
-        if self._within:
-            return False
-        report._current = None
-        if self._budget is not None:
-            self._budget.__exit__(kind, error, frames)
+        budget = DeviceBudget(budget_bytes)
+        read = functools.partial(_read_budget, budget)
+    elif torch.cuda.is_available():
+        read = _Cuda().read
+    _current = Signposts(read, TerminationMessage(path))
+    try:
+        with budget:
+            yield _current
+        _current.close()
+    except BaseException as error:
         if isinstance(error, Exception) or isinstance(error, SystemExit) and error.code not in (None, 0):
-            self.signposts.failed(error)
+            _current.failed(error)
         else:
-            self.signposts.close()
-        return False
+            _current.close()
+        raise
+    finally:
+        _current = None
 
 
 class _Hooks:
-    """Counts a script's iterations by its optimizers' steps, and marks the stages it goes through."""
+    """Counts a script's iterations by its optimizers' steps, and marks its stages."""
 
     def __init__(self, signposts):
         self._signposts = signposts
-        self._steps = weakref.WeakKeyDictionary()  # of each optimizer; the busiest one's are the iterations
+        self._steps = weakref.WeakKeyDictionary()  # of each optimizer; the largest number is that of the iterations
         self._depth = threading.local()
 
     def install(self):
@@ -314,13 +291,12 @@ class _Hooks:
     def _after(owner, name, action):
         original = getattr(owner, name)
 
+        @functools.wraps(original)
         def hooked(self, *arguments, **options):
             result = original(self, *arguments, **options)
             action(self)
             return result
 
-        hooked.__dict__.update(original.__dict__)
-        hooked.__doc__, hooked.__wrapped__ = original.__doc__, original
         setattr(owner, name, hooked)
 
     def _made(self, optimizer):
@@ -330,6 +306,7 @@ class _Hooks:
             kind.step = self._counted(kind.step)
 
     def _counted(self, step):
+        @functools.wraps(step)
         def counted(optimizer, *arguments, **options):
             depth = getattr(self._depth, "value", 0)
             self._depth.value = depth + 1
@@ -341,8 +318,6 @@ class _Hooks:
                 self._stepped(optimizer)
             return result
 
-        counted.__dict__.update(step.__dict__)
-        counted.__name__, counted.__doc__, counted.__wrapped__ = "step", step.__doc__, step
         counted.counted_by_plimsoll = True
         return counted
 
@@ -354,7 +329,7 @@ class _Hooks:
 
 
 def _complete_environment():
-    """RANK and LOCAL_RANK of a pod with one trainer, where nobody launched this process but Plimsoll's controller."""
+    """Sets RANK and LOCAL_RANK in a pod with one trainer, where no launcher has set them."""
     if "RANK" not in os.environ and "NODE_RANK" in os.environ and _integer("NPROC_PER_NODE", 1) == 1:
         os.environ["RANK"] = os.environ["NODE_RANK"]
         os.environ.setdefault("LOCAL_RANK", "0")
@@ -381,13 +356,13 @@ def main(arguments):
         print("plimsoll.signposts: no such script: %s" % program[0], file=sys.stderr)
         return 2
     _complete_environment()
-    try:
-        reporting = report()
-    except ValueError as error:
-        print("plimsoll.signposts: %s" % error, file=sys.stderr)
-        return 2
-    sys.argv = list(program)
-    with reporting as signposts:
+    with contextlib.ExitStack() as stack:
+        try:
+            signposts = stack.enter_context(report())
+        except ValueError as error:
+            print("plimsoll.signposts: %s" % error, file=sys.stderr)
+            return 2
+        sys.argv = list(program)
         _Hooks(signposts).install()
         if as_module:
             sys.path[0] = os.getcwd()

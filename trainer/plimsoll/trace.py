@@ -1,4 +1,4 @@
-"""Makes the trace of docs/graph.md out of recordings at several batch sizes."""
+"""Makes the trace of docs/graph.md from recordings at several batch sizes."""
 
 from fractions import Fraction
 
@@ -147,7 +147,7 @@ class _Merger:
 
 
 def _released(storage, saved_until):
-    """Python's release. A storage that came back to life only while autograd held it counts from the first time."""
+    """When a storage was freed. One that got new references only while autograd held it counts from the first time."""
     if storage.first_released_at != NEVER and NEVER != storage.released_at <= saved_until:
         return storage.first_released_at
     return storage.released_at
@@ -198,7 +198,7 @@ def make_trace(recordings, batches, device, precision, method, notes):
         for index, (row, storage) in enumerate(zip(storages, recording.storages)):
             if evaluate(row[0], batch) != storage.bytes:
                 raise Mismatch(f"storage {index} has {storage.bytes} bytes at batch {batch}, not {evaluate(row[0], batch)} as batches "
-                               f"{batches[0]} and {batches[1]} foretell")
+                               f"{batches[0]} and {batches[1]} predict")
     return {
         "device": device, "precision": precision, "method": method, "notes": notes, "batchSizes": list(batches),
         "dtypes": merger.dtypes.rows, "roles": ROLES, "modules": first.modules, "operatorNames": merger.names.rows,

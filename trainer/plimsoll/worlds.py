@@ -1,4 +1,4 @@
-"""Where a model is built and run: as tensors without memory, or for real.
+"""Builds a model, as tensors without memory or for real.
 
 `build(function, batch_size, kind, device)` calls the user's FUNCTION and returns a `Trainable`. Three kinds, tried in this order:
   fake        FUNCTION runs under FakeTensorMode: no memory at all, but code that looks at values fails
@@ -7,6 +7,7 @@
 """
 
 import contextlib
+import dataclasses
 import inspect
 
 import torch
@@ -17,15 +18,25 @@ from . import ExportError
 FAKE, REAL_BUILD, REAL = "fake", "real build", "real"
 
 
+@dataclasses.dataclass
 class Trainable:
-    """A model, its inputs and its loss, with the mode under which they are to be run."""
+    """A model, its inputs and its loss, and the mode under which they run; `adopt` makes fakes of real tensors, or is None."""
 
-    def __init__(self, model, inputs, loss, mode, adopt):
-        self.model = model
-        self.inputs = inputs
-        self.loss = loss
-        self.mode = mode
-        self.adopt = adopt
+    model: torch.nn.Module
+    inputs: tuple
+    loss: object
+    mode: object
+    adopt: object
+
+
+@contextlib.contextmanager
+def replaced(*places):
+    """Within the block, `owner.name` is `replacement`, for each (owner, name, replacement)."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, replacement in places:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, replacement)
+        yield
 
 
 def _checked(result):
@@ -44,7 +55,7 @@ def _checked(result):
 
 
 def _replace_tensors(module, convert):
-    """Every parameter and buffer by what `convert` makes of it; shared ones stay shared."""
+    """Replaces every parameter and buffer by `convert`'s result for it; shared ones stay shared."""
     made = {}
 
     def replacement(tensor):
@@ -53,15 +64,12 @@ def _replace_tensors(module, convert):
         return made[id(tensor)][1]
 
     for child in module.modules():
-        for name, parameter in child._parameters.items():
-            if parameter is not None:
-                child._parameters[name] = replacement(parameter)
-        for name, buffer in child._buffers.items():
-            if buffer is not None:
-                child._buffers[name] = replacement(buffer)
-        if hasattr(child, "_flat_weights_names"):  # nn.RNN and its kin keep a second list
+        for table in (child._parameters, child._buffers):
+            for name, tensor in table.items():
+                if tensor is not None:
+                    table[name] = replacement(tensor)
+        if hasattr(child, "_flat_weights_names"):  # nn.RNN and similar modules keep a second list
             child._flat_weights = [getattr(child, name, None) for name in child._flat_weights_names]
-    return made
 
 
 def _as_parameter(value, like):
@@ -102,58 +110,37 @@ def _deepcopy(tensor, memo):
     return memo[id(tensor)]
 
 
-@contextlib.contextmanager
-def _modules_of_fakes():
-    """Lets nn.Module.to and copy.deepcopy work on modules whose tensors have no memory."""
-    original = torch.nn.Module._apply
-    torch.nn.Module._apply = _apply
-    FakeTensor.__deepcopy__ = _deepcopy
-    try:
-        yield
-    finally:
-        torch.nn.Module._apply = original
-        del FakeTensor.__deepcopy__
+def _allow_modules_of_fakes():
+    """nn.Module.to and copy.deepcopy work on modules whose tensors have no memory."""
+    return replaced((torch.nn.Module, "_apply", _apply), (FakeTensor, "__deepcopy__", _deepcopy))
 
 
-@contextlib.contextmanager
-def _values_left_as_they_are():
+def _skip_initialization():
     """nn.init's functions do nothing: tensors without memory have no values, and some of the functions look at them."""
     names = [name for name in vars(torch.nn.init) if name.endswith("_") and not name.startswith("_")]
-    originals = {name: getattr(torch.nn.init, name) for name in names}
-    for name in names:
-        setattr(torch.nn.init, name, lambda tensor, *args, **kwargs: tensor)
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(torch.nn.init, name, original)
+    return replaced(*((torch.nn.init, name, lambda tensor, *args, **kwargs: tensor) for name in names))
 
 
 def default_device(device):
-    """Factories without a device make tensors there (torch 2; before it, the CPU alone is at hand)."""
+    """Factories that are given no device make tensors there (torch 2; before it, only the CPU is possible)."""
     if device == "cpu":
         return contextlib.nullcontext()
     return torch.device(device)
 
 
-class _Adopter:
-    """Turns real tensors into fakes of the mode, the same one into the same fake."""
+def _adopter(mode, device):
+    """A function that turns real tensors into fakes of the mode, the same one always into the same fake."""
+    made = {}
 
-    def __init__(self, mode, device):
-        self._mode = mode
-        self._device = device
-        self._made = {}
-
-    def __call__(self, tensor):
+    def adopt(tensor):
         if isinstance(tensor, FakeTensor):
             return tensor
-        entry = self._made.get(id(tensor))
-        if entry is None:
-            fake = self._mode.from_tensor(tensor)
-            if self._device != "cpu" and tensor.dim() > 0:
-                fake = fake.to(self._device)
-            entry = self._made[id(tensor)] = (tensor, fake)
-        return entry[1]
+        if id(tensor) not in made:
+            fake = mode.from_tensor(tensor)
+            made[id(tensor)] = (tensor, fake.to(device) if device != "cpu" and tensor.dim() > 0 else fake)
+        return made[id(tensor)][1]
+
+    return adopt
 
 
 def _map(value, convert):
@@ -169,7 +156,7 @@ def _map(value, convert):
 
 
 def _fake_mode():
-    """A mode in which looking at a value is an error; torch 1.13 makes one up unless told otherwise."""
+    """A mode in which reading a value is an error; torch 1.13 invents a value by default."""
     if "throw_on_data_dependent_ops" in inspect.signature(FakeTensorMode.__init__).parameters:
         return FakeTensorMode(throw_on_data_dependent_ops=True)
     return FakeTensorMode()
@@ -181,9 +168,9 @@ def build(function, batch_size, kind, device):
         model, inputs, loss = _checked(function(batch_size))
         return Trainable(model, inputs, loss, contextlib.nullcontext(), None)
     mode = _fake_mode()
-    adopt = _Adopter(mode, device)
+    adopt = _adopter(mode, device)
     if kind == FAKE:
-        with _modules_of_fakes(), _values_left_as_they_are(), mode, default_device(device):
+        with _allow_modules_of_fakes(), _skip_initialization(), mode, default_device(device):
             model, inputs, loss = _checked(function(batch_size))
     else:
         torch.manual_seed(0)

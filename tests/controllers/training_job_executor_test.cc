@@ -1,5 +1,5 @@
 // A job's way through its attempts, one look at a time, on the embedded API server.
-#include "controllers/training_job_pass.h"
+#include "controllers/training_job_executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
