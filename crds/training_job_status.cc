@@ -3,22 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "crds/enum_names.h"
 #include "crds/status_fields.h"
 
 namespace plimsoll::crds {
 
-template <>
-struct EnumNames<Outcome> {
-  static constexpr std::array kAll = {"Running",         "Succeeded", "CUDAOutOfMemory",
-                                      "HostOutOfMemory", "Preempted", "InfrastructureFailure",
-                                      "ShardingFailure", "UserError", "Suspended",
-                                      "Unknown"};
-};
-
 namespace {
 
-// What a person wants to know first; types that are not listed come last.
+// The most important first; types that are not listed come last.
 constexpr std::array kOrder = {"Succeeded",   "Failed",      "Suspended", "Restarting", "Running",
                                "Provisioned", "OOMDetected", "Preempted", "Estimated"};
 
@@ -105,10 +96,6 @@ Json encode(const Condition& condition) {
 }
 
 }  // namespace
-
-const char* name_of(Outcome outcome) {
-  return enum_name(outcome);
-}
 
 const Condition* JobStatus::find(const std::string& type) const {
   const auto found = std::find_if(conditions.begin(), conditions.end(),
