@@ -116,9 +116,12 @@ void walk_up(const std::optional<Hierarchy>& hierarchy, const Look& look) {
   }
 }
 
-void lower(ProcessLimits& limits, double quota, double period) {
-  if (quota > 0 && period > 0) {
-    limits.cpus = std::min(limits.cpus, std::max(quota / period, kMinCpus));
+// The time that the group may use in each period, both in microseconds; other texts ("max", "-1") set no limit.
+void lower_cpus(ProcessLimits& limits, const std::string& quota, const std::string& period) {
+  const double used = parse_number<double>(quota).value_or(0);
+  const double of = parse_number<double>(period).value_or(0);
+  if (used > 0 && of > 0) {
+    limits.cpus = std::min(limits.cpus, std::max(used / of, kMinCpus));
   }
 }
 
@@ -150,19 +153,14 @@ ProcessLimits process_limits(const std::string& root, const Machine& machine) {
   walk_up(find_hierarchy(root, ""), [&](const std::string& folder) {
     const std::vector<std::string> quota = split(first_line(folder + "cpu.max"), ' ');  // "max 100000"
     if (quota.size() == 2) {
-      lower(limits, static_cast<double>(parse_number<std::int64_t>(quota[0]).value_or(0)),
-            static_cast<double>(parse_number<std::int64_t>(quota[1]).value_or(0)));
+      lower_cpus(limits, quota[0], quota[1]);
     }
     // Beyond memory.high the kernel slows the process down until it frees memory: a limit as well.
     lower_memory(limits, first_line(folder + "memory.max"));
     lower_memory(limits, first_line(folder + "memory.high"));
   });
   walk_up(find_hierarchy(root, "cpu"), [&](const std::string& folder) {
-    lower(
-        limits,
-        static_cast<double>(parse_number<std::int64_t>(first_line(folder + "cpu.cfs_quota_us")).value_or(0)),
-        static_cast<double>(
-            parse_number<std::int64_t>(first_line(folder + "cpu.cfs_period_us")).value_or(0)));
+    lower_cpus(limits, first_line(folder + "cpu.cfs_quota_us"), first_line(folder + "cpu.cfs_period_us"));
   });
   walk_up(find_hierarchy(root, "memory"), [&](const std::string& folder) {
     lower_memory(limits, first_line(folder + "memory.limit_in_bytes"));

@@ -387,6 +387,7 @@ void emit_text(YAML::Emitter& out, const std::string& text) {
 }
 
 void emit(YAML::Emitter& out, const Json& value) {
+  const YAML::EMITTER_MANIP style = value.empty() ? YAML::Flow : YAML::Block;
   switch (value.type()) {
     case ::Json::nullValue: out << YAML::Null; break;
     case ::Json::booleanValue: out << value.asBool(); break;
@@ -395,22 +396,14 @@ void emit(YAML::Emitter& out, const Json& value) {
     case ::Json::realValue: out << write_json(value); break;
     case ::Json::stringValue: emit_text(out, value.asString()); break;
     case ::Json::arrayValue:
-      if (value.empty()) {
-        out << YAML::Flow << YAML::BeginSeq << YAML::EndSeq;
-        break;
-      }
-      out << YAML::BeginSeq;
+      out << style << YAML::BeginSeq;
       for (const Json& element : value) {
         emit(out, element);
       }
       out << YAML::EndSeq;
       break;
     case ::Json::objectValue:
-      if (value.empty()) {
-        out << YAML::Flow << YAML::BeginMap << YAML::EndMap;
-        break;
-      }
-      out << YAML::BeginMap;
+      out << style << YAML::BeginMap;
       for (const std::string& key : value.getMemberNames()) {
         out << YAML::Key;
         if (reads_back(key) && key != "<<") {

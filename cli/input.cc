@@ -1,11 +1,10 @@
 #include "cli/input.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string_view>
 
 #include "base/json/edit.h"
@@ -66,12 +65,10 @@ Result<void> open_document(Json object, const std::string& where, std::vector<Do
 }
 
 // One JSON object on each line, as `jq -c` prints them; nothing for any other text.
-std::vector<Json> json_lines(std::string_view content) {
+std::vector<Json> json_lines(const std::string& content) {
   std::vector<Json> objects;
-  while (!content.empty()) {
-    const std::size_t end = std::min(content.find('\n'), content.size());
-    const std::string_view line = content.substr(0, end);
-    content.remove_prefix(std::min(end + 1, content.size()));
+  std::istringstream stream(content);
+  for (std::string line; std::getline(stream, line);) {
     if (line.find_first_not_of(" \t\r") == line.npos) {
       continue;
     }

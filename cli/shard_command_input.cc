@@ -15,7 +15,6 @@ namespace {
 constexpr std::int64_t kMaxTrainers = 65'536;
 constexpr std::int64_t kMaxPerNode = 1024;
 constexpr std::int64_t kMaxBatch = 16'777'216;  // as the API's own limit
-constexpr std::size_t kFragment = 64;
 
 // "intra=600Gi,inter=12.5Gi,hbm=897Gi,host=32Gi": bytes a second, in any order, each at most once.
 void read_topology(OptionReader& options, estimator::Topology& topology) {
@@ -30,9 +29,9 @@ void read_topology(OptionReader& options, estimator::Topology& topology) {
     const std::size_t equals = entry.find('=');
     const auto field = known.find(entry.substr(0, equals));
     if (equals == entry.npos || field == known.end()) {
-      options.fail(
-          invalid("--topology takes intra=, inter=, hbm= and host= with bytes a second, each at most once",
-                  std::string(entry.substr(0, kFragment))));
+      options.require(
+          false, "--topology takes intra=, inter=, hbm= and host= with bytes a second, each at most once",
+          std::string(entry));
       return;
     }
     const Result<Bytes> bytes = parse_bytes(entry.substr(equals + 1));

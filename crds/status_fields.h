@@ -38,6 +38,12 @@ inline void put(const JsonPlace& object, const char* name, std::int64_t value) {
   object[name] = value;
 }
 
+inline void put(const JsonPlace& object, const char* name, const std::optional<std::int64_t>& value) {
+  if (value) {
+    put(object, name, *value);
+  }
+}
+
 inline void put(const JsonPlace& object, const char* name, const std::optional<Bytes>& value) {
   if (value) {
     put(object, name, value->count);

@@ -61,9 +61,7 @@ Json encode(const Attempt& attempt) {
   put(json, "neededBytes", attempt.out_of_memory.needed);
   put(json, "capacityBytes", attempt.out_of_memory.capacity);
   put(json, "fragmentationBytes", attempt.out_of_memory.fragmentation);
-  if (attempt.exit_code) {
-    put(json, "exitCode", *attempt.exit_code);
-  }
+  put(json, "exitCode", attempt.exit_code);
   put(json, "container", attempt.container);
   if (attempt.expandable_segments) {
     json["expandableSegments"] = true;
@@ -156,9 +154,7 @@ Json encode(const JobStatus& status) {
   if (!status.requested_gpu_model.empty()) {
     json["requested"]["gpuModel"] = status.requested_gpu_model;
   }
-  if (status.gpus_saved) {
-    put(json, "gpusSaved", *status.gpus_saved);
-  }
+  put(json, "gpusSaved", status.gpus_saved);
   if (!status.estimate.isNull()) {
     json["estimate"] = status.estimate;
   }
