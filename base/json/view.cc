@@ -102,6 +102,8 @@ template <class... Reads>
 struct Forms : Reads... {
   using Reads::operator()...;
 };
+template <class... Reads>
+Forms(Reads...) -> Forms<Reads...>;  // clang before 17 deduces none for aggregates
 
 std::vector<JsonView::Member> sorted_members(const JsonView& object) {
   std::vector<JsonView::Member> members;
