@@ -2,13 +2,13 @@
 //
 //   use_server_allocator();  // first thing in a server's main, before any thread
 //
-// One admission of a large model takes a few blocks of megabytes and gives them back. glibc maps each such
-// block from the kernel and unmaps it again, so that every page is cleared and faulted in anew: a fifth of
-// the time of a decision. Afterwards blocks below 32 MiB come from the heap, which keeps up to 64 MiB that
-// are free. There are no more heaps than `heaps`, for each of them keeps what a burst has left in it. Affects
+// One admission of a large model allocates a few blocks of megabytes and frees them. By default glibc maps each
+// such block from the kernel and unmaps it again, so that every page is cleared and faulted in anew: a fifth of
+// the time of a decision. After the call, blocks below 32 MiB come from the heap, which keeps up to 64 MiB that
+// are free. The number of heaps is at most `heaps`, because each keeps what a burst has left in it. Affects
 // the whole process; calling it twice does no harm. Where malloc is not glibc's it does nothing.
 //
-// What the heaps keep is given back by return_free_memory(), which takes milliseconds: for a quiet moment.
+// return_free_memory() returns to the system what the heaps keep. It takes milliseconds: call it when idle.
 #pragma once
 
 #include "base/bytes.h"
@@ -19,7 +19,7 @@ void use_server_allocator(int heaps = 2);
 
 void return_free_memory();
 
-// Of this process, in memory; zero where it cannot be told.
+// The resident set size of this process; zero where it is unknown.
 Bytes resident_memory();
 
 }  // namespace plimsoll

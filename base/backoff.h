@@ -48,13 +48,13 @@ class Backoff {
   std::mt19937_64 random_;
 };
 
-// golang.org/x/time/rate's limiter: tokens come in at a rate, up to a burst. A caller that takes a token that
-// is not there yet waits for it, and so does every later caller.
+// golang.org/x/time/rate's limiter: tokens are added at a rate, up to a burst. A caller may reserve a token that
+// is not there yet; it waits for it, and so does every later caller.
 class TokenBucket {
  public:
   TokenBucket(double per_second, double burst, const Clock& clock);
 
-  // Takes a token; how long until it is there.
+  // Takes a token, and returns how long to wait until it is there.
   std::chrono::nanoseconds reserve();
   // Takes a token only if it is there.
   bool try_take();
@@ -69,9 +69,9 @@ class TokenBucket {
   Clock::SteadyTime last_;
 };
 
-// How long a key waits before it is tried again, as client-go's default limiter for controllers has it: the
-// longer of the key's own delay, which doubles with each failure, and what a token bucket says. Each group of
-// keys (what stands before the slash: the namespace) has a bucket of its own while keys of it fail, so that
+// How long a key waits before its next try, as with client-go's default limiter for controllers: the
+// longer of the key's own delay, which doubles with each failure, and the wait of a token bucket. Each group of
+// keys (the part before the slash: the namespace) has a bucket of its own while keys of it fail, so that
 // many failures of one do not slow the retries of others.
 //
 //   queue.add_after(key, delays.next(key));   // 5 ms, 10 ms, 20 ms, ... 1000 s

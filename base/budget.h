@@ -12,10 +12,10 @@
 //
 // Whoever starts a decision owns its budget and passes a pointer down; null means no limit. `charge` and
 // what takes memory throw BudgetExceeded when nothing is left, which only `run` catches, so that a
-// computation of any depth ends at once and its destructors free what it holds; it is the one exception of
-// ours. The error names the innermost cause that is in force.
+// computation of any depth ends at once and its destructors free what it holds. It is the only exception that
+// Plimsoll throws. The error names the innermost BudgetCause.
 //
-// Memory is taken by a BudgetVector, with each allocation that it makes, or by a BudgetBytes that stands for
+// A BudgetVector takes memory from the budget with each allocation that it makes; a BudgetBytes takes it for
 // something else.
 //
 // One thread computes with a budget; a stop may be requested from any.
@@ -71,7 +71,7 @@ class Budget {
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  // To be called before the work, which must end soon: the clock is read once in kCheckInterval units.
+  // Call it before the work, which must end soon: the clock is read once in kCheckInterval units.
   // Throws BudgetExceeded: kTimeout after the deadline, kCancelled after the stop, kTooLarge beyond the work.
   void charge(std::uint64_t units) {
     if (units < until_check_) {
@@ -87,7 +87,7 @@ class Budget {
   std::uint64_t work_done() const { return charged_ - until_check_; }
   Bytes most_held() const { return most_held_; }
 
-  // Calls `compute`, which returns a Result; what it throws for want of budget or memory is the error.
+  // Calls `compute`, which returns a Result; exceptions for lack of budget or memory become the error.
   template <class Compute>
   auto run(Compute&& compute) -> decltype(compute()) {
     try {
@@ -124,7 +124,7 @@ inline void charge(Budget* budget, std::uint64_t units) {
   }
 }
 
-// While it lives, the value to blame when the budget is exceeded.
+// While it lives, the error of an exceeded budget names this value.
 class BudgetCause {
  public:
   BudgetCause(Budget* budget, const Budget::Cause& cause) : budget_(budget) {
@@ -145,8 +145,8 @@ class BudgetCause {
   Budget::Cause outer_;
 };
 
-// Memory that its owner is about to allocate, taken from the budget until this goes. The budget must outlive
-// it. `resize` throws BudgetExceeded, kTooLarge, and then still holds what it held.
+// Memory that its owner is about to allocate, taken from the budget until this is destroyed. The budget must
+// outlive it. `resize` throws BudgetExceeded, kTooLarge, and then keeps its size.
 class BudgetBytes {
  public:
   explicit BudgetBytes(Budget* budget, Bytes bytes = {}) : budget_(budget) { resize(bytes); }

@@ -1,5 +1,5 @@
-// catch_all(): the last net under work that must go on whatever one piece of it throws: a controller's pass,
-// a watch's handler. What can be expected comes back as Result; what arrives here is a bug or a library's.
+// catch_all(): runs work whose exceptions must not end its caller: a controller's pass, a watch's handler.
+// Expected errors are Results; what is caught here is a bug, or an exception of a library.
 //
 //   if (std::optional<std::string> thrown = catch_all([&] { handle(key); })) log_error(*thrown);
 #pragma once

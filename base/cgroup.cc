@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
@@ -13,10 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number.h"
+
 namespace plimsoll {
 namespace {
 
-// The limits below which no server of ours can run: a smaller figure is a mistake, not a limit.
+// Smaller limits are ignored as mistakes: no Plimsoll server can run within them.
 constexpr Bytes kMinMemory = 16_MiB;
 constexpr double kMinCpus = 0.01;
 
@@ -40,12 +41,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 bool holds(const std::vector<std::string>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
-}
-
-std::optional<std::int64_t> number_in(const std::string& text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 std::string first_line(const std::string& path) {
@@ -121,14 +116,18 @@ void walk_up(const std::optional<Hierarchy>& hierarchy, const Look& look) {
   }
 }
 
-void lower(ProcessLimits& limits, double quota, double period) {
-  if (quota > 0 && period > 0) {
-    limits.cpus = std::min(limits.cpus, std::max(quota / period, kMinCpus));
+// The time that the group may use in each period, both in microseconds; other texts ("max", "-1") set no limit.
+void lower_cpus(ProcessLimits& limits, const std::string& quota, const std::string& period) {
+  const double used = parse_number<double>(quota).value_or(0);
+  const double of = parse_number<double>(period).value_or(0);
+  if (used > 0 && of > 0) {
+    limits.cpus = std::min(limits.cpus, std::max(used / of, kMinCpus));
   }
 }
 
 void lower_memory(ProcessLimits& limits, const std::string& text) {  // "max", or bytes
-  if (const std::optional<std::int64_t> bytes = number_in(text); bytes && Bytes{*bytes} >= kMinMemory) {
+  if (const std::optional<std::int64_t> bytes = parse_number<std::int64_t>(text);
+      bytes && Bytes{*bytes} >= kMinMemory) {
     limits.memory = std::min(limits.memory, Bytes{*bytes});
   }
 }
@@ -154,16 +153,14 @@ ProcessLimits process_limits(const std::string& root, const Machine& machine) {
   walk_up(find_hierarchy(root, ""), [&](const std::string& folder) {
     const std::vector<std::string> quota = split(first_line(folder + "cpu.max"), ' ');  // "max 100000"
     if (quota.size() == 2) {
-      lower(limits, static_cast<double>(number_in(quota[0]).value_or(0)),
-            static_cast<double>(number_in(quota[1]).value_or(0)));
+      lower_cpus(limits, quota[0], quota[1]);
     }
     // Beyond memory.high the kernel slows the process down until it frees memory: a limit as well.
     lower_memory(limits, first_line(folder + "memory.max"));
     lower_memory(limits, first_line(folder + "memory.high"));
   });
   walk_up(find_hierarchy(root, "cpu"), [&](const std::string& folder) {
-    lower(limits, static_cast<double>(number_in(first_line(folder + "cpu.cfs_quota_us")).value_or(0)),
-          static_cast<double>(number_in(first_line(folder + "cpu.cfs_period_us")).value_or(0)));
+    lower_cpus(limits, first_line(folder + "cpu.cfs_quota_us"), first_line(folder + "cpu.cfs_period_us"));
   });
   walk_up(find_hierarchy(root, "memory"), [&](const std::string& folder) {
     lower_memory(limits, first_line(folder + "memory.limit_in_bytes"));

@@ -4,8 +4,8 @@
 //   const ProcessLimits limits = process_limits();
 //   start_workers(limits.whole_cpus());
 //
-// A limit of any group from the process's own up to the root of the mounted hierarchy counts; the lowest
-// holds. Files that are missing or make no sense are no limit: it never fails.
+// The lowest limit of all groups counts, from the process's own up to the root of the mounted
+// hierarchy. Files that are missing or malformed set no limit: it never fails.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Time as a dependency, so that tests can hold it. Thread-safe implementations only.
+// Time as a dependency, so that tests can control it. Thread-safe implementations only.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Clock {
   virtual SteadyTime steady_now() const = 0;
 };
 
-// The machine's own clock; lives for ever.
+// The machine's own clock; it is never destroyed.
 const Clock& system_clock();
 
 // RFC 3339 in UTC, as metav1.Time: "2026-11-21T08:30:00Z".
@@ -31,7 +31,7 @@ std::string format_milli_time(Clock::WallTime time);
 // As metav1.MicroTime: "2026-11-21T08:30:00.000000Z".
 std::string format_micro_time(Clock::WallTime time);
 
-// All of them back, to the second; nothing for any other text.
+// Parses all three forms, to the second; nothing for any other text.
 std::optional<Clock::WallTime> parse_time(const std::string& text);
 
 }  // namespace plimsoll

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Nothing for what is no duration of the units h, m, s and ms, is negative, or exceeds a day.
+// Nothing for what is not a duration in the units h, m, s and ms, is negative, or exceeds a day.
 std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
 
 }  // namespace plimsoll

@@ -18,42 +18,38 @@ Error failed(const std::string& path, int reason) {
   return Error(code, "cannot read " + path + ": " + std::strerror(reason));
 }
 
+// Closed when it goes out of scope.
+struct Descriptor {
+  ~Descriptor() {
+    if (number >= 0) {
+      ::close(number);
+    }
+  }
+  const int number;
+};
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, Bytes limit) {
   // O_NONBLOCK: opening a FIFO for reading would wait for a writer.
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  struct stat about {};
+  if (file.number < 0 || ::fstat(file.number, &about) != 0) {
     return failed(path, errno);
   }
-  struct stat about {};
-  if (::fstat(file, &about) == 0 && S_ISDIR(about.st_mode)) {
-    ::close(file);
+  if (S_ISDIR(about.st_mode)) {
     return failed(path, EISDIR);
   }
   std::string text;
   std::array<char, 65536> piece{};
-  while (true) {
-    const ssize_t got = ::read(file, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      const int reason = errno;
-      ::close(file);
-      return failed(path, reason);
-    }
-    if (got == 0) {
-      break;
-    }
+  ssize_t got = 0;
+  while ((got = TEMP_FAILURE_RETRY(::read(file.number, piece.data(), piece.size()))) > 0) {
     text.append(piece.data(), static_cast<std::size_t>(got));
     if (Bytes{static_cast<std::int64_t>(text.size())} > limit) {
-      ::close(file);
       return Error(ErrorCode::kTooLarge, path + " is larger than " + to_string(limit));
     }
   }
-  ::close(file);
-  return text;
+  return got < 0 ? Result<std::string>(failed(path, errno)) : text;
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 // Errors: kNotFound when there is no such file, kForbidden when it may not be read, kTooLarge past `limit`,
-// kInvalid when it is no regular file or cannot be read.
+// kInvalid when it is not a regular file or cannot be read.
 Result<std::string> read_file(const std::string& path, Bytes limit = 16_MiB);
 
 }  // namespace plimsoll

@@ -1,10 +1,10 @@
-// Structured logging to standard error, one line a record: people's form by default, JSON with
+// Structured logging to standard error, one line for each record: text by default, JSON with
 // --log-format=json.
 //
 //   log_info("Provisioned the job", {{"job", "default/ads"}, {"trainers", 64}});
 //
 // Kubernetes' style: capital first, no full stop, past tense for what was done, and keys for what varies.
-// Numbers and booleans are given as such, so that JSON has them as such.
+// Pass numbers and booleans as they are, so that JSON has them as numbers and booleans.
 // Thread-safe; a record is written whole. Never blocks on anything but standard error.
 #pragma once
 

@@ -1,10 +1,10 @@
-// MemoryPool: how much memory the work of a process may take together. Whoever is about to allocate much
-// reserves it first; when the pool is empty, work waits or is refused, instead of ending the process.
+// MemoryPool: how much memory the work of a process may take together. Code that is about to allocate much
+// reserves it first; when the pool is empty, work waits or is refused, and the process does not run out of memory.
 //
 //   MemoryPool pool(128_MiB);
 //   Result<MemoryPool::Reservation> memory = pool.reserve(64_MiB, deadline, stop);
 //   if (!memory) return memory.error();          // kTooManyRequests: try again later
-//   ...                                          // given back when `memory` goes out of scope
+//   ...                                          // released when `memory` goes out of scope
 //
 // Reservations are estimates: nothing is allocated here. Large ones are served in the order they came and
 // leave a quarter of the pool to small ones, which do not wait behind them: a review of a few KiB is never
@@ -74,7 +74,7 @@ class MemoryPool {
   Stats stats() const;
 
  private:
-  static constexpr std::int64_t kShareForSmall = 4;  // one in so many is left to small reservations
+  static constexpr std::int64_t kShareForSmall = 4;  // one in so many bytes is left to small reservations
   static constexpr std::int64_t kSmall = 16;         // which are those up to one in so many
 
   void give_back(Bytes bytes);

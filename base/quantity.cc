@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/multiprecision/cpp_int.hpp>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -11,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kLimit = 9223372036854775808.0;  // 2^63
-constexpr std::size_t kMaxCharacters = 128;       // characters; no honest quantity comes near
+constexpr std::size_t kMaxCharacters = 128;       // far more than a quantity needs
 constexpr int kFarthestExponent = 400;            // beyond the range of a double in both directions
 
 // A power of 1000 (then ten_exponent is set) or of 1024.
@@ -52,7 +55,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// "e3", "E-3", "e+3"; nothing for what is no exponent.
+// "e3", "E-3", "e+3"; nothing for what is not an exponent.
 std::optional<int> exponent_of(std::string_view text) {
   if (text.size() < 2 || (text.front() != 'e' && text.front() != 'E')) {
     return std::nullopt;
@@ -112,45 +115,19 @@ std::optional<Amount> split(std::string_view text) {
   return amount;
 }
 
-// digits * 2, as decimal text.
-void double_digits(std::string& digits) {
-  int carry = 0;
-  for (std::size_t i = digits.size(); i-- > 0;) {
-    const int twice = (digits[i] - '0') * 2 + carry;
-    digits[i] = static_cast<char>('0' + twice % 10);
-    carry = twice / 10;
-  }
-  if (carry != 0) {
-    digits.insert(digits.begin(), static_cast<char>('0' + carry));
-  }
-}
-
 // The next whole number at or above the amount's magnitude; nothing when it exceeds 2^63 - 1.
-std::optional<std::int64_t> round_up(Amount amount) {
-  for (int i = 0; i < amount.two_exponent; ++i) {
-    double_digits(amount.digits);
-  }
-  std::string& digits = amount.digits;
-  if (digits.find_first_not_of('0') == std::string::npos) {
+std::optional<std::int64_t> round_up(const Amount& amount) {
+  using boost::multiprecision::cpp_int;
+  const std::size_t first = amount.digits.find_first_not_of('0');  // cpp_int would read octal
+  if (first == std::string::npos) {
     return 0;
   }
-  bool fraction = false;
-  if (amount.ten_exponent >= 0) {
-    digits.append(static_cast<std::size_t>(amount.ten_exponent), '0');
-  } else {
-    const std::size_t cut = std::min(digits.size(), static_cast<std::size_t>(-amount.ten_exponent));
-    fraction = digits.find_first_not_of('0', digits.size() - cut) != std::string::npos;
-    digits.resize(digits.size() - cut);
-  }
-  std::int64_t whole = 0;
-  const char* end = digits.data() + digits.size();
-  if (!digits.empty() && std::from_chars(digits.data(), end, whole).ec != std::errc()) {
-    return std::nullopt;
-  }
-  if (fraction && __builtin_add_overflow(whole, 1, &whole)) {
-    return std::nullopt;
-  }
-  return whole;
+  cpp_int whole(amount.digits.substr(first));
+  whole <<= amount.two_exponent;
+  const cpp_int scale = pow(cpp_int(10), static_cast<unsigned>(std::abs(amount.ten_exponent)));
+  whole = amount.ten_exponent < 0 ? cpp_int((whole + scale - 1) / scale) : cpp_int(whole * scale);
+  const bool fits = whole <= std::numeric_limits<std::int64_t>::max();
+  return fits ? std::optional(whole.convert_to<std::int64_t>()) : std::nullopt;
 }
 
 Error not_a_quantity(std::string_view text) {
@@ -174,7 +151,7 @@ Result<double> parse_quantity(std::string_view text) {
   double value = 0;
   const std::errc failure = std::from_chars(decimal.data(), decimal.data() + decimal.size(), value).ec;
   if (failure == std::errc::result_out_of_range) {
-    // Either far too large, or so small that no double tells it from nothing.
+    // Either far too large, or too small for a double.
     const bool zero = amount->digits.find_first_not_of('0') == std::string::npos || amount->ten_exponent < 0;
     value = zero ? 0 : kLimit;
   }

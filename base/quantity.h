@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The quantity as a real number. Errors: kInvalid when it is none, or lies outside +-2^63.
+// The quantity as a real number. Errors: kInvalid when it is not one, or is outside +-2^63.
 Result<double> parse_quantity(std::string_view text);
 
 // The quantity as bytes, fractions rounded up as Kubernetes does. Errors: kInvalid; also for negative
@@ -21,7 +21,7 @@ Result<Bytes> parse_bytes(std::string_view text);
 // The shortest exact spelling with a binary suffix: "80Gi", "1536Mi", "1000".
 std::string format_bytes(Bytes bytes);
 
-// "5%" -> 0.05. Errors: kInvalid when it does not end in %, or lies outside 0% to 100%.
+// "5%" -> 0.05. Errors: kInvalid when it does not end in %, or is outside 0% to 100%.
 Result<double> parse_percentage(std::string_view text);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Result<T>: what a call gives back when the world (network, input, API server) can make it fail.
+// Result<T>: what a call returns that can fail because of its environment (network, input, API server).
 //
 //   Result<Job> job = decode(text);
 //   if (!job) return job.error();          // an Error converts to any Result
@@ -6,7 +6,7 @@
 //
 // Errors are values: a code that mirrors the Kubernetes API's reasons, a message that says what to do, and
 // where it helps the offending fragment of the input. What only a bug can do asserts. Exceptions of libraries
-// stop in the wrapper that calls the library; ours throw only what Budget::run catches (base/budget.h).
+// stop in the wrapper that calls the library; Plimsoll throws only what Budget::run catches (base/budget.h).
 // Thread-safety: as the contained value.
 #pragma once
 
@@ -26,14 +26,14 @@ enum class ErrorCode {
   kAlreadyExists,    // 409 on create
   kConflict,         // 409 on update: read again, then retry
   kExpired,          // 410: the resourceVersion is too old, list again
-  kTooLarge,         // 413, or a limit of ours
+  kTooLarge,         // 413, or a limit of Plimsoll's
   kTooManyRequests,  // 429: retry after `retry_after`
   kTimeout,          // a deadline passed, ours or the server's
   kUnavailable,      // no connection, 5xx: retry with back-off
-  kCancelled,        // we were asked to stop
+  kCancelled,        // the process stops
   kUnfittable,       // the job cannot be placed within the given memory
   kUnsupported,      // understood, but not implemented for this input
-  kInternal,         // a broken promise of a library or of the system
+  kInternal,         // a library or the system did not do what it promises
 };
 
 // The CamelCase name, as Kubernetes writes reasons: "Invalid", "NotFound", ...
@@ -47,9 +47,9 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
   std::string fragment;                      // the piece of input at fault, shortened; may be empty
-  std::chrono::milliseconds retry_after{0};  // what the server asked for; 0 when it asked for nothing
+  std::chrono::milliseconds retry_after{0};  // as the server sent it; 0 when it sent none
 
-  // The same error said from one level up: "read jobs.yaml: <message>".
+  // The same error with its context: "read jobs.yaml: <message>".
   Error within(const std::string& context) const;
 };
 

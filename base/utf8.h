@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Bytes of the character that the text begins with; 0 when it begins with none. The text must not be empty.
+// The size in bytes of the text's first character; 0 when it does not begin with one. The text must not be empty.
 std::size_t utf8_length(std::string_view text);
 
 bool is_utf8(std::string_view text);

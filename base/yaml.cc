@@ -119,11 +119,11 @@ Result<Json> resolve(const std::string& text) {
     return *std::move(integer);
   }
   if (std::optional<double> real = resolve_real(digits)) {
-    // kubectl leaves a number beyond all doubles as text, which then has the wrong type for its field.
+    // As kubectl, a number that no double can hold is text, which is then of the wrong type for its field.
     return std::isfinite(*real) ? number_of(*real) : Json(text);
   }
   if (one_of(text, {".inf", ".Inf", ".INF", "+.inf", "-.inf", "-.Inf", "-.INF", ".nan", ".NaN", ".NAN"})) {
-    return invalid("infinity and NaN have no place in a Kubernetes object", text);
+    return invalid("a Kubernetes object cannot have infinity or NaN", text);
   }
   return Json(text);
 }
@@ -134,7 +134,7 @@ Result<Json> resolve(const std::string& tag, const std::string& text) {
   if (tag == std::string(kCore) + "binary") {
     const Result<std::string> bytes = base64_decode(text);
     if (bytes && !is_utf8(*bytes)) {
-      return invalid("binary data that is not UTF-8 has no place in a Kubernetes object", text);
+      return invalid("a Kubernetes object cannot have binary data that is not UTF-8", text);
     }
     return bytes ? Result<Json>(Json(*bytes)) : bytes.error();
   }
@@ -143,7 +143,7 @@ Result<Json> resolve(const std::string& tag, const std::string& text) {
   return plain ? resolve(text) : Json(text);
 }
 
-// Builds one document from the parser's events. After the first error the rest is ignored.
+// Builds one document from the parser's events. Events after the first error are ignored.
 class DocumentBuilder final : public YAML::EventHandler {
  public:
   // `limit`: how many nodes the document may have once its aliases are followed.
@@ -287,7 +287,7 @@ class DocumentBuilder final : public YAML::EventHandler {
     }
     std::string key = node.value.isString() ? node.value.asString() : write_json(node.value);
     if (frames_.back().node.value.isMember(key)) {
-      fail(node.mark, "key stands twice in one map", key);
+      fail(node.mark, "the key is twice in the map", key);
     }
     frames_.back().key = std::move(key);
     frames_.back().merging = false;
@@ -345,8 +345,8 @@ class DocumentBuilder final : public YAML::EventHandler {
   std::map<YAML::anchor_t, Node> anchored_;
 };
 
-// Aliases may repeat what stands in the text, within reason: ten times the text's length in nodes is far
-// beyond any honest file, and keeps a bomb of a few lines from filling the memory.
+// Aliases may repeat parts of the text, within limits: ten times the text's length in nodes is far more than
+// real files have, and stops an alias bomb of a few lines before it fills the memory.
 std::size_t node_limit(std::size_t text_size) {
   return std::min(kYamlNodeLimit, 1000 + 10 * text_size);
 }
@@ -387,6 +387,7 @@ void emit_text(YAML::Emitter& out, const std::string& text) {
 }
 
 void emit(YAML::Emitter& out, const Json& value) {
+  const YAML::EMITTER_MANIP style = value.empty() ? YAML::Flow : YAML::Block;
   switch (value.type()) {
     case ::Json::nullValue: out << YAML::Null; break;
     case ::Json::booleanValue: out << value.asBool(); break;
@@ -395,22 +396,14 @@ void emit(YAML::Emitter& out, const Json& value) {
     case ::Json::realValue: out << write_json(value); break;
     case ::Json::stringValue: emit_text(out, value.asString()); break;
     case ::Json::arrayValue:
-      if (value.empty()) {
-        out << YAML::Flow << YAML::BeginSeq << YAML::EndSeq;
-        break;
-      }
-      out << YAML::BeginSeq;
+      out << style << YAML::BeginSeq;
       for (const Json& element : value) {
         emit(out, element);
       }
       out << YAML::EndSeq;
       break;
     case ::Json::objectValue:
-      if (value.empty()) {
-        out << YAML::Flow << YAML::BeginMap << YAML::EndMap;
-        break;
-      }
-      out << YAML::BeginMap;
+      out << style << YAML::BeginMap;
       for (const std::string& key : value.getMemberNames()) {
         out << YAML::Key;
         if (reads_back(key) && key != "<<") {
@@ -465,8 +458,8 @@ Result<std::vector<Json>> parse_yaml_documents(std::string_view text) {
     if (json) {
       return std::vector<Json>{*std::move(json)};
     }
-    // Flow-style YAML begins with a brace too: let the YAML reader have the last word, unless the nesting is
-    // at fault.
+    // Flow-style YAML begins with a brace too, so the YAML reader decides, unless the nesting is too
+    // deep.
     if (json.error().message.find("nested") != std::string::npos) {
       return json.error();
     }

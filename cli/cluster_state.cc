@@ -26,34 +26,21 @@ class Collector {
   Result<void> add(const Json& object, const std::string& where) {
     const std::string kind = text_member(object, {"kind"});
     const std::string version = text_member(object, {"apiVersion"});
+    Result<void> added;
     if (version == "v1" && kind == "Node") {
-      Result<estimator::GpuNode> node = estimator::decode_node(object);
-      if (!node) {
-        return node.error().within(where);
-      }
-      nodes_.push_back(*std::move(node));
+      added = append(estimator::decode_node(object), nodes_);
     } else if (version == "v1" && kind == "Pod") {
       requested_[text_member(object, {"spec", "nodeName"})] += gpus_of_pod(object);
     } else if (version == "v1" && kind == "ConfigMap") {
       const std::string space = text_member(object, {"metadata", "namespace"}, kDefaultNamespace);
       state_.config_maps[{space, text_member(object, {"metadata", "name"})}] = object;
     } else if (version == crds::kApiVersion && kind == "GPUModel") {
-      Result<crds::GpuModel> model = crds::decode_gpu_model(object);
-      if (!model) {
-        return model.error().within(where);
-      }
-      if (Result<void> applied = state_.catalog.apply(*model); !applied) {
-        return applied.error().within(where);
-      }
-      gpu_models_.push_back(*std::move(model));
+      added = append(crds::decode_gpu_model(object), gpu_models_);
+      added = added ? state_.catalog.apply(gpu_models_.back()) : added;
     } else if (version == crds::kApiVersion && kind == "MemoryProfile") {
-      Result<crds::MemoryProfile> profile = crds::decode_memory_profile(object);
-      if (!profile) {
-        return profile.error().within(where);
-      }
-      state_.profiles.push_back(*std::move(profile));
+      added = append(crds::decode_memory_profile(object), state_.profiles);
     }
-    return {};
+    return added ? added : added.error().within(where);
   }
 
   ClusterState take() && {
@@ -62,8 +49,7 @@ class Collector {
       return std::move(state_);
     }
     for (estimator::GpuNode& node : nodes_) {
-      const auto requested = requested_.find(node.name);
-      node.requested_gpus = requested == requested_.end() ? 0 : requested->second;
+      node.requested_gpus = requested_[node.name];
     }
     std::vector<std::string> unknown;
     state_.gpus = estimator::take_inventory(nodes_, state_.catalog, &unknown);
@@ -76,19 +62,40 @@ class Collector {
   }
 
  private:
+  template <class T>
+  static Result<void> append(Result<T> decoded, std::vector<T>& to) {
+    if (!decoded) {
+      return decoded.error();
+    }
+    to.push_back(*std::move(decoded));
+    return {};
+  }
+
   ClusterState state_;
   std::vector<estimator::GpuNode> nodes_;
   std::map<std::string, std::int64_t> requested_;
   std::vector<crds::GpuModel> gpu_models_;
 };
 
-std::int64_t gpus_of_container(const Json& container) {
-  const Json& limit = member(container, {"resources", "limits", crds::kGpuResource});
-  if (const std::optional<std::int64_t> count = JsonView(limit).integer()) {
+std::int64_t gpus_of_container(const JsonView& container) {
+  const JsonView limit = member(container, {"resources", "limits", crds::kGpuResource});
+  if (const std::optional<std::int64_t> count = limit.integer()) {
     return std::max<std::int64_t>(0, *count);
   }
-  const Result<Bytes> count = parse_bytes(text_member(limit, {}, "0"));
+  const Result<Bytes> count = parse_bytes(limit.text().value_or("0"));
   return count ? count->count : 0;
+}
+
+// The key's content: `data` holds text, `binaryData` holds base64 of anything.
+Result<std::string> content_of(const Json& config_map, const std::string& key) {
+  if (const Json& text = member(config_map, {"data", key}); text.isString()) {
+    return text_member(text, {});
+  }
+  const Json& binary = member(config_map, {"binaryData", key});
+  if (!binary.isString()) {
+    return Error(ErrorCode::kNotFound, "it has no key " + key);
+  }
+  return base64_decode(text_member(binary, {}));
 }
 
 }  // namespace
@@ -99,16 +106,12 @@ std::int64_t gpus_of_pod(const Json& pod) {
     return 0;
   }
   std::int64_t together = 0;
-  if (const Json& containers = member(pod, {"spec", "containers"}); containers.isArray()) {
-    for (const Json& container : containers) {
-      together += gpus_of_container(container);
-    }
+  for (const JsonView container : member(JsonView(pod), {"spec", "containers"}).elements()) {
+    together += gpus_of_container(container);
   }
   // Init containers run one after another, before the others.
-  if (const Json& containers = member(pod, {"spec", "initContainers"}); containers.isArray()) {
-    for (const Json& container : containers) {
-      together = std::max(together, gpus_of_container(container));
-    }
+  for (const JsonView container : member(JsonView(pod), {"spec", "initContainers"}).elements()) {
+    together = std::max(together, gpus_of_container(container));
   }
   return together;
 }
@@ -177,22 +180,6 @@ Result<ClusterState> cluster_from_client(kube::Client& client) {
   }
   return std::move(collector).take();
 }
-
-namespace {
-
-// The key's content: `data` holds text, `binaryData` base64 of anything.
-Result<std::string> content_of(const Json& config_map, const std::string& key) {
-  if (const Json& text = member(config_map, {"data", key}); text.isString()) {
-    return text_member(text, {});
-  }
-  const Json& binary = member(config_map, {"binaryData", key});
-  if (!binary.isString()) {
-    return Error(ErrorCode::kNotFound, "it has no key " + key);
-  }
-  return base64_decode(text_member(binary, {}));
-}
-
-}  // namespace
 
 Result<std::vector<crds::EmbeddingTable>> tables_of(const Json& config_map, const std::string& key) {
   const Result<std::string> content = content_of(config_map, key);

@@ -1,4 +1,4 @@
-// ClusterState: what a command knows of the cluster: its GPUs, what was learned of each model family, and the
+// ClusterState: what a command knows about the cluster: its GPUs, what was learned of each model family, and the
 // ConfigMaps that tables come from. Read from files (what `kubectl get nodes,gpumodels,memoryprofiles -A -o
 // yaml` prints) or from the API server. One thread.
 #pragma once

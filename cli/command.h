@@ -1,4 +1,4 @@
-// A subcommand of the one binary. Each parses its own options and prints its own --help.
+// A subcommand of the binary. Each parses its own options and prints its own --help.
 #pragma once
 
 #include <boost/program_options/options_description.hpp>

@@ -1,5 +1,6 @@
-// `plimsoll completion SHELL`: one table of commands and options, written in three dialects.
+// `plimsoll completion SHELL`: the commands and options as a script for each of three shells.
 #include <array>
+#include <map>
 
 #include "cli/options.h"
 #include "cli/subcommands.h"
@@ -20,7 +21,7 @@ struct Values {
   const char* words;
 };
 
-// Options that take one of a few words; those of file names complete as files.
+// Options with a few possible values. Options of file names complete as files.
 constexpr std::array<Values, 5> kValues = {{
     {"output", "table json yaml"},
     {"method", "plimsoll amp"},
@@ -122,22 +123,18 @@ po::options_description completion_options() {
 
 int run_completion(const std::vector<std::string>& arguments, std::span<const Command> commands,
                    Console& console) {
-  if (arguments.size() == 1 && arguments.front() == "bash") {
-    console.out << bash_script(commands);
-    return kExitDone;
-  }
-  if (arguments.size() == 1 && arguments.front() == "zsh") {
-    console.out << zsh_script(commands);
-    return kExitDone;
-  }
-  if (arguments.size() == 1 && arguments.front() == "fish") {
-    console.out << fish_script(commands);
-    return kExitDone;
-  }
-  po::variables_map values;
-  if (arguments.size() == 1 && arguments.front().starts_with('-')) {
+  const std::map<std::string, std::string (*)(Commands)> scripts = {
+      {"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}};
+  if (arguments.size() == 1) {
+    if (const auto script = scripts.find(arguments.front()); script != scripts.end()) {
+      console.out << script->second(commands);
+      return kExitDone;
+    }
+    po::variables_map values;
     if (const std::optional<int> code =
-            read_options(arguments, completion_options(), kHelp, console, values)) {
+            arguments.front().starts_with('-')
+                ? read_options(arguments, completion_options(), kHelp, console, values)
+                : std::nullopt) {
       return *code;
     }
   }

@@ -1,4 +1,4 @@
-// Console: the streams a command talks to, so that a test can hold them.
+// Console: the streams that a command uses, so that a test can replace them.
 //
 //   std::ostringstream out, err;
 //   Console console{std::cin, out, err};

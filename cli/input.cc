@@ -1,11 +1,10 @@
 #include "cli/input.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string_view>
 
 #include "base/json/edit.h"
@@ -21,7 +20,7 @@ Result<std::string> read_stream(std::istream& stream, const std::string& name) {
     content.append(buffer, static_cast<std::size_t>(stream.gcount()));
     if (Bytes{static_cast<std::int64_t>(content.size())} > kInputLimit) {
       return Error(ErrorCode::kTooLarge,
-                   name + " is larger than " + to_string(kInputLimit) + ", the most that is read; split it");
+                   name + " is larger than " + to_string(kInputLimit) + ", the limit; split it");
     }
   }
   if (stream.bad()) {
@@ -36,20 +35,20 @@ bool is_list(const Json& object) {
 
 Result<void> open_document(Json object, const std::string& where, std::vector<Document>& documents) {
   if (!object.isObject()) {
-    return invalid(where + " is no Kubernetes object, but a plain value or an array");
+    return invalid(where + " is not a Kubernetes object but a plain value or an array");
   }
   if (!is_list(object)) {
     documents.push_back({std::move(object), where});
     return {};
   }
-  // The API server's own lists name the kind once, for all.
+  // The API server's own lists name the kind of the items once.
   const std::string kind = text_member(object, {"kind"});
   const std::string kind_of_items = kind.substr(0, kind.size() - std::string_view("List").size());
   std::size_t index = 0;
   for (const Json& each : member(object, {"items"})) {
     const std::string item = where + ", items[" + std::to_string(index++) + "]";
     if (!each.isObject()) {
-      return invalid(item + " is no Kubernetes object");
+      return invalid(item + " is not a Kubernetes object");
     }
     JsonEdit edit(each);
     if (!kind_of_items.empty() && member(each, {"kind"}).isNull()) {
@@ -65,17 +64,15 @@ Result<void> open_document(Json object, const std::string& where, std::vector<Do
   return {};
 }
 
-// One JSON object a line, as `jq -c` prints them; nothing if it is anything else.
-std::vector<Json> json_lines(std::string_view content) {
+// One JSON object on each line, as `jq -c` prints them; nothing for any other text.
+std::vector<Json> json_lines(const std::string& content) {
   std::vector<Json> objects;
-  while (!content.empty()) {
-    const std::size_t end = std::min(content.find('\n'), content.size());
-    const std::string_view line = content.substr(0, end);
-    content.remove_prefix(std::min(end + 1, content.size()));
+  std::istringstream stream(content);
+  for (std::string line; std::getline(stream, line);) {
     if (line.find_first_not_of(" \t\r") == line.npos) {
       continue;
     }
-    Result<Json> object = line.starts_with('{') ? parse_json(line) : Result<Json>(invalid("no object"));
+    Result<Json> object = line.starts_with('{') ? parse_json(line) : Result<Json>(invalid("not an object"));
     if (!object) {
       return {};
     }
@@ -120,7 +117,7 @@ Result<std::vector<Document>> read_documents(const std::vector<std::string>& pat
       objects = std::move(lines);
     }
     if (objects->empty()) {
-      return invalid(name + " holds no document");
+      return invalid(name + " has no documents");
     }
     for (std::size_t i = 0; i < objects->size(); ++i) {
       const std::string where = objects->size() == 1 ? name : name + ", document " + std::to_string(i + 1);

@@ -1,4 +1,4 @@
-// Files and standard input, read with a limit, as the Kubernetes objects in them. One thread.
+// Reads the Kubernetes objects in files and standard input, with a limit on their size. One thread.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace plimsoll::cli {
 
-inline constexpr Bytes kInputLimit = 64_MiB;  // hundreds of the biggest jobs, and no more than a laptop holds
+inline constexpr Bytes kInputLimit = 64_MiB;  // hundreds of the largest jobs; fits the memory of a laptop
 
 // The content of a file, or of standard input for "-". Errors: kNotFound, kForbidden, kInvalid (a folder),
 // kTooLarge; each names the file.
@@ -22,9 +22,9 @@ struct Document {
   std::string where;  // "jobs.yaml, document 2", for messages
 };
 
-// The objects of all documents of all files, be they YAML, JSON, or JSON of one object a line; lists (kind
-// List, or any ...List with items) opened. Errors: as `read_input`; kInvalid for what is no YAML or JSON, or
-// no object. A file without any document is an error.
+// The objects of all documents of all files: YAML, JSON, or one JSON object on each line. Lists (kind
+// List, or any ...List with items) are replaced by their items. Errors: as `read_input`; kInvalid for what is not YAML or JSON, or
+// not an object. A file without any document is an error.
 Result<std::vector<Document>> read_documents(const std::vector<std::string>& paths, Console& console);
 
 }  // namespace plimsoll::cli

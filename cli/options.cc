@@ -1,10 +1,10 @@
 #include "cli/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "base/json/edit.h"
+#include "base/number.h"
 #include "base/yaml.h"
 #include "cli/command.h"
 
@@ -12,7 +12,7 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr unsigned kHelpWidth = 110;
-constexpr std::size_t kWordLimit = 64;  // longer words are no misspelling of ours
+constexpr std::size_t kMaxWord = 64;  // longer ones are cut in messages, and are not a misspelling
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -46,7 +46,7 @@ int misuse(const Help& help, Console& console, const std::string& message) {
 std::string closest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
-  if (word.size() > kWordLimit) {
+  if (word.size() > kMaxWord) {
     return best;
   }
   for (const std::string& candidate : known) {
@@ -91,7 +91,7 @@ std::optional<int> read_options(const std::vector<std::string>& arguments,
                   "unknown option " + unknown.get_option_name() +
                       (hint.empty() ? std::string() : "; did you mean " + hint + "?"));
   } catch (const po::too_many_positional_options_error&) {
-    return misuse(help, console, "an argument stands without an option before it");
+    return misuse(help, console, "an argument has no option before it");
   } catch (const std::exception& problem) {
     return misuse(help, console, problem.what());
   }
@@ -104,17 +104,12 @@ void add_output_option(po::options_description& options) {
 }
 
 Result<OutputFormat> output_format(const po::variables_map& values) {
-  const std::string name = values["output"].as<std::string>();
-  if (name == "table") {
-    return OutputFormat::kTable;
-  }
-  if (name == "json") {
-    return OutputFormat::kJson;
-  }
-  if (name == "yaml") {
-    return OutputFormat::kYaml;
-  }
-  return invalid("--output must be table, json or yaml", name);
+  OptionReader options(values);
+  const auto format = options.choice<OutputFormat>(
+      "output",
+      {{"table", OutputFormat::kTable}, {"json", OutputFormat::kJson}, {"yaml", OutputFormat::kYaml}},
+      OutputFormat::kTable);
+  return options.error() ? Result<OutputFormat>(*options.error()) : format;
 }
 
 std::optional<int> read_options(const std::vector<std::string>& arguments,
@@ -123,25 +118,53 @@ std::optional<int> read_options(const std::vector<std::string>& arguments,
   if (const std::optional<int> code = read_options(arguments, options, help, console, values)) {
     return code;
   }
-  const Result<OutputFormat> asked = output_format(values);
-  if (!asked) {
-    return complain(console, kExitUsage, asked.error());
+  const Result<OutputFormat> given = output_format(values);
+  if (!given) {
+    return complain(console, kExitUsage, given.error());
   }
-  format = *asked;
+  format = *given;
   return std::nullopt;
 }
 
-Result<std::int64_t> count_option(const po::variables_map& values, const std::string& name,
-                                  std::int64_t least, std::int64_t most) {
-  const std::string text = values[name].as<std::string>();
-  std::int64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || value < least || value > most) {
-    return invalid(
-        "--" + name + " must be a whole number from " + std::to_string(least) + " to " + std::to_string(most),
-        text.substr(0, kWordLimit));
+std::string OptionReader::text(const std::string& name, const std::string& absent) const {
+  return given(name) ? values_[name].as<std::string>() : absent;
+}
+
+std::vector<std::string> OptionReader::texts(const std::string& name) const {
+  return given(name) ? values_[name].as<std::vector<std::string>>() : std::vector<std::string>();
+}
+
+std::int64_t OptionReader::count(const std::string& name, std::int64_t min, std::int64_t max,
+                                 std::int64_t absent) {
+  if (!given(name)) {
+    return absent;
   }
-  return value;
+  const std::optional<std::int64_t> value = parse_number<std::int64_t>(text(name));
+  const bool fits = value && *value >= min && *value <= max;
+  require(fits,
+          "--" + name + " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max),
+          text(name));
+  return fits ? *value : absent;
+}
+
+void OptionReader::require(bool holds, const std::string& message, const std::string& fragment) {
+  if (!holds) {
+    fail(invalid(message, fragment.substr(0, kMaxWord)));
+  }
+}
+
+void OptionReader::fail(const Error& error) {
+  if (!error_) {
+    error_ = error;
+  }
+}
+
+Json json_list(const std::vector<std::string>& texts) {
+  JsonArray list;
+  for (const std::string& text : texts) {
+    list.append(text);
+  }
+  return list;
 }
 
 void print_answers(Console& console, OutputFormat format, const std::vector<Json>& answers) {

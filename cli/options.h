@@ -1,15 +1,20 @@
-// What every subcommand does with its arguments, on Boost.Program_options: --help with examples, and mistakes
-// answered with a hint. One thread.
+// How every subcommand reads its arguments, with Boost.Program_options: --help with examples, and hints for mistakes.
+// One thread.
 #pragma once
 
 #include <boost/program_options.hpp>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/json/json.h"
+#include "base/quantity.h"
 #include "base/result.h"
 #include "cli/console.h"
+#include "crds/enums.h"
 
 namespace plimsoll::cli {
 
@@ -21,29 +26,87 @@ struct Help {
   const char* examples;  // lines of commands
 };
 
-// Reads the arguments into `values`. Empty: go on. Else the exit code: the help was printed, or a mistake
-// explained on standard error.
+// Reads the arguments into `values`. Nothing: go on. Otherwise the exit code: the help or a mistake has been printed.
 std::optional<int> read_options(const std::vector<std::string>& arguments,
                                 const po::options_description& options, const Help& help, Console& console,
                                 po::variables_map& values);
 
 enum class OutputFormat { kTable, kJson, kYaml };
 
-// The same for a command with add_output_option(), whose value it reads as well.
+// The same for a command with add_output_option(); reads the format too.
 std::optional<int> read_options(const std::vector<std::string>& arguments,
                                 const po::options_description& options, const Help& help, Console& console,
                                 po::variables_map& values, OutputFormat& format);
 
-// The word of `known` closest to a misspelt one; empty when none is close.
+// Of `known`, what a misspelt word is closest to; empty when nothing is close.
 std::string closest(const std::string& word, const std::vector<std::string>& known);
 
 // "-o, --output" with the three formats; read it back with `output_format`.
 void add_output_option(po::options_description& options);
 Result<OutputFormat> output_format(const po::variables_map& values);
 
-// The value of an option that must lie within [least, most]. Errors: kInvalid naming the option.
-Result<std::int64_t> count_option(const po::variables_map& values, const std::string& name,
-                                  std::int64_t least, std::int64_t most);
+// The options that were given, read as types. The first wrong value is kept as the error, and each wrong value reads
+// as its default: read everything, then look at error() once.
+//
+//   OptionReader options(values);
+//   request.trainers = options.count("trainers", 1, kMaxTrainers);
+//   if (options.error()) return complain(console, kExitUsage, *options.error());
+class OptionReader {
+ public:
+  explicit OptionReader(const po::variables_map& values) : values_(values) {}
+
+  bool given(const std::string& name) const { return values_.contains(name); }
+  // What was given, else the option's default, else `absent`.
+  std::string text(const std::string& name, const std::string& absent = {}) const;
+  std::vector<std::string> texts(const std::string& name) const;
+  std::int64_t count(const std::string& name, std::int64_t min, std::int64_t max, std::int64_t absent = 1);
+  Bytes bytes(const std::string& name) { return take(name, parse_bytes(text(name))); }
+
+  // One of a few names; `absent` must be one of their values.
+  template <class T>
+  T choice(const std::string& name, const std::vector<std::pair<std::string, T>>& known, const T& absent);
+  // The same for the enums of the API.
+  template <crds::NamedEnum E>
+  E choice(const std::string& name, E absent) {
+    return given(name) ? take(name, crds::parse_enum<E>(text(name)), absent) : absent;
+  }
+
+  // The value of an option that was parsed elsewhere; an error names the option.
+  template <class T>
+  T take(const std::string& name, const Result<T>& parsed, const T& otherwise = {}) {
+    if (!parsed) {
+      fail(parsed.error().within("--" + name));
+    }
+    return parsed ? *parsed : otherwise;
+  }
+
+  void require(bool holds, const std::string& message, const std::string& fragment = {});
+  void fail(const Error& error);
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const po::variables_map& values_;
+  std::optional<Error> error_;
+};
+
+template <class T>
+T OptionReader::choice(const std::string& name, const std::vector<std::pair<std::string, T>>& known,
+                       const T& absent) {
+  if (!given(name)) {
+    return absent;
+  }
+  std::string names;
+  for (const auto& [word, value] : known) {
+    if (word == text(name)) {
+      return value;
+    }
+    names += (names.empty() ? "" : ", ") + word;
+  }
+  require(false, "--" + name + " must be one of " + names, text(name));
+  return absent;
+}
+
+Json json_list(const std::vector<std::string>& texts);
 
 // The answers of one command for programs: one as an object, several as a JSON array or as YAML documents.
 void print_answers(Console& console, OutputFormat format, const std::vector<Json>& answers);

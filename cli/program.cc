@@ -10,7 +10,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// A subcommand on the process's own streams. Output that could not be written is no success.
+// Runs a subcommand on the process's own streams. Output that could not be written is an error.
 template <int (*kRun)(const std::vector<std::string>&, Console&)>
 int on_process(const std::vector<std::string>& arguments) {
   Console console = process_console();

@@ -7,7 +7,6 @@
 #include "base/json/view.h"
 #include "cli/cluster_state.h"
 #include "cli/jobs.h"
-#include "cli/limits.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
 #include "cli/text_table.h"
@@ -22,11 +21,9 @@ namespace {
 
 constexpr Help kHelp = {
     "plimsoll provision -f JOB.yaml [--cluster CLUSTER.yaml] [-o FORMAT]",
-    "Tells what the admission webhook would do with each TrainingJob in the files: the GPU model, the number "
-    "of "
-    "trainers,\nwhy, and the JSON patch. Without --cluster the cluster of the current kubeconfig is asked "
-    "(nodes, "
-    "pods, GPUModels,\nMemoryProfiles and the ConfigMaps that tables come from); nothing is written to it.",
+    "Tells what the admission webhook would do with each TrainingJob in the files: the GPU model, the number of trainers,\n"
+    "why, and the JSON patch. Without --cluster, the cluster of the current kubeconfig is read (nodes, pods, GPUModels,\n"
+    "MemoryProfiles and the ConfigMaps that tables come from); nothing is written to it.",
     "  plimsoll provision -f examples/model-a.yaml --cluster examples/cluster.yaml\n"
     "  kubectl get nodes,pods,gpumodels,memoryprofiles -A -o yaml > cluster.yaml\n"
     "  kubectl plimsoll provision -f job.yaml -o json | jq .decision",
@@ -40,47 +37,33 @@ struct World {
   std::unique_ptr<kube::Client> client;            // null when the cluster is described by files
 };
 
-Result<World> world_of(const po::variables_map& values, const std::vector<Document>& documents,
-                       Console& console) {
-  World world;
-  if (values.contains("cluster")) {
-    Result<std::vector<Document>> described =
-        read_documents(values["cluster"].as<std::vector<std::string>>(), console);
-    if (!described) {
-      return described.error();
-    }
-    described->insert(described->end(), documents.begin(), documents.end());
-    Result<ClusterState> state = cluster_from_documents(*described);
-    if (!state) {
-      return state.error();
-    }
-    world.state = *std::move(state);
-  } else {
-    kube::initialise_transport();
-    const auto text = [&](const char* name) {
-      return values.contains(name) ? values[name].as<std::string>() : std::string();
-    };
-    const Result<kube::ClientConfig> config =
-        kube::load_client_config(kube::sources_from_environment(text("kubeconfig"), text("context")));
-    if (!config) {
-      return config.error().within("no --cluster FILE was given, and the current cluster cannot be asked");
-    }
-    world.namespace_name = config->namespace_name;
-    Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
-    if (!client) {
-      return client.error();
-    }
-    world.client = *std::move(client);
-    Result<ClusterState> state = cluster_from_client(*world.client);
-    if (!state) {
-      return state.error().within(config->server);
-    }
-    world.state = *std::move(state);
+Result<World> world_of_files(const OptionReader& options, const std::vector<Document>& jobs,
+                             Console& console) {
+  Result<std::vector<Document>> documents = read_documents(options.texts("cluster"), console);
+  if (!documents) {
+    return documents.error();
   }
-  if (values.contains("namespace")) {
-    world.namespace_name = values["namespace"].as<std::string>();
+  documents->insert(documents->end(), jobs.begin(), jobs.end());
+  Result<ClusterState> state = cluster_from_documents(*documents);
+  return state ? World{.state = *std::move(state), .client = nullptr} : Result<World>(state.error());
+}
+
+Result<World> world_of_cluster(const OptionReader& options) {
+  kube::initialise_transport();
+  const Result<kube::ClientConfig> config = kube::load_client_config(
+      kube::sources_from_environment(options.text("kubeconfig"), options.text("context")));
+  if (!config) {
+    return config.error().within("no --cluster FILE was given, and the current cluster cannot be read");
   }
-  return world;
+  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
+  if (!client) {
+    return client.error();
+  }
+  Result<ClusterState> state = cluster_from_client(**client);
+  if (!state) {
+    return state.error().within(config->server);
+  }
+  return World{*std::move(state), config->namespace_name, *std::move(client)};
 }
 
 std::string nodes_text(std::int64_t trainers, std::int64_t per_node) {
@@ -129,15 +112,12 @@ void print_table(Console& console, const std::string& name, const estimator::Pro
   if (!provision.alternatives.empty()) {
     TextTable table({"GPU model", "trainers", "cost", "verdict"});
     for (const estimator::Candidate& candidate : provision.alternatives) {
-      char cost[32];
-      std::snprintf(cost, sizeof cost, "%.1f", candidate.cost);
-      table.add({candidate.gpu_model, std::to_string(candidate.trainers), cost, candidate.reason});
+      table.add({candidate.gpu_model, std::to_string(candidate.trainers), decimal_text(candidate.cost, 1),
+                 candidate.reason});
     }
     console.out << '\n' << table.to_string("  ");
   }
-  char elapsed[32];
-  std::snprintf(elapsed, sizeof elapsed, "%.1f ms", seconds * 1e3);
-  console.out << "\n  decided in " << elapsed << "\n\n";
+  console.out << "\n  decided in " << decimal_text(seconds * 1e3, 1) << " ms\n\n";
 }
 
 }  // namespace
@@ -166,19 +146,18 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
           read_options(arguments, provision_options(), kHelp, console, values, format)) {
     return *code;
   }
-  const Result<estimator::Method> method = method_option(values);
-  if (!method) {
-    return complain(console, kExitUsage, method.error());
+  OptionReader options(values);
+  const estimator::Method method = read_method(options);
+  options.require(options.given("filename"), "name the jobs with -f FILE, or -f - for standard input");
+  if (options.error()) {
+    return complain(console, kExitUsage, *options.error());
   }
-  if (!values.contains("filename")) {
-    return complain(console, kExitUsage, "name the jobs with -f FILE, or -f - for standard input");
-  }
-  const Result<std::vector<Document>> documents =
-      read_documents(values["filename"].as<std::vector<std::string>>(), console);
+  const Result<std::vector<Document>> documents = read_documents(options.texts("filename"), console);
   if (!documents) {
     return complain(console, kExitUsage, documents.error());
   }
-  const Result<World> world = world_of(values, *documents, console);
+  const Result<World> world =
+      options.given("cluster") ? world_of_files(options, *documents, console) : world_of_cluster(options);
   if (!world) {
     return complain(console, kExitUsage, world.error());
   }
@@ -189,16 +168,15 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     Result<Json> in_files = world->state.config_map(space, name);
     return in_files || world->client == nullptr ? in_files : world->client->get(kConfigMaps, space, name);
   };
-  const std::vector<JobOrError> jobs = read_jobs(*documents, world->namespace_name, config_map);
+  const std::vector<JobOrError> jobs =
+      read_jobs(*documents, options.text("namespace", world->namespace_name), config_map);
   if (jobs.empty()) {
     return complain(console, kExitUsage, "there is no TrainingJob in the input");
   }
-  int code = kExitDone;
-  std::vector<Json> answers;
+  JobAnswers answers(console, format);
   for (const JobOrError& job : jobs) {
     if (!job.job) {
-      code = std::max(code, complain(console, kExitRefused, job.name + ": " + job.job.error().message));
-      answers.push_back(refusal(job.name, job.job.error()));
+      answers.refuse(job.name, job.job.error());
       continue;
     }
     estimator::ProvisionRequest request;
@@ -206,7 +184,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     request.graph = job.graph.get();
     request.gpus = &world->state.gpus;
     request.profile = world->state.profile_of(job.job->namespace_name, job.job->spec.model.family);
-    request.method = *method;
+    request.method = method;
     Budget budget(limits_of_answer());
     request.budget = &budget;
     const auto start = std::chrono::steady_clock::now();
@@ -219,19 +197,16 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
       print_table(console, job.name, provision, answer["requested"].value(), elapsed.count());
     }
     for (const std::string& warning : provision.warnings) {
-      if (!warning.starts_with(provision.reason)) {  // the reason is told on its own
+      if (!warning.starts_with(provision.reason)) {  // the reason is printed on its own
         console.err << "warning: " << job.name << ": " << warning << '\n';
       }
     }
     if (!provision.decided() && provision.event_reason != "Disabled") {
-      code = std::max(code, complain(console, kExitRefused, job.name + ": " + provision.reason));
+      answers.complain(job.name + ": " + provision.reason);
     }
-    answers.push_back(answer.root().value());
+    answers.add(answer.root().value());
   }
-  if (format != OutputFormat::kTable) {
-    print_answers(console, format, answers);
-  }
-  return code;
+  return answers.finish();
 }
 
 }  // namespace plimsoll::cli

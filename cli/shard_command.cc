@@ -25,46 +25,43 @@ constexpr Help kHelp = {
     "intra=300Gi,inter=6.25Gi,hbm=1555Gi",
 };
 
-constexpr std::int64_t kMaxTrainers = 8192;  // "auto" stops here, and so does the search for what would do
+constexpr std::int64_t kMaxTrainers = 8192;  // "auto" stops here, and so does the search for what would fit
 
-Json integer(std::int64_t value) {
-  return Json(static_cast<::Json::Int64>(value));
+Result<estimator::Plan> plan_for(ShardInput& input, estimator::Infeasibility& why) {
+  if (!input.fewest) {
+    return estimator::shard(input.request, &why);
+  }
+  Result<estimator::FewestTrainersPlan> fewest =
+      estimator::shard_on_fewest_trainers(input.request, 1, kMaxTrainers, {}, &why);
+  if (!fewest) {
+    return fewest.error();
+  }
+  input.request.topology.trainers = fewest->trainers;
+  return std::move(fewest->plan);
 }
 
-Result<estimator::Plan> answer_for(ShardInput& question, estimator::Infeasibility& why) {
-  if (!question.smallest) {
-    return estimator::shard(question.request, &why);
-  }
-  Result<estimator::FewestTrainersPlan> smallest =
-      estimator::shard_on_fewest_trainers(question.request, 1, kMaxTrainers, {}, &why);
-  if (!smallest) {
-    return smallest.error();
-  }
-  question.request.topology.trainers = smallest->trainers;
-  return std::move(smallest->plan);
-}
-
-// Says what fails, by how much, and what would do.
-int refuse(Console& console, OutputFormat format, const ShardInput& question, const Error& error,
+// Says what fails, by how much, and what would fit.
+int refuse(Console& console, OutputFormat format, const ShardInput& input, const Error& error,
            const estimator::Infeasibility& why, double seconds) {
   if (error.code != ErrorCode::kUnfittable) {
     return complain(console, kExitUsage, error);
   }
-  estimator::ShardRequest asked = question.request;
-  if (question.smallest) {
-    asked.topology.trainers = kMaxTrainers / asked.topology.per_node * asked.topology.per_node;
+  estimator::ShardRequest request = input.request;
+  if (input.fewest) {
+    request.topology.trainers = kMaxTrainers / request.topology.per_node * request.topology.per_node;
   }
-  const estimator::Suggestion remedy = estimator::find_suggestion(asked, kMaxTrainers);
-  const std::string reason = error.message + "; " + estimator::to_string(remedy, asked.topology.trainers);
+  const estimator::Suggestion suggestion = estimator::find_suggestion(request, kMaxTrainers);
+  const std::string reason =
+      error.message + "; " + estimator::to_string(suggestion, request.topology.trainers);
   if (format != OutputFormat::kTable) {
     JsonObject json;
     json["feasible"] = false;
     json["reason"] = reason;
     json["constraint"] = why.constraint;
-    json["missingBytes"] = integer(why.missing.count);
+    json["missingBytes"] = why.missing.count;
     json["table"] = why.table.empty() ? Json() : Json(why.table);
-    json["remedy"]["trainers"] = remedy.trainers ? integer(*remedy.trainers) : Json();
-    json["remedy"]["bytesPerTrainer"] = remedy.budget ? integer(remedy.budget->count) : Json();
+    json["remedy"]["trainers"] = suggestion.trainers ? Json(*suggestion.trainers) : Json();
+    json["remedy"]["bytesPerTrainer"] = suggestion.budget ? Json(suggestion.budget->count) : Json();
     json["elapsedSeconds"] = seconds;
     print_answers(console, format, {json});
   }
@@ -128,11 +125,12 @@ int run_shard(const std::vector<std::string>& arguments, Console& console) {
   if (!format) {
     return complain(console, kExitUsage, format.error());
   }
-  Result<ShardInput> question = read_shard_input(values);
-  if (!question) {
-    return complain(console, kExitUsage, question.error());
+  OptionReader options(values);
+  ShardInput input = read_shard_input(options);
+  if (options.error()) {
+    return complain(console, kExitUsage, *options.error());
   }
-  const std::string path = values["tables"].as<std::string>();
+  const std::string path = options.text("tables");
   const Result<std::string> content = read_input(path, console);
   if (!content) {
     return complain(console, kExitUsage, content.error());
@@ -141,42 +139,36 @@ int run_shard(const std::vector<std::string>& arguments, Console& console) {
   if (!tables) {
     return complain(console, kExitUsage, tables.error().within(path));
   }
-  if (tables->empty()) {
-    return complain(console, kExitUsage, path + " holds no table");
-  }
-  if (Result<void> added = add_tables(values, *tables, *question); !added) {
-    return complain(console, kExitUsage, added.error());
+  add_tables(options, *tables, input.request);
+  if (options.error()) {
+    return complain(console, kExitUsage, *options.error());
   }
   estimator::Infeasibility why;
   const auto start = std::chrono::steady_clock::now();
-  const Result<estimator::Plan> plan = answer_for(*question, why);
+  const Result<estimator::Plan> plan = plan_for(input, why);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (!plan) {
-    return refuse(console, *format, *question, plan.error(), why, elapsed.count());
+    return refuse(console, *format, input, plan.error(), why, elapsed.count());
   }
-  std::vector<std::string> faults;
-  if (values["verify"].as<bool>()) {
-    faults = estimator::verify(question->request, *plan);
-  }
+  const bool verify = values["verify"].as<bool>();
+  const std::vector<std::string> faults =
+      verify ? estimator::verify(input.request, *plan) : std::vector<std::string>();
   if (*format == OutputFormat::kTable) {
-    print_shard_report(console, question->request, *plan, elapsed.count());
-    if (values["verify"].as<bool>() && faults.empty()) {
+    print_shard_report(console, input.request, *plan, elapsed.count());
+    if (verify && faults.empty()) {
       console.out << "  verified: every row and column is placed once, and all figures hold\n";
     }
   } else if (for_torchrec) {
-    print_answers(console, *format,
-                  {estimator::to_torchrec_json(question->request, *plan, values["module"].as<std::string>(),
-                                               values["device"].as<std::string>())});
+    print_answers(
+        console, *format,
+        {estimator::to_torchrec_json(input.request, *plan, options.text("module"), options.text("device"))});
   } else {
-    JsonEdit json(estimator::to_json(question->request, *plan));
-    json["trainers"] = integer(question->request.topology.trainers);
+    JsonEdit json(estimator::to_json(input.request, *plan));
+    json["trainers"] = input.request.topology.trainers;
     json["elapsedSeconds"] = elapsed.count();
-    if (values["verify"].as<bool>()) {
+    if (verify) {
       json["verified"] = faults.empty();
-      json["faults"] = Json(::Json::arrayValue);
-      for (const std::string& fault : faults) {
-        json["faults"].append(fault);
-      }
+      json["faults"] = json_list(faults);
     }
     print_answers(console, *format, {json.root().value()});
   }

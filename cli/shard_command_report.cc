@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "cli/text_table.h"
 
@@ -14,12 +14,10 @@ namespace {
 constexpr int kBarWidth = 24;
 constexpr std::size_t kMaxLines = 32;  // of ranks, or of nodes where there are more ranks
 constexpr std::size_t kLargestTables = 8;
-constexpr std::size_t kHeaviestOfSlowest = 3;
+constexpr std::size_t kLargestOfRank = 3;
 
 std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f", value);
-  return text;
+  return decimal_text(value, 3);
 }
 
 double ratio(double most, double mean) {
@@ -29,12 +27,6 @@ double ratio(double most, double mean) {
 double as_double(Bytes bytes) {
   return static_cast<double>(bytes.count);
 }
-
-// What one placement takes on the ranks that have it.
-struct TableLoad {
-  std::size_t index = 0;
-  double bytes = 0;
-};
 
 void print_summary(Console& console, const estimator::ShardRequest& request, const estimator::Plan& plan) {
   const estimator::Topology& topology = request.topology;
@@ -54,24 +46,21 @@ void print_summary(Console& console, const estimator::ShardRequest& request, con
 
 void print_critical_path(Console& console, const estimator::Plan& plan) {
   const double ranks = static_cast<double>(plan.ranks.size());
-  estimator::StageTimes mean;
-  for (const estimator::RankLoad& load : plan.ranks) {
-    mean.forward_compute += load.stages.forward_compute / ranks;
-    mean.forward_exchange += load.stages.forward_exchange / ranks;
-    mean.backward_compute += load.stages.backward_compute / ranks;
-    mean.backward_exchange += load.stages.backward_exchange / ranks;
-  }
   TextTable table({"critical path", "slowest", "mean"});
-  const estimator::StageTimes& most = plan.critical_path;
-  table.add(
-      {"lookups forward", milliseconds_text(most.forward_compute), milliseconds_text(mean.forward_compute)});
-  table.add({"exchange forward", milliseconds_text(most.forward_exchange),
-             milliseconds_text(mean.forward_exchange)});
-  table.add({"lookups backward", milliseconds_text(most.backward_compute),
-             milliseconds_text(mean.backward_compute)});
-  table.add({"exchange backward", milliseconds_text(most.backward_exchange),
-             milliseconds_text(mean.backward_exchange)});
-  table.add({"all, in lockstep", milliseconds_text(most.total()), milliseconds_text(mean.total())});
+  double total = 0;
+  for (const auto& [name, stage] :
+       {std::pair{"lookups forward", &estimator::StageTimes::forward_compute},
+        std::pair{"exchange forward", &estimator::StageTimes::forward_exchange},
+        std::pair{"lookups backward", &estimator::StageTimes::backward_compute},
+        std::pair{"exchange backward", &estimator::StageTimes::backward_exchange}}) {
+    double mean = 0;
+    for (const estimator::RankLoad& load : plan.ranks) {
+      mean += load.stages.*stage / ranks;
+    }
+    table.add({name, milliseconds_text(plan.critical_path.*stage), milliseconds_text(mean)});
+    total += mean;
+  }
+  table.add({"all, in lockstep", milliseconds_text(plan.critical_path.total()), milliseconds_text(total)});
   console.out << table.to_string("  ") << '\n';
 }
 
@@ -167,12 +156,12 @@ std::string places_text(const estimator::TablePlacement& placement) {
          std::to_string(placement.shards.empty() ? 0 : placement.shards.front().rank);
 }
 
-std::string row_of_table(const estimator::ShardRequest& request, const estimator::TablePlacement& placement) {
-  return request.tables[static_cast<std::size_t>(placement.table)].name;
+const estimator::Table& table_of(const estimator::ShardRequest& request,
+                                 const estimator::TablePlacement& placement) {
+  return request.tables[static_cast<std::size_t>(placement.table)];
 }
 
-Bytes size_of(const estimator::ShardRequest& request, const estimator::TablePlacement& placement) {
-  const estimator::Table& table = request.tables[static_cast<std::size_t>(placement.table)];
+Bytes size_of(const estimator::Table& table) {
   return Bytes{table.rows} * table.dim * table.element_bytes;
 }
 
@@ -196,51 +185,55 @@ void print_tables(Console& console, const estimator::ShardRequest& request, cons
   }
   console.out << by_type.to_string("  ") << '\n';
   const std::size_t shown = std::min(kLargestTables, largest.size());
-  std::partial_sort(
-      largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(shown), largest.end(),
-      [&](const auto* a, const auto* b) { return size_of(request, *a) > size_of(request, *b); });
+  std::partial_sort(largest.begin(), largest.begin() + static_cast<std::ptrdiff_t>(shown), largest.end(),
+                    [&](const auto* a, const auto* b) {
+                      return size_of(table_of(request, *a)) > size_of(table_of(request, *b));
+                    });
   TextTable sizes({"largest tables", "size", "sharding", "placed"});
   for (std::size_t i = 0; i < shown; ++i) {
-    sizes.add({row_of_table(request, *largest[i]), to_string(size_of(request, *largest[i])),
-               estimator::name_of(largest[i]->type), places_text(*largest[i])});
+    const estimator::Table& table = table_of(request, *largest[i]);
+    sizes.add({table.name, to_string(size_of(table)), estimator::name_of(largest[i]->type),
+               places_text(*largest[i])});
   }
   console.out << sizes.to_string("  ") << '\n';
 }
 
 // What keeps the plan from the bound, or what the bound is made of.
 void print_why(Console& console, const estimator::ShardRequest& request, const estimator::Plan& plan) {
-  std::size_t slowest = 0;
-  std::size_t fullest = 0;
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    slowest = plan.ranks[rank].milliseconds > plan.ranks[slowest].milliseconds ? rank : slowest;
-    fullest = plan.ranks[rank].memory > plan.ranks[fullest].memory ? rank : fullest;
-  }
-  const auto heaviest_on = [&](std::size_t rank) {
-    std::vector<TableLoad> loads;
-    for (std::size_t i = 0; i < plan.placements.size(); ++i) {
-      const estimator::TablePlacement& placement = plan.placements[i];
-      double bytes = 0;
+  const auto rank_with_most = [&](auto estimator::RankLoad::*load) {
+    const auto most = std::max_element(plan.ranks.begin(), plan.ranks.end(),
+                                       [&](const auto& a, const auto& b) { return a.*load < b.*load; });
+    return static_cast<std::size_t>(most - plan.ranks.begin());
+  };
+  const std::size_t slowest = rank_with_most(&estimator::RankLoad::milliseconds);
+  const std::size_t fullest = rank_with_most(&estimator::RankLoad::memory);
+  const auto largest_on = [&](std::size_t rank) {
+    std::vector<std::pair<double, std::string>> loads;  // bytes, and the table's name
+    for (const estimator::TablePlacement& placement : plan.placements) {
+      const estimator::Table& table = table_of(request, placement);
+      double elements = 0;
       for (const estimator::Shard& shard : placement.shards) {
         if (static_cast<std::size_t>(shard.rank) == rank) {
-          bytes += static_cast<double>(shard.row_end - shard.row_begin) *
-                   static_cast<double>(shard.column_end - shard.column_begin);
+          elements += static_cast<double>(shard.row_end - shard.row_begin) *
+                      static_cast<double>(shard.column_end - shard.column_begin);
         }
       }
-      bytes *= static_cast<double>(request.tables[static_cast<std::size_t>(placement.table)].element_bytes);
-      loads.push_back({.index = i, .bytes = bytes});
+      if (elements > 0) {
+        loads.emplace_back(elements * static_cast<double>(table.element_bytes), table.name);
+      }
     }
     std::stable_sort(loads.begin(), loads.end(),
-                     [](const TableLoad& a, const TableLoad& b) { return a.bytes > b.bytes; });
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    loads.resize(std::min(kLargestOfRank, loads.size()));
     std::string text;
-    for (std::size_t i = 0; i < std::min(kHeaviestOfSlowest, loads.size()) && loads[i].bytes > 0; ++i) {
-      text += (text.empty() ? "" : ", ") + row_of_table(request, plan.placements[loads[i].index]) + " (" +
-              to_string(Bytes::ceil(loads[i].bytes)) + ")";
+    for (const auto& [bytes, name] : loads) {
+      text += (text.empty() ? "" : ", ") + name + " (" + to_string(Bytes::ceil(bytes)) + ")";
     }
-    return text.empty() ? std::string("copies alone") : text;
+    return text.empty() ? "copies alone" : text;
   };
   const double over = ratio(plan.max_milliseconds, plan.lower_bound_milliseconds);
   if (over > 1 + request.time_slack * 1.001) {
-    console.out << "  slowest is rank " << slowest << ", whose largest shards are " << heaviest_on(slowest)
+    console.out << "  slowest is rank " << slowest << ", whose largest shards are " << largest_on(slowest)
                 << ";\n"
                 << "  fewer trainers or narrower cuts would level it: shards are few for so many ranks\n";
   } else {
@@ -248,7 +241,7 @@ void print_why(Console& console, const estimator::ShardRequest& request, const e
                 << " of the bound that --time-slack allows; memory was levelled with what was left\n";
   }
   if (ratio(as_double(plan.max_memory), as_double(plan.mean_memory)) > 1.05) {
-    console.out << "  fullest is rank " << fullest << ", whose largest shards are " << heaviest_on(fullest)
+    console.out << "  fullest is rank " << fullest << ", whose largest shards are " << largest_on(fullest)
                 << ";\n  cutting or moving these costs more time than --time-slack gives\n";
   }
 }
@@ -263,9 +256,7 @@ void print_shard_report(Console& console, const estimator::ShardRequest& request
   print_ranks(console, request, plan);
   print_tables(console, request, plan);
   print_why(console, request, plan);
-  char elapsed[32];
-  std::snprintf(elapsed, sizeof elapsed, "%.1f ms", seconds * 1e3);
-  console.out << "\n  placed in " << elapsed << '\n';
+  console.out << "\n  placed in " << decimal_text(seconds * 1e3, 1) << " ms\n";
 }
 
 }  // namespace plimsoll::cli

@@ -1,4 +1,4 @@
-// The subcommands as functions of their arguments and a console, which is how tests call them. Each returns
+// The subcommands as functions of their arguments and a console, so that tests can call them. Each returns
 // its exit code (cli/command.h). One thread.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace plimsoll::cli {
 int run_estimate(const std::vector<std::string>& arguments, Console& console);
 int run_provision(const std::vector<std::string>& arguments, Console& console);
 int run_shard(const std::vector<std::string>& arguments, Console& console);
-// For all of these commands, which may be more than this library's.
+// `commands`: all that the program has, which may be more than this library's.
 int run_completion(const std::vector<std::string>& arguments, std::span<const Command> commands,
                    Console& console);
 int run_version(const std::vector<std::string>& arguments, Console& console);

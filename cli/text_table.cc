@@ -94,7 +94,13 @@ std::string milliseconds_text(double milliseconds) {
 }
 
 std::string percent_text(double share) {
-  return format("%.1f%%", share * 100);
+  return decimal_text(share * 100, 1) + "%";
+}
+
+std::string decimal_text(double value, int digits) {
+  std::array<char, 512> text{};  // a double has at most 309 digits before the point
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  return text.data();
 }
 
 }  // namespace plimsoll::cli

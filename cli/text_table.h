@@ -1,4 +1,4 @@
-// What people read: columns that line up, and bars. Pure; any thread.
+// Text output: aligned columns, and bars. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace plimsoll::cli {
 
-// Columns padded to their widest cell, two blanks between them; cells that begin with a digit are set to the
-// right in all rows but the first, the heading.
+// Columns padded to their widest cell, two blanks between them; columns whose first row
+// below the heading begins with a digit are aligned to the right.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> heading) : rows_{std::move(heading)} {}
@@ -29,6 +29,8 @@ std::string bar(double share, int width, bool unicode);
 // out.
 std::string breakdown_bars(const estimator::Breakdown& breakdown, Bytes capacity, bool unicode);
 
+// With so many digits after the point.
+std::string decimal_text(double value, int digits);
 // "12.3 ms", "1.24 s"
 std::string milliseconds_text(double milliseconds);
 std::string percent_text(double share);

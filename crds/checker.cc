@@ -16,35 +16,9 @@ std::string shortest(double value) {
 
 }  // namespace
 
-void Checker::integers(const char* name, const std::vector<std::int64_t>& values, Presence presence,
-                       Range count, Range range) {
-  const FieldPath path(path_, name);
-  check_count(path, values.size(), count, presence);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    check_integer(FieldPath(path, i), values[i], range);
-  }
-}
-
-void Checker::texts(const char* name, const std::vector<std::string>& values, Range count,
-                    const TextRule& rule) {
-  const FieldPath path(path_, name);
-  check_count(path, values.size(), count, Presence::kOptional);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    check_text(FieldPath(path, i), values[i], rule);
-  }
-  check_distinct(path, values);
-}
-
 void Checker::decimal(const char* name, double value, Presence, const DecimalRule& rule) {
   if (!(value >= rule.least && value <= rule.most)) {
     errors_.add(FieldPath(path_, name), std::string("must be ") + rule.form + ", is " + shortest(value));
-  }
-}
-
-void Checker::optional_decimal(const char* name, const std::optional<double>& value,
-                               const DecimalRule& rule) {
-  if (value) {
-    decimal(name, *value, Presence::kOptional, rule);
   }
 }
 

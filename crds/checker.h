@@ -1,5 +1,5 @@
-// Checker: the visitor of `describe` that holds values to their bounds, and after each struct asks
-// `check_rules` for what the CEL rules say of it. Inside crds/ only. One thread.
+// Checker: the visitor of `describe` that checks values against their bounds, and after each struct calls
+// `check_rules` for what the CEL rules say about it. Inside crds/ only. One thread.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "crds/enum_names.h"
+#include "crds/enums.h"
 #include "crds/field_path.h"
 #include "crds/field_rules.h"
 
@@ -32,8 +32,14 @@ class Checker {
       integer(name, *value, Presence::kOptional, range);
     }
   }
-  void integers(const char* name, const std::vector<std::int64_t>& values, Presence, Range count,
-                Range range);
+  void integers(const char* name, const std::vector<std::int64_t>& values, Presence presence, Range count,
+                Range range) {
+    const FieldPath path(path_, name);
+    check_count(path, values.size(), count, presence);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      check_integer(FieldPath(path, i), values[i], range);
+    }
+  }
   void integer_set(const char* name, const std::vector<std::int64_t>& values, Range count, Range range) {
     integers(name, values, Presence::kOptional, count, range);
     check_distinct(FieldPath(path_, name), values);
@@ -43,9 +49,20 @@ class Checker {
       check_text(FieldPath(path_, name), value, rule);
     }
   }
-  void texts(const char* name, const std::vector<std::string>& values, Range count, const TextRule& rule);
+  void texts(const char* name, const std::vector<std::string>& values, Range count, const TextRule& rule) {
+    const FieldPath path(path_, name);
+    check_count(path, values.size(), count, Presence::kOptional);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      check_text(FieldPath(path, i), values[i], rule);
+    }
+    check_distinct(path, values);
+  }
   void decimal(const char* name, double value, Presence, const DecimalRule& rule);
-  void optional_decimal(const char* name, const std::optional<double>& value, const DecimalRule& rule);
+  void optional_decimal(const char* name, const std::optional<double>& value, const DecimalRule& rule) {
+    if (value) {
+      decimal(name, *value, Presence::kOptional, rule);
+    }
+  }
   void optional_bytes(const char* name, const std::optional<Bytes>& value, const QuantityRule& rule);
   void percentage(const char* name, double value, Presence, const TextRule& rule);
 
@@ -55,7 +72,7 @@ class Checker {
   template <class E>
   void choice_but(const char* name, E value, Presence, std::initializer_list<E> excluded) {
     if (std::find(excluded.begin(), excluded.end(), value) != excluded.end()) {
-      errors_.add(FieldPath(path_, name), std::string("cannot be ") + enum_name(value));
+      errors_.add(FieldPath(path_, name), std::string("cannot be ") + name_of(value));
     }
   }
 
@@ -108,7 +125,7 @@ class Checker {
     for (std::size_t i = 0; i < values.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         if (values[i] == values[j]) {
-          errors_.add(FieldPath(path, i), "stands twice in the list");
+          errors_.add(FieldPath(path, i), "is twice in the list");
           return;
         }
       }

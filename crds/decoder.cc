@@ -1,6 +1,5 @@
 #include "crds/decoder.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "base/quantity.h"
@@ -81,111 +80,15 @@ bool Decoder::is_object(const JsonView& value, const FieldPath& path) {
   return value.is_object();
 }
 
-void Decoder::boolean(const char* name, bool& value, Presence presence) {
-  if (const std::optional<JsonView> found = find(name, presence)) {
-    if (const std::optional<bool> truth = found->boolean()) {
-      value = *truth;
-    } else {
-      errors_.add(FieldPath(path_, name), wrong_kind("true or false", *found));
-    }
-  }
-}
-
-void Decoder::integer(const char* name, std::int64_t& value, Presence presence, Range /*checked later*/) {
-  if (const std::optional<JsonView> found = find(name, presence)) {
-    read_integer(*found, FieldPath(path_, name), value);
-  }
-}
-
-void Decoder::optional_integer(const char* name, std::optional<std::int64_t>& value,
-                               Range /*checked later*/) {
-  if (const std::optional<JsonView> found = find(name, Presence::kOptional)) {
-    read_integer(*found, FieldPath(path_, name), value.emplace());
-  }
-}
-
-void Decoder::integers(const char* name, std::vector<std::int64_t>& values, Presence presence, Range count,
-                       Range /*checked later*/) {
-  const JsonRange<JsonView> list = find_list(name, presence, count);
-  const FieldPath path(path_, name);
-  values.reserve(list.size());
-  for (const JsonView element : list) {
-    const FieldPath element_path(path, values.size());
-    read_integer(element, element_path, values.emplace_back());
-  }
-}
-
-void Decoder::text(const char* name, std::string& value, Presence presence,
-                   const TextRule& /*checked later*/) {
-  if (const std::optional<JsonView> found = find(name, presence)) {
-    read_text(*found, FieldPath(path_, name), value);
-  }
-}
-
-void Decoder::texts(const char* name, std::vector<std::string>& values, Range count,
-                    const TextRule& /*checked later*/) {
-  const FieldPath path(path_, name);
-  for (const JsonView element : find_list(name, Presence::kOptional, count)) {
-    const FieldPath element_path(path, values.size());
-    read_text(element, element_path, values.emplace_back());
-  }
-}
-
-void Decoder::decimal(const char* name, double& value, Presence presence, const DecimalRule& rule) {
-  if (const std::optional<JsonView> found = find(name, presence)) {
-    value = read_decimal(*found, FieldPath(path_, name), rule).value_or(value);
-  }
-}
-
-void Decoder::optional_decimal(const char* name, std::optional<double>& value, const DecimalRule& rule) {
-  if (const std::optional<JsonView> found = find(name, Presence::kOptional)) {
-    value = read_decimal(*found, FieldPath(path_, name), rule);
-  }
-}
-
-void Decoder::optional_bytes(const char* name, std::optional<Bytes>& value, const QuantityRule& rule) {
-  const std::optional<JsonView> found = find(name, Presence::kOptional);
-  if (!found) {
-    return;
-  }
-  const FieldPath path(path_, name);
-  const std::optional<std::string_view> text = found->text();
-  if (const std::optional<std::int64_t> count = found->integer()) {
-    value = Bytes{*count};
-  } else if (text && static_cast<std::int64_t>(text->size()) <= rule.longest && rule.matches(*text)) {
-    const Result<Bytes> bytes = parse_bytes(*text);
-    if (!bytes) {
-      errors_.add(path, bytes.error().message);
-      return;
-    }
-    value = *bytes;
+void Decoder::read(const JsonView& found, const FieldPath& path, bool& value) {
+  if (const std::optional<bool> truth = found.boolean()) {
+    value = *truth;
   } else {
-    errors_.add(path,
-                "must be a quantity of bytes like 80Gi, is " + (text ? quoted(*text) : kind_of(*found)));
-    return;
-  }
-  if (value->count < rule.least) {
-    errors_.add(path, "must be at least " + std::to_string(rule.least));
+    errors_.add(path, wrong_kind("true or false", found));
   }
 }
 
-void Decoder::percentage(const char* name, double& value, Presence presence, const TextRule& rule) {
-  const std::optional<JsonView> found = find(name, presence);
-  if (!found) {
-    return;
-  }
-  const std::optional<std::string_view> text = found->text();
-  if (!text || !obeys(rule, *text)) {
-    errors_.add(FieldPath(path_, name),
-                std::string("must be ") + rule.form + ", is " + (text ? quoted(*text) : kind_of(*found)));
-    return;
-  }
-  if (const Result<double> share = parse_percentage(*text)) {
-    value = *share;
-  }
-}
-
-void Decoder::read_integer(const JsonView& found, const FieldPath& path, std::int64_t& value) {
+void Decoder::read(const JsonView& found, const FieldPath& path, std::int64_t& value) {
   if (const std::optional<std::int64_t> number = whole(found)) {
     value = *number;
   } else {
@@ -193,7 +96,7 @@ void Decoder::read_integer(const JsonView& found, const FieldPath& path, std::in
   }
 }
 
-void Decoder::read_text(const JsonView& found, const FieldPath& path, std::string& value) {
+void Decoder::read(const JsonView& found, const FieldPath& path, std::string& value) {
   if (const std::optional<std::string_view> text = found.text()) {
     value = *text;
   } else {
@@ -201,23 +104,50 @@ void Decoder::read_text(const JsonView& found, const FieldPath& path, std::strin
   }
 }
 
-std::optional<double> Decoder::read_decimal(const JsonView& found, const FieldPath& path,
-                                            const DecimalRule& rule) {
+void Decoder::read(const JsonView& found, const FieldPath& path, double& value, const DecimalRule& rule) {
   const std::optional<std::string_view> text = found.text();
-  if (text && static_cast<std::int64_t>(text->size()) <= rule.longest && rule.matches(*text)) {
-    double value = 0;
-    std::from_chars(text->data(), text->data() + text->size(), value);
-    return value;
-  }
   const std::optional<std::int64_t> integer = found.integer();
-  if (integer && *integer >= rule.integers.least && *integer <= rule.integers.most) {
-    return static_cast<double>(*integer);
+  if (const std::optional<double> decimal = text ? parse_decimal(rule, *text) : std::nullopt) {
+    value = *decimal;
+  } else if (integer && *integer >= rule.integers.least && *integer <= rule.integers.most) {
+    value = static_cast<double>(*integer);
+  } else {
+    errors_.add(path, std::string("must be ") + rule.form + ", is " +
+                          (text           ? quoted(*text)
+                           : whole(found) ? write_json(tree_of(found))
+                                          : kind_of(found)));
   }
-  errors_.add(path, std::string("must be ") + rule.form + ", is " +
-                        (text           ? quoted(*text)
-                         : whole(found) ? write_json(tree_of(found))
-                                        : kind_of(found)));
-  return std::nullopt;
+}
+
+void Decoder::read(const JsonView& found, const FieldPath& path, double& share, const TextRule& rule) {
+  const std::optional<std::string_view> text = found.text();
+  const Result<double> read = text && obeys(rule, *text) ? parse_percentage(*text) : Result<double>(Error());
+  if (read) {
+    share = *read;
+  } else {
+    errors_.add(path,
+                std::string("must be ") + rule.form + ", is " + (text ? quoted(*text) : kind_of(found)));
+  }
+}
+
+void Decoder::read(const JsonView& found, const FieldPath& path, Bytes& value, const QuantityRule& rule) {
+  const std::optional<std::string_view> text = found.text();
+  if (const std::optional<std::int64_t> count = found.integer()) {
+    value = Bytes{*count};
+  } else if (text && obeys(rule, *text)) {
+    const Result<Bytes> bytes = parse_bytes(*text);
+    if (!bytes) {
+      errors_.add(path, bytes.error().message);
+      return;
+    }
+    value = *bytes;
+  } else {
+    errors_.add(path, "must be a quantity of bytes like 80Gi, is " + (text ? quoted(*text) : kind_of(found)));
+    return;
+  }
+  if (value.count < rule.least) {
+    errors_.add(path, "must be at least " + std::to_string(rule.least));
+  }
 }
 
 }  // namespace plimsoll::crds

@@ -1,6 +1,6 @@
-// Decoder: the visitor of `describe` that reads JSON into members. It collects what is wrong instead of
-// stopping, leaves a member that it could not read as it was, and takes null for absent, as the API server
-// does. Inside crds/ only. One thread.
+// Decoder: the visitor of `describe` that reads JSON into members. It collects errors instead of stopping at the first,
+// leaves a member that it cannot read at its default, and treats null as absent, as the API server does. Inside crds/
+// only. One thread.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/json/view.h"
-#include "crds/enum_names.h"
+#include "crds/enums.h"
 #include "crds/field_path.h"
 #include "crds/field_rules.h"
 
@@ -30,40 +31,49 @@ class Decoder {
   Decoder(const JsonView& object, const FieldPath& path, FieldErrors& errors)
       : object_(object), path_(path), errors_(errors) {}
 
-  void boolean(const char* name, bool& value, Presence presence);
-  void integer(const char* name, std::int64_t& value, Presence presence, Range range);
-  void optional_integer(const char* name, std::optional<std::int64_t>& value, Range range);
-  void integers(const char* name, std::vector<std::int64_t>& values, Presence presence, Range count,
-                Range range);
-  void integer_set(const char* name, std::vector<std::int64_t>& values, Range count, Range range) {
-    integers(name, values, Presence::kOptional, count, range);
+  // Ranges and rules that a type does not need to be read are the Checker's.
+  void boolean(const char* name, bool& value, Presence presence) { field(name, presence, value); }
+  void integer(const char* name, std::int64_t& value, Presence presence, Range) {
+    field(name, presence, value);
   }
-  void text(const char* name, std::string& value, Presence presence, const TextRule& rule);
-  void texts(const char* name, std::vector<std::string>& values, Range count, const TextRule& rule);
-  void decimal(const char* name, double& value, Presence presence, const DecimalRule& rule);
-  void optional_decimal(const char* name, std::optional<double>& value, const DecimalRule& rule);
-  void optional_bytes(const char* name, std::optional<Bytes>& value, const QuantityRule& rule);
-  void percentage(const char* name, double& value, Presence presence, const TextRule& rule);
-
+  void optional_integer(const char* name, std::optional<std::int64_t>& value, Range) {
+    field(name, Presence::kOptional, value);
+  }
+  void integers(const char* name, std::vector<std::int64_t>& values, Presence presence, Range count, Range) {
+    list(name, presence, count, values);
+  }
+  void integer_set(const char* name, std::vector<std::int64_t>& values, Range count, Range) {
+    list(name, Presence::kOptional, count, values);
+  }
+  void text(const char* name, std::string& value, Presence presence, const TextRule&) {
+    field(name, presence, value);
+  }
+  void texts(const char* name, std::vector<std::string>& values, Range count, const TextRule&) {
+    list(name, Presence::kOptional, count, values);
+  }
+  void decimal(const char* name, double& value, Presence presence, const DecimalRule& rule) {
+    field(name, presence, value, rule);
+  }
+  void optional_decimal(const char* name, std::optional<double>& value, const DecimalRule& rule) {
+    field(name, Presence::kOptional, value, rule);
+  }
+  void optional_bytes(const char* name, std::optional<Bytes>& value, const QuantityRule& rule) {
+    field(name, Presence::kOptional, value, rule);
+  }
+  void percentage(const char* name, double& value, Presence presence, const TextRule& rule) {
+    field(name, presence, value, rule);
+  }
   template <class E>
   void choice(const char* name, E& value, Presence presence) {
-    if (const std::optional<JsonView> found = find(name, presence)) {
-      read_choice(*found, FieldPath(path_, name), value);
-    }
+    field(name, presence, value);
   }
-
   template <class E>
-  void choice_but(const char* name, E& value, Presence presence, std::initializer_list<E> /*checked later*/) {
-    choice(name, value, presence);
+  void choice_but(const char* name, E& value, Presence presence, std::initializer_list<E>) {
+    field(name, presence, value);
   }
-
   template <class E>
   void choices(const char* name, std::vector<E>& values, Range count) {
-    const FieldPath path(path_, name);
-    for (const JsonView element : find_list(name, Presence::kOptional, count)) {
-      const FieldPath element_path(path, values.size());
-      read_choice(element, element_path, values.emplace_back());
-    }
+    list(name, Presence::kOptional, count, values);
   }
 
   template <class T>
@@ -78,17 +88,7 @@ class Decoder {
 
   template <class T>
   void objects(const char* name, std::vector<T>& values, Presence presence, Range count) {
-    const JsonRange<JsonView> list = find_list(name, presence, count);
-    const FieldPath path(path_, name);
-    values.reserve(list.size());
-    for (const JsonView element : list) {
-      const FieldPath element_path(path, values.size());
-      T& value = values.emplace_back();
-      if (is_object(element, element_path)) {
-        Decoder inner(element, element_path, errors_);
-        describe(inner, value);
-      }
-    }
+    list(name, presence, count, values);
   }
 
   // An object whose fields are members of the outer struct.
@@ -105,15 +105,45 @@ class Decoder {
  private:
   // Nothing when it is absent or null.
   std::optional<JsonView> find(std::string_view name, Presence presence);
-  // Empty, too, when it is no list or one of a wrong length.
+  // Empty, too, when it is not a list or has a wrong length.
   JsonRange<JsonView> find_list(std::string_view name, Presence presence, Range count);
   bool is_object(const JsonView& value, const FieldPath& path);
-  void read_integer(const JsonView& found, const FieldPath& path, std::int64_t& value);
-  void read_text(const JsonView& found, const FieldPath& path, std::string& value);
-  std::optional<double> read_decimal(const JsonView& found, const FieldPath& path, const DecimalRule& rule);
+  template <class T, class... Rule>
+  void field(const char* name, Presence presence, T& value, const Rule&... rule) {
+    if (const std::optional<JsonView> found = find(name, presence)) {
+      read(*found, FieldPath(path_, name), value, rule...);
+    }
+  }
 
-  template <class E>
-  void read_choice(const JsonView& found, const FieldPath& path, E& value) {
+  template <class T>
+  void list(const char* name, Presence presence, Range count, std::vector<T>& values) {
+    const JsonRange<JsonView> elements = find_list(name, presence, count);
+    const FieldPath path(path_, name);
+    values.reserve(elements.size());
+    for (const JsonView element : elements) {
+      const FieldPath element_path(path, values.size());
+      read(element, element_path, values.emplace_back());
+    }
+  }
+
+  void read(const JsonView& found, const FieldPath& path, bool& value);
+  void read(const JsonView& found, const FieldPath& path, std::int64_t& value);
+  void read(const JsonView& found, const FieldPath& path, std::string& value);
+  void read(const JsonView& found, const FieldPath& path, double& value, const DecimalRule& rule);
+  void read(const JsonView& found, const FieldPath& path, double& share, const TextRule& rule);
+  void read(const JsonView& found, const FieldPath& path, Bytes& value, const QuantityRule& rule);
+
+  template <class T, class... Rule>
+  void read(const JsonView& found, const FieldPath& path, std::optional<T>& value, const Rule&... rule) {
+    const std::size_t before = errors_.list().size();
+    read(found, path, value.emplace(), rule...);
+    if (errors_.list().size() != before) {
+      value.reset();
+    }
+  }
+
+  template <NamedEnum E>
+  void read(const JsonView& found, const FieldPath& path, E& value) {
     const std::optional<std::string_view> name = found.text();
     if (!name) {
       errors_.add(path, std::string("must be a string, is ") + kind_of(found));
@@ -121,6 +151,15 @@ class Decoder {
       value = *known;
     } else {
       errors_.add(path, "must be one of " + enum_choices<E>() + ", is " + quoted(*name));
+    }
+  }
+
+  template <class T>
+  requires std::is_class_v<T>
+  void read(const JsonView& found, const FieldPath& path, T& value) {
+    if (is_object(found, path)) {
+      Decoder inner(found, path, errors_);
+      describe(inner, value);
     }
   }
 

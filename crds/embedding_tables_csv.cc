@@ -1,11 +1,11 @@
 #include "crds/embedding_tables_csv.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <unordered_map>
 
 #include "base/gzip.h"
+#include "base/number.h"
 #include "crds/checker.h"
 #include "crds/decoder.h"
 #include "crds/training_job_fields.h"
@@ -13,7 +13,7 @@
 namespace plimsoll::crds {
 namespace {
 
-// Of a table: itself and its line's number by name, as vector and map grow; and its longest names.
+// Of a table: the table, the number of its line by name, and two names of the greatest length; vector and map grow.
 constexpr Bytes kBytesPerTable{512};
 constexpr std::size_t kMaxColumns = 5;
 constexpr std::array<std::string_view, kMaxColumns> kColumns = {"name", "rows", "dim", "pooling_factor",
@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, kMaxColumns> kColumns = {"name", "rows", 
 
 struct Cells {
   std::array<std::string_view, kMaxColumns> text;
-  std::size_t count = 0;  // kMaxColumns + 1 stands for more
+  std::size_t count = 0;  // kMaxColumns + 1 means more
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -62,9 +62,10 @@ bool is_header(const Cells& cells) {
 }
 
 template <class Number>
-bool read_whole(std::string_view text, Number& value) {
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return failure == std::errc() && end == text.data() + text.size();
+bool read_number(std::string_view text, Number& value) {
+  const std::optional<Number> read = parse_number<Number>(text);
+  value = read.value_or(value);
+  return read.has_value();
 }
 
 Error at_line(std::size_t line, const std::string& message, std::string_view fragment) {
@@ -80,16 +81,16 @@ Result<EmbeddingTable> read_table(const Cells& cells, std::size_t line, std::str
   if (!obeys(kTableName, table.name)) {
     return at_line(line, std::string("name must be ") + kTableName.form, whole);
   }
-  if (!read_whole(cells.text[1], table.rows)) {
+  if (!read_number(cells.text[1], table.rows)) {
     return at_line(line, "rows must be an integer", cells.text[1]);
   }
-  if (!read_whole(cells.text[2], table.dim)) {
+  if (!read_number(cells.text[2], table.dim)) {
     return at_line(line, "dim must be an integer", cells.text[2]);
   }
-  if (!read_whole(cells.text[3], table.pooling_factor)) {
+  if (!read_number(cells.text[3], table.pooling_factor)) {
     return at_line(line, "pooling_factor must be a number", cells.text[3]);
   }
-  if (cells.count == kMaxColumns && !read_whole(cells.text[4], table.lookup_frequency)) {
+  if (cells.count == kMaxColumns && !read_number(cells.text[4], table.lookup_frequency)) {
     return at_line(line, "lookup_frequency must be a number", cells.text[4]);
   }
   return table;
@@ -152,7 +153,7 @@ class Parser {
     }
     const auto [first, fresh] = line_of_.emplace(table->name, line_);
     if (!fresh) {
-      return at_line(line_, "the name stands already in line " + std::to_string(first->second), table->name);
+      return at_line(line_, "the name is already in line " + std::to_string(first->second), table->name);
     }
     if (static_cast<std::int64_t>(tables_.size()) == kMaxEmbeddingTables) {
       return Error(ErrorCode::kTooLarge,

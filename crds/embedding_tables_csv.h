@@ -16,7 +16,8 @@
 
 namespace plimsoll::crds {
 
-inline constexpr std::int64_t kMaxEmbeddingTables = 100'000;  // after `count` is expanded; a limit of ours
+inline constexpr std::int64_t kMaxEmbeddingTables =
+    100'000;  // after `count` is expanded; Plimsoll's own limit
 
 // `limit`: of the text, unpacked. Errors: kInvalid naming the line, kTooLarge past kMaxEmbeddingTables lines
 // or the limit. Throws the budget's BudgetExceeded.

@@ -1,5 +1,5 @@
-// Where a decoder or a checker is within an object, and what it has found wrong. A path is a chain of frames
-// on the stack, spelled out only when there is something to report: thousands of tables cost no strings.
+// The position of a decoder or checker within an object, and the errors it has found. A path is a chain of frames
+// on the stack, and becomes a string only when there is an error: thousands of tables cost no strings.
 // Inside crds/ only. One thread.
 #pragma once
 

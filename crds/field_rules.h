@@ -1,10 +1,11 @@
-// What the schemas demand of one value: its bounds, its pattern, its form in words. The pattern stands here
-// as the schema spells it; `matches` is the same by hand, for std::regex is slow and recurses on long input.
-// tests/crds proves that they agree, and that the schema says the same. Inside crds/ only. Pure; any thread.
+// What the schemas demand of one value: its bounds, its pattern, and its form in words. The pattern is the schema's;
+// `matches` is the same by hand, because std::regex is slow and recurses on long input. tests/crds checks that
+// both agree, and that the schema has the same pattern. Inside crds/ only. Pure; any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace plimsoll::crds {
@@ -27,23 +28,25 @@ struct TextRule {
   const char* form;  // "must be " and then this
 };
 
-// An integer, or a decimal in quotes: how the API writes real numbers (no floats in spec).
+// An integer, or a decimal in quotes: how the API writes real numbers (no floats in spec). The pattern has the
+// digits before and after the point, and the bounds.
 struct DecimalRule {
   const char* pattern;
-  std::int64_t longest;
+  std::size_t whole_digits;
+  std::size_t fraction_digits;
   Range integers;
   double least;
   double most;
-  bool (*matches)(std::string_view text);
   const char* form;
+
+  constexpr std::size_t longest() const { return whole_digits + 1 + fraction_digits; }
 };
 
 // A Kubernetes quantity of bytes.
 struct QuantityRule {
   const char* pattern;
-  std::int64_t longest;
+  std::size_t longest;
   std::int64_t least;
-  bool (*matches)(std::string_view text);
 };
 
 extern const TextRule kJobName;  // metadata.name of a TrainingJob
@@ -73,5 +76,9 @@ extern const QuantityRule kAnyBytes;
 
 // Length and pattern.
 bool obeys(const TextRule& rule, std::string_view text);
+bool obeys(const QuantityRule& rule, std::string_view text);
+
+// Nothing for a text that the pattern refuses.
+std::optional<double> parse_decimal(const DecimalRule& rule, std::string_view text);
 
 }  // namespace plimsoll::crds

@@ -26,13 +26,13 @@ Result<GpuModel> decode_gpu_model(const Json& object) {
 
 Json encode_status(const GpuModelStatus& status) {
   JsonObject json;
-  json["totalGPUs"] = static_cast<::Json::Int64>(status.total_gpus);
-  json["freeGPUs"] = static_cast<::Json::Int64>(status.free_gpus);
+  json["totalGPUs"] = status.total_gpus;
+  json["freeGPUs"] = status.free_gpus;
   const JsonPlace shapes = json["nodeShapes"] = Json(::Json::arrayValue);
   for (const GpuNodeShape& shape : status.nodes) {
     const JsonPlace entry = shapes.append(Json(::Json::objectValue));
-    entry["gpusPerNode"] = static_cast<::Json::Int64>(shape.gpus_per_node);
-    entry["nodes"] = static_cast<::Json::Int64>(shape.nodes);
+    entry["gpusPerNode"] = shape.gpus_per_node;
+    entry["nodes"] = shape.nodes;
   }
   const JsonPlace labels = json["productLabels"] = Json(::Json::arrayValue);
   for (const std::string& label : status.product_labels) {

@@ -42,7 +42,7 @@ struct GpuModelStatus {
   std::int64_t free_gpus = 0;   // not requested by pods that run or wait on a node
   std::vector<GpuNodeShape> nodes;
   std::vector<std::string> product_labels;  // spellings seen on those nodes
-  std::optional<Bytes> memory;              // the least that a node of this model reports
+  std::optional<Bytes> memory;              // the least that a node with this model reports
   std::optional<Bytes> host_memory{};       // the least that is allocatable on such a node
 };
 

@@ -28,7 +28,7 @@ void check_distinct_models(const std::vector<LearnedBounds>& bounds, const char*
       const FieldPath parent(part);
       const FieldPath list(parent, "bounds");
       const FieldPath entry(list, i);
-      errors.add(FieldPath(entry, "gpuModel"), "stands twice in the list");
+      errors.add(FieldPath(entry, "gpuModel"), "is twice in the list");
     }
   }
 }

@@ -1,5 +1,5 @@
 // MemoryProfile (plimsoll.dev/v1alpha1, namespaced, `mp`): what was learned about the jobs of one model
-// family. The webhook reads it; the calibration controller writes it (a later issue). Plain values; any
+// family. The webhook reads it, and the calibration controller writes it. Plain values; any
 // thread.
 #pragma once
 
@@ -39,7 +39,7 @@ Result<MemoryProfile> decode_memory_profile(const Json& object);
 // The bounds that hold for a GPU model: its own entry, else the entry for all, else nothing.
 LearnedBounds bounds_for(const MemoryProfile& profile, const std::string& gpu_model);
 
-// What of these people have set.
+// The part of these that a user has set.
 LearnedBounds given_bounds_for(const MemoryProfile& profile, const std::string& gpu_model);
 
 }  // namespace plimsoll::crds

@@ -1,4 +1,4 @@
-// What every object of the group begins with. Inside crds/ only. Pure; any thread.
+// Reads what all kinds of the group have in common. Inside crds/ only. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ struct ObjectHeader {
 // anything.
 ObjectHeader decode_header(const JsonView& object, const char* kind, FieldErrors& errors);
 
-// Reads a part such as `spec` and, when it could be read, holds it to its bounds. An absent part is left as
-// it is.
+// Reads a part such as `spec` and, when it could be read, checks its bounds. An absent part keeps its
+// defaults.
 template <class T>
 void decode_part(const JsonView& object, const char* name, T& part, FieldErrors& errors) {
   FieldErrors found_wrong;

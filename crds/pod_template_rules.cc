@@ -164,7 +164,7 @@ void check_container_names(const JsonView& containers, const FieldPath& path, Fi
     const FieldPath name_path(here, "name");
     const std::optional<std::string_view> name = member(container, {"name"}).text();
     if (!name) {
-      continue;  // its type is found wrong elsewhere
+      continue;  // check_fields reports its type
     }
     if (!obeys(kContainerName, *name)) {
       errors.add(name_path, std::string("must be ") + kContainerName.form + ", is " + quoted(*name));

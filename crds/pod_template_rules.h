@@ -1,6 +1,6 @@
-// What a job's pod template must be like, as far as Plimsoll reads or changes it: the types of core/v1's own
-// schema (PodTemplateSpec), and the names that it requires. Fields that Plimsoll passes on are the API
-// server's to check. Inside crds/ only. Pure; any thread.
+// Checks the fields of a job's pod template that Plimsoll reads or changes: the types of core/v1's own
+// schema (PodTemplateSpec), and the names that it requires. The API server checks the fields that Plimsoll
+// passes on. Inside crds/ only. Pure; any thread.
 #pragma once
 
 #include "base/json/view.h"

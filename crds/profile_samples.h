@@ -1,9 +1,9 @@
-// What a MemoryProfile remembers of the jobs that it was learned from: one sample a job, in status.samples.
+// What a MemoryProfile keeps of the jobs that it was learned from: one sample a job, in status.samples.
 //
 //   std::vector<ProfileSample> samples = decode_samples(profile.raw);
 //   object["status"]["samples"] = encode(samples);
 //
-// Decoding takes what it can and leaves out what is malformed, as that of a TrainingJob's status does, and
+// Decoding skips what is malformed, as that of a TrainingJob's status does (training_job_status.h), and
 // for the same reason. Plain values; any thread.
 #pragma once
 

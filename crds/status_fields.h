@@ -1,5 +1,5 @@
-// Fields of statuses, which Plimsoll writes itself: what is missing or of another type is as if it were not
-// known, and what is not known is not written. Inside crds/ only. Pure functions; any thread.
+// Fields of statuses, which Plimsoll writes itself: a field that is missing or of another type counts as
+// unknown, and what is unknown is not written. Inside crds/ only. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline std::optional<Bytes> bytes_of(const Json& object, const char* name) {
   return count ? std::optional(Bytes{*count}) : std::nullopt;
 }
 
-// Empty for what is no list.
+// Empty for what is not a list.
 inline const Json& list_of(const Json& object, const char* name) {
   static const Json kNone(::Json::arrayValue);
   const Json& value = member(object, {name});
@@ -35,7 +35,13 @@ inline const Json& list_of(const Json& object, const char* name) {
 }
 
 inline void put(const JsonPlace& object, const char* name, std::int64_t value) {
-  object[name] = static_cast<::Json::Int64>(value);
+  object[name] = value;
+}
+
+inline void put(const JsonPlace& object, const char* name, const std::optional<std::int64_t>& value) {
+  if (value) {
+    put(object, name, *value);
+  }
 }
 
 inline void put(const JsonPlace& object, const char* name, const std::optional<Bytes>& value) {

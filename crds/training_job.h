@@ -6,10 +6,10 @@
 //   std::vector<FieldError> wrong = validate(*job);
 //
 // Decoding is strict on the type of each field that is known, applies the schema's defaults, and keeps what
-// is unknown: a writer patches `raw`, the object as it came, instead of re-serialising these structs, so that
-// nothing a newer client wrote is lost. Only spec.model is not in it: it may not change, so nobody patches
-// it, and thousands of tables would cost more to keep than all else takes. Decoding and validation together
-// refuse all that the schema and its CEL rules refuse, with the same sentences for the rules;
+// is unknown: a writer patches `raw`, the object as it was received, and does not serialise these structs, so
+// that nothing a newer client wrote is lost. `raw` lacks spec.model only: that may not change, so it is never
+// patched, and thousands of tables would take more memory than all else. Decoding and validation together
+// refuse everything that the schema and its CEL rules refuse, with the same messages for the rules;
 // crds/training_job_fields.h lists the fields once for all of them. Plain values; any thread.
 #pragma once
 
@@ -21,6 +21,7 @@
 #include "base/bytes.h"
 #include "base/json/view.h"
 #include "base/result.h"
+#include "crds/enums.h"
 
 namespace plimsoll::crds {
 
@@ -28,21 +29,18 @@ inline constexpr const char* kGroup = "plimsoll.dev";
 inline constexpr const char* kVersion = "v1alpha1";
 inline constexpr const char* kApiVersion = "plimsoll.dev/v1alpha1";
 
-// Annotations and labels that Plimsoll reads or writes. crds/README.md tells what each means.
+// Annotations and labels that Plimsoll reads or writes. crds/README.md has what each means.
 inline constexpr const char* kProvisioningAnnotation = "plimsoll.dev/provisioning";  // "disabled": opt out
 inline constexpr const char* kRequestedAnnotation =
-    "plimsoll.dev/requested-trainers";  // JSON of what was asked
+    "plimsoll.dev/requested-trainers";  // what the user requested, as JSON
 inline constexpr const char* kDecisionAnnotation =
-    "plimsoll.dev/provisioning-decision";  // JSON of what was decided
+    "plimsoll.dev/provisioning-decision";  // what was decided, as JSON
 inline constexpr const char* kReasonAnnotation =
     "plimsoll.dev/provisioning-reason";  // one sentence for people
 inline constexpr const char* kRequestedReplicasAnnotation =
     "plimsoll.dev/requested-replicas";  // the count alone, for kubectl's column
 inline constexpr const char* kGpuProductLabel = "nvidia.com/gpu.product";  // set by GPU feature discovery
 inline constexpr const char* kGpuResource = "nvidia.com/gpu";
-
-enum class DataType { kFP32, kFP16, kBF16, kFP8, kInt8 };
-std::int64_t width_bytes(DataType type);
 
 // A group of `count` identical embedding tables.
 struct EmbeddingTable {
@@ -59,11 +57,6 @@ struct EmbeddingTable {
 
   bool operator==(const EmbeddingTable&) const = default;
 };
-
-enum class Interaction { kDot, kCat, kDCN, kDCNv1, kDHEN };
-
-// What a layer of DHEN (arXiv 2203.11014) is an ensemble of.
-enum class DhenModule { kDot, kDCN, kLinear, kAttention };
 
 struct DhenStack {
   std::int64_t layers = 0;
@@ -94,12 +87,6 @@ struct DlrmModel {
 
   bool operator==(const DlrmModel&) const = default;
 };
-
-enum class TransformerArchitecture { kDecoder, kEncoder, kEncoderDecoder };
-enum class Normalization { kRMSNorm, kLayerNorm };
-enum class FeedForward { kSwiGLU, kGEGLU, kGELU, kReLU };
-enum class PositionEncoding { kRotary, kLearned, kNone };
-enum class AttentionKind { kSDPA, kEager, kFlash };
 
 // A transformer, by its sizes or by a Hugging Face config.json.
 struct TransformerModel {
@@ -142,24 +129,6 @@ struct ModelSpec {
   bool operator==(const ModelSpec&) const = default;
 };
 
-enum class Precision { kFP32, kTF32, kBF16Mixed, kFP16Mixed, kBF16 };
-enum class Optimizer {
-  kSGD,
-  kMomentum,
-  kAdam,
-  kAdamW,
-  kAdagrad,
-  kRowWiseAdagrad,
-  kRMSprop,
-  kLAMB,
-  kAdafactor,
-  kAdam8bit
-};
-// kForEach and kFused as torch.optim's arguments; kDefault is what it takes by itself.
-enum class OptimizerImplementation { kDefault, kSingleTensor, kForEach, kFused };
-enum class ActivationCheckpointing { kNone, kSelective, kSelectiveHalf, kFull, kPerModule };
-enum class ParallelStrategy { kAuto, kDDP, kFSDP, kFSDP2, kZeRO1, kZeRO2, kZeRO3 };
-
 // How the dense part is spread over the trainers. tensor x pipeline x context trainers hold one replica of
 // the model; `strategy` says how replicas share what they all hold.
 struct Parallelism {
@@ -195,10 +164,6 @@ struct TrainingSpec {
   bool operator==(const TrainingSpec&) const = default;
 };
 
-enum class ProvisioningMode { kOff, kInitial, kAuto };
-enum class Objective { kFewestGPUs, kLowestCost };
-enum class Placement { kHBM, kHBMOrSwap };
-
 struct ProvisioningSpec {
   ProvisioningMode mode = ProvisioningMode::kAuto;
   std::vector<std::string> gpu_models;  // allowed, by GPUModel name; empty: any in the cluster
@@ -213,18 +178,7 @@ struct Trainers {
   std::int64_t replicas = 1;  // GPUs of the job: one trainer a GPU
   std::int64_t per_node = 8;
   std::string gpu_model;  // GPUModel name; empty: not chosen
-  bool asked = false;     // replicas was given; else it is provisioning.minTrainers
-};
-
-enum class FailureAction { kFailJob, kRestartJob, kRestartJobAndIgnoreMaxRestarts };
-enum class FailureCause {
-  kCudaOutOfMemory,
-  kHostOutOfMemory,
-  kPreempted,
-  kInfrastructureFailure,
-  kShardingFailure,
-  kUserError,
-  kUnknown
+  bool asked = false;     // replicas was given; otherwise it is provisioning.minTrainers
 };
 
 // An exception to the restart policy. Both lists given: both must match.
@@ -246,7 +200,7 @@ struct FailurePolicy {
 // The default of the vertical pod autoscaler's --oom-min-bump-up-bytes (100 MiB), as is the ratio's 1.2.
 inline constexpr Bytes kOomMinBumpUp = 100_MiB;
 
-// What spec.managedBy says of a job of Plimsoll's own, when it says anything.
+// spec.managedBy of a job that Plimsoll runs, when it is given.
 inline constexpr const char* kTrainingJobController = "plimsoll.dev/training-job-controller";
 
 struct TrainingJobSpec {
@@ -274,15 +228,15 @@ struct FieldError {
   std::string message;
 };
 
-// As many as are reported of one object; a list of ten thousand wrong tables says no more than this.
+// The most that are reported of one object, such as one with ten thousand wrong tables.
 inline constexpr std::size_t kMaxFieldErrors = 256;
 
 // "spec.a: message; spec.b: message", at most `most` of them and then how many more.
 std::string to_string(const std::vector<FieldError>& errors, std::size_t most = 5);
 
 // Errors: kInvalid naming the fields, for a wrong apiVersion or kind, a required field that is missing, a
-// known field of the wrong type, an unknown enum value, a number or a list of a length that the type cannot
-// hold. Does not look at how fields fit together: `validate` does.
+// known field of the wrong type, an unknown enum value, a number that the type cannot hold, or a list of a
+// wrong length. `validate` checks how fields fit together.
 Result<TrainingJob> decode_training_job(const JsonView& object);
 
 // What the schema and its CEL rules say, and what they cannot (total sizes, names that collide, ratios):
@@ -290,39 +244,18 @@ Result<TrainingJob> decode_training_job(const JsonView& object);
 // called again once tablesFrom is resolved into the tables.
 std::vector<FieldError> validate(const TrainingJob& job);
 
-// spec.failurePolicy alone, the defaults for what it lacks or says wrongly.
+// spec.failurePolicy alone, with the defaults for what is missing or wrong.
 FailurePolicy decode_failure_policy(const JsonView& object);
 
 // The index of the template's container that trains: the one called "trainer", else the first; -1 without
 // any.
 int trainer_container(const Json& containers);
 
-// Whether another controller runs the job: it is neither to be run nor to be sized here.
+// Whether another controller runs the job, so that Plimsoll neither runs nor sizes it.
 bool is_managed_elsewhere(const TrainingJob& job);
 
 // What may not change once the job exists: spec.model, spec.managedBy, and spec.training while the job is not
 // suspended.
 std::vector<FieldError> validate_update(const TrainingJob& before, const TrainingJob& now);
-
-// The enum spellings of the API: "BF16Mixed", "RowWiseAdagrad", ...
-const char* name_of(DataType);
-const char* name_of(Interaction);
-const char* name_of(DhenModule);
-const char* name_of(Precision);
-const char* name_of(Optimizer);
-const char* name_of(OptimizerImplementation);
-const char* name_of(ActivationCheckpointing);
-const char* name_of(ParallelStrategy);
-const char* name_of(ProvisioningMode);
-const char* name_of(Objective);
-const char* name_of(Placement);
-const char* name_of(FailureAction);
-const char* name_of(FailureCause);
-Result<Optimizer> parse_optimizer(const std::string& name);
-Result<Precision> parse_precision(const std::string& name);
-Result<OptimizerImplementation> parse_optimizer_implementation(const std::string& name);
-Result<ActivationCheckpointing> parse_activation_checkpointing(const std::string& name);
-Result<ParallelStrategy> parse_parallel_strategy(const std::string& name);
-Result<AttentionKind> parse_attention_kind(const std::string& name);
 
 }  // namespace plimsoll::crds

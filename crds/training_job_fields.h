@@ -1,6 +1,6 @@
 // The fields of a TrainingJob's spec, each once: its name in the API, its member, and what the schema demands
-// of it. `describe(visitor, object)` hands them to a visitor: the decoder reads them, the checker holds
-// values to them, and a test holds them to the CRD's YAML. Inside crds/ only.
+// of it. `describe(visitor, object)` passes them to a visitor: the decoder reads them, the checker checks the
+// values, and a test compares them with the CRD's YAML. Inside crds/ only.
 //
 //   Decoder decoder(json, path, errors);
 //   describe(decoder, job.spec);
@@ -18,7 +18,8 @@ namespace plimsoll::crds {
 template <class T, class Described>
 concept Of = std::same_as<std::remove_const_t<T>, Described>;
 
-inline constexpr std::int64_t kMaxInlineTables = 20'000;  // entries; beyond lies etcd's limit on an object
+inline constexpr std::int64_t kMaxInlineTables =
+    20'000;  // entries; more would exceed etcd's limit on an object
 inline constexpr Range kWidths = {1, 1 << 20};
 inline constexpr Range kOptionalWidths = {0, 1 << 20};
 inline constexpr Range kTrainerCounts = {1, 65536};

@@ -3,22 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "crds/enum_names.h"
 #include "crds/status_fields.h"
 
 namespace plimsoll::crds {
 
-template <>
-struct EnumNames<Outcome> {
-  static constexpr std::array kAll = {"Running",         "Succeeded", "CUDAOutOfMemory",
-                                      "HostOutOfMemory", "Preempted", "InfrastructureFailure",
-                                      "ShardingFailure", "UserError", "Suspended",
-                                      "Unknown"};
-};
-
 namespace {
 
-// What a person wants to know first; types that are not listed come last.
+// The most important first; types that are not listed come last.
 constexpr std::array kOrder = {"Succeeded",   "Failed",      "Suspended", "Restarting", "Running",
                                "Provisioned", "OOMDetected", "Preempted", "Estimated"};
 
@@ -70,9 +61,7 @@ Json encode(const Attempt& attempt) {
   put(json, "neededBytes", attempt.out_of_memory.needed);
   put(json, "capacityBytes", attempt.out_of_memory.capacity);
   put(json, "fragmentationBytes", attempt.out_of_memory.fragmentation);
-  if (attempt.exit_code) {
-    put(json, "exitCode", *attempt.exit_code);
-  }
+  put(json, "exitCode", attempt.exit_code);
   put(json, "container", attempt.container);
   if (attempt.expandable_segments) {
     json["expandableSegments"] = true;
@@ -105,10 +94,6 @@ Json encode(const Condition& condition) {
 }
 
 }  // namespace
-
-const char* name_of(Outcome outcome) {
-  return enum_name(outcome);
-}
 
 const Condition* JobStatus::find(const std::string& type) const {
   const auto found = std::find_if(conditions.begin(), conditions.end(),
@@ -169,9 +154,7 @@ Json encode(const JobStatus& status) {
   if (!status.requested_gpu_model.empty()) {
     json["requested"]["gpuModel"] = status.requested_gpu_model;
   }
-  if (status.gpus_saved) {
-    put(json, "gpusSaved", *status.gpus_saved);
-  }
+  put(json, "gpusSaved", status.gpus_saved);
   if (!status.estimate.isNull()) {
     json["estimate"] = status.estimate;
   }

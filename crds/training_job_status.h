@@ -4,9 +4,9 @@
 //   status.attempts.push_back({.number = 1, .trainers = 64});
 //   object["status"] = encode(status);
 //
-// The status is the controller's own memory: what it must know after a restart stands here. Decoding takes
-// what it can and leaves out what is malformed, for a status that somebody has damaged must not stop the job
-// that it is about. Plain values; any thread.
+// The status is the controller's memory: it has all that the controller must know after a restart. Decoding
+// skips what is malformed, because a damaged status must not stop its job.
+// Plain values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/json/json.h"
+#include "crds/enums.h"
 
 namespace plimsoll::crds {
 
@@ -32,7 +33,11 @@ enum class Outcome {
   kSuspended,
   kUnknown
 };
-const char* name_of(Outcome outcome);  // "Running", "CUDAOutOfMemory", ...
+template <>
+inline constexpr auto kNames<Outcome> = std::to_array({"Running", "Succeeded", "CUDAOutOfMemory",
+                                                       "HostOutOfMemory", "Preempted",
+                                                       "InfrastructureFailure", "ShardingFailure",
+                                                       "UserError", "Suspended", "Unknown"});
 
 // What an out-of-memory message says, where it does.
 struct OutOfMemoryFigures {
@@ -103,8 +108,8 @@ struct JobStatus {
 
   bool is_true(const std::string& type) const;
   const Condition* find(const std::string& type) const;
-  // Sets a condition; the time changes only when `status` does. Conditions stand in the order of kOrder in
-  // the source file, the most telling first, because kubectl's column shows the first that is True.
+  // Sets a condition; the time changes only when `status` does. Conditions are kept in the order of kOrder in
+  // the source file, the most important first, because kubectl's column shows the first that is True.
   void set(Condition condition, const std::string& now);
 };
 

@@ -1,11 +1,70 @@
+// What the CEL rules of the CRD say, with the same messages, and what they cannot say (total sizes, names that collide).
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/number.h"
 #include "crds/checker.h"
 #include "crds/decoder.h"
+#include "crds/embedding_tables_csv.h"
 #include "crds/pod_template_rules.h"
 #include "crds/training_job_fields.h"
-#include "crds/training_job_rules.h"
 
 namespace plimsoll::crds {
 namespace {
+
+using TablesByName = std::unordered_map<std::string_view, std::size_t>;
+
+// "user.7" is the eighth table of a group "user" of at least eight.
+void check_group_collision(const DlrmModel& model, std::size_t index, const TablesByName& by_name,
+                           const FieldPath& tables, FieldErrors& errors) {
+  const std::string_view name = model.tables[index].name;
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || model.tables[index].count != 1) {
+    return;
+  }
+  const std::string_view suffix = name.substr(dot + 1);
+  const std::optional<std::int64_t> member_index = parse_number<std::int64_t>(suffix);
+  const bool canonical = member_index && (suffix.size() == 1 || suffix.front() != '0');
+  const auto group = by_name.find(name.substr(0, dot));
+  if (canonical && group != by_name.end() && model.tables[group->second].count > 1 &&
+      *member_index < model.tables[group->second].count) {
+    errors.add(FieldPath(FieldPath(tables, index), "name"),
+               "is also the name of a table in the group tables[" + std::to_string(group->second) + "]");
+  }
+}
+
+void check_table_names(const DlrmModel& model, const FieldPath& tables, FieldErrors& errors) {
+  TablesByName by_name;
+  by_name.reserve(model.tables.size());
+  for (std::size_t i = 0; i < model.tables.size(); ++i) {
+    const auto [first, fresh] = by_name.emplace(model.tables[i].name, i);
+    if (!fresh) {
+      errors.add(FieldPath(FieldPath(tables, i), "name"),
+                 "is also the name of tables[" + std::to_string(first->second) + "]");
+    }
+  }
+  for (std::size_t i = 0; i < model.tables.size(); ++i) {
+    check_group_collision(model, i, by_name, tables, errors);
+  }
+}
+
+static_assert(kMaxEmbeddingTables == 100'000, "the rule's message and the CRD have this number");
+
+void check_table_sums(const DlrmModel& model, const FieldPath& tables, FieldErrors& errors) {
+  Bytes count;  // saturates, as the sizes do
+  Bytes size;
+  for (const EmbeddingTable& table : model.tables) {
+    count += Bytes{table.count};
+    size += Bytes{table.rows} * table.dim * width_bytes(table.dtype) * table.count;
+  }
+  if (count.count > kMaxEmbeddingTables) {
+    errors.add(tables, "all counts of the tables together must not exceed 100000");
+  }
+  if (size == Bytes::max()) {
+    errors.add(tables, "sizes add up to more than 2^63 bytes");
+  }
+}
 
 void check_name(const TrainingJob& job, FieldErrors& errors) {
   const FieldPath metadata("metadata");
@@ -21,6 +80,126 @@ void check_name(const TrainingJob& job, FieldErrors& errors) {
 }
 
 }  // namespace
+
+// The Checker finds these by their arguments.
+void check_rules(const ModelSpec& model, const FieldPath& path, FieldErrors& errors) {
+  if (int{model.dlrm.has_value()} + int{model.transformer.has_value()} + int{model.graph.has_value()} != 1) {
+    errors.add(path, "model must have exactly one of dlrm, transformer and graph");
+  }
+}
+
+void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& errors) {
+  const FieldPath tables(path, "tables");
+  if (model.tables.empty() && !model.tables_from) {
+    errors.add(tables, "tables or tablesFrom must be given");
+  }
+  if (!model.top_mlp.empty() && model.top_mlp.back() != 1) {
+    errors.add(FieldPath(path, "topMLP"), "the last width of topMLP must be 1, the prediction");
+  }
+  if (model.dense_features == 0 && !model.bottom_mlp.empty()) {
+    errors.add(FieldPath(path, "bottomMLP"), "bottomMLP needs denseFeatures of at least 1");
+  }
+  const bool stacked = model.interaction == Interaction::kDHEN;
+  const bool crosses = model.interaction == Interaction::kDCN || model.interaction == Interaction::kDCNv1;
+  if (crosses && model.cross_layers == 0) {
+    errors.add(FieldPath(path, "crossLayers"),
+               "crossLayers must be at least 1 when interaction is DCN or DCNv1");
+  }
+  if (!crosses && model.cross_layers != 0) {
+    errors.add(FieldPath(path, "crossLayers"), "crossLayers is only for interactions DCN and DCNv1");
+  }
+  if (model.interaction != Interaction::kDCN && !stacked && model.cross_rank != 0) {
+    errors.add(FieldPath(path, "crossRank"), "crossRank is only for interactions DCN and DHEN");
+  }
+  if (stacked != model.dhen.has_value()) {
+    errors.add(FieldPath(path, "interaction"), "dhen must be given for interaction DHEN, and for no other");
+  }
+  // Ranges are checked elsewhere, some of them later, so heads may be 0 or negative here.
+  if (model.dhen && model.dhen->heads > 0 &&
+      (model.bottom_mlp.empty() || model.bottom_mlp.back() % model.dhen->heads != 0)) {
+    errors.add(FieldPath(path, "bottomMLP"),
+               "DHEN needs a bottomMLP whose last width is a multiple of dhen.heads");
+  }
+  if (model.dhen && model.dhen->modules.empty()) {
+    errors.add(FieldPath(path, "dhen"), "dhen.modules must name what a layer is made of");
+  }
+  check_table_names(model, tables, errors);
+  check_table_sums(model, tables, errors);
+}
+
+void check_rules(const TransformerModel& model, const FieldPath& path, FieldErrors& errors) {
+  const std::pair<const char*, std::int64_t> sizes[] = {{"layers", model.layers},
+                                                        {"hidden", model.hidden},
+                                                        {"heads", model.heads},
+                                                        {"ffn", model.ffn},
+                                                        {"vocab", model.vocab}};
+  for (const auto& [name, size] : sizes) {
+    if ((size > 0) == !model.config.empty()) {
+      errors.add(FieldPath(path, name), std::string(name) + " must be given, or config instead of it");
+    }
+  }
+  if (model.heads > 0 && model.head_dim == 0 && model.hidden % model.heads != 0) {
+    errors.add(FieldPath(path, "hidden"), "hidden must be a multiple of heads, or headDim given");
+  }
+  if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
+    errors.add(FieldPath(path, "kvHeads"), "heads must be a multiple of kvHeads");
+  }
+  const bool well_routed = model.experts == 0
+                               ? model.experts_per_token == 0
+                               : model.experts_per_token >= 1 && model.experts_per_token <= model.experts;
+  if (!well_routed) {
+    errors.add(FieldPath(path, "expertsPerToken"),
+               "expertsPerToken must be between 1 and experts, and 0 when experts is 0");
+  }
+}
+
+void check_rules(const TrainingSpec& training, const FieldPath& path, FieldErrors& errors) {
+  if (training.gradient_accumulation > 0 &&
+      training.batch_size_per_trainer % training.gradient_accumulation != 0) {
+    errors.add(FieldPath(path, "gradientAccumulation"),
+               "batchSizePerTrainer must be a multiple of gradientAccumulation");
+  }
+  const bool per_module = training.activation_checkpointing == ActivationCheckpointing::kPerModule;
+  if (per_module == training.checkpoint_modules.empty()) {
+    errors.add(FieldPath(path, "checkpointModules"),
+               "checkpointModules go with activationCheckpointing PerModule");
+  }
+}
+
+void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErrors& errors) {
+  if (parallelism.sequence && parallelism.tensor == 1) {
+    errors.add(FieldPath(path, "sequence"), "sequence needs tensor of at least 2");
+  }
+  if (parallelism.pipeline_chunks > 1 && parallelism.pipeline == 1) {
+    errors.add(FieldPath(path, "pipelineChunks"), "pipelineChunks needs pipeline of at least 2");
+  }
+  if (parallelism.tensor == 1 && !(parallelism.split_columns.empty() && parallelism.split_rows.empty())) {
+    errors.add(FieldPath(path, "tensor"), "splitColumns and splitRows need tensor of at least 2");
+  }
+  if (parallelism.pipeline == 1 && !parallelism.stage_blocks.empty()) {
+    errors.add(FieldPath(path, "pipeline"), "stageBlocks needs pipeline of at least 2");
+  }
+}
+
+void check_rules(const ProvisioningSpec& provisioning, const FieldPath& path, FieldErrors& errors) {
+  if (provisioning.min_trainers > provisioning.max_trainers) {
+    errors.add(FieldPath(path, "minTrainers"), "minTrainers must not exceed maxTrainers");
+  }
+}
+
+void check_rules(const Trainers& trainers, const FieldPath& path, FieldErrors& errors) {
+  if (trainers.asked && trainers.per_node > 0 && trainers.replicas > trainers.per_node &&
+      trainers.replicas % trainers.per_node != 0) {
+    errors.add(FieldPath(path, "replicas"),
+               "replicas must be at most perNode, or a multiple of it, for each node runs as many trainers");
+  }
+}
+
+void check_rules(const FailureRule& rule, const FieldPath& path, FieldErrors& errors) {
+  if (rule.on_causes.empty() && rule.on_exit_codes.empty()) {
+    errors.add(path, "rules need onCauses or onExitCodes");
+  }
+}
 
 std::vector<FieldError> validate(const TrainingJob& job) {
   FieldErrors errors;

@@ -1,16 +1,16 @@
-// The one place where JSON is changed. jsoncpp throws when a member is set on a string or an element is added
+// JSON is changed only here. jsoncpp throws when a member is set on a string or an element is added
 // to an object; here the kind of a value is checked first, so a change of JSON that somebody else wrote is an
 // error and never an exception. tests/architecture/foreign_json_test.cc keeps jsoncpp's own operator[],
 // append, isMember, removeMember, getMemberNames and as...() out of all other files.
 //
-// JSON of our own:
+// JSON that Plimsoll makes:
 //
 //   JsonObject pod;
 //   pod["metadata"]["name"] = name;              // what is missing or null becomes an object
 //   pod["spec"]["containers"].append(container);  // or a list
 //   return pod;                                   // as Json
 //
-// JSON of a user's:
+// JSON of a user:
 //
 //   JsonEdit edit(job);
 //   edit["spec"]["volumes"].append(volume);
@@ -36,20 +36,20 @@ namespace plimsoll {
 class JsonPlace {
  public:
   JsonPlace(const JsonPlace&) = default;
-  JsonPlace& operator=(const JsonPlace&) = delete;  // neither reading as one thinks
+  JsonPlace& operator=(const JsonPlace&) = delete;  // it could mean the value or the place
 
   // The member of that name; null and missing values on the way become objects when something is assigned.
-  // Where this is no object: the first error of the whole, and a place that takes no change.
+  // Where this is not an object: an error of the whole (the first is kept), and a place that cannot be changed.
   JsonPlace operator[](std::string_view name) const;
   const JsonPlace& operator=(Json value) const;  // NOLINT: a place is assigned through, as a reference is
-  // The new element; as above where this is no list.
+  // The new element; as above where this is not a list.
   JsonPlace append(Json value) const;
   // Sets the member if it is missing or null.
   void set_missing(std::string_view name, Json value) const;
   void remove(std::string_view name) const;
-  // The elements of a list; none for null, and an error for what is no list.
+  // The elements of a list; none for null, and an error for what is not a list.
   std::vector<JsonPlace> elements() const;
-  // The value as it is now; null for a place that takes no change.
+  // The value as it is now; null for a place that cannot be changed.
   const Json& value() const;
 
  private:
@@ -59,14 +59,14 @@ class JsonPlace {
   JsonPlace(Json* at, std::optional<Error>* problem) : at_(at), problem_(problem) {}
   bool becomes(::Json::ValueType type, std::string_view what) const;
 
-  Json* at_;  // null: takes no change
+  Json* at_;  // null: cannot be changed
   std::optional<Error>* problem_;
 };
 
 // {"name": value, ...}
 Json json_object(std::initializer_list<std::pair<std::string_view, Json>> members);
 
-// An object that we make.
+// An object that Plimsoll makes.
 class JsonObject {
  public:
   JsonPlace operator[](std::string_view name) { return JsonPlace(*this)[name]; }
@@ -81,7 +81,7 @@ class JsonObject {
   std::optional<Error> problem_;
 };
 
-// A list that we make.
+// A list that Plimsoll makes.
 class JsonArray {
  public:
   JsonPlace append(Json value) { return JsonPlace(*this).append(std::move(value)); }
@@ -115,7 +115,7 @@ class JsonEdit {
   std::optional<Error> problem_;
 };
 
-// The element of a list; null beyond its end and for what is no list.
+// The element of a list; null beyond its end and for what is not a list.
 const Json& element(const Json& list, std::size_t index);
 
 // The element or member itself, to change in place; null where there is none.

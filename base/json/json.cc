@@ -4,6 +4,8 @@
 #include <json/writer.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/erase.hpp>
+#include <boost/algorithm/string/trim_all.hpp>
 #include <charconv>
 #include <exception>
 #include <memory>
@@ -50,7 +52,7 @@ std::size_t number_length(std::string_view text) {
   return i;
 }
 
-// The UTF-16 unit that an escape like \ud83d stands for; nothing when the text does not begin with one.
+// The UTF-16 unit of an escape like \ud83d; nothing when the text does not begin with one.
 std::optional<unsigned> escaped_unit(std::string_view text) {
   constexpr std::size_t kLength = 6;
   if (!text.starts_with("\\u") || text.size() < kLength) {
@@ -62,8 +64,8 @@ std::optional<unsigned> escaped_unit(std::string_view text) {
   return failure == std::errc() && stop == end ? std::optional(unit) : std::nullopt;
 }
 
-// Bytes of the escape that the text begins with; 0: it is half of a surrogate pair, which is no character and
-// cannot be written as UTF-8. Escapes that are malformed are left to jsoncpp.
+// Bytes of the escape that the text begins with; 0: it is half of a surrogate pair, which is not a character and
+// cannot be written as UTF-8. jsoncpp refuses malformed escapes.
 std::size_t escape_length(std::string_view text) {
   const std::optional<unsigned> unit = escaped_unit(text);
   if (!unit) {
@@ -80,9 +82,9 @@ std::size_t escape_length(std::string_view text) {
   return is_among(*unit, 0xdc00) ? 0 : kLength;
 }
 
-// What jsoncpp lets pass though RFC 8259 does not: numbers like 01, 1. and +1, bare control characters,
-// broken UTF-8 and halves of surrogate pairs in strings. And the nesting: jsoncpp recurses once a level and
-// checks its own limit by throwing; counting first keeps the stack ours.
+// Refuses what jsoncpp accepts and RFC 8259 does not: numbers like 01, 1. and +1, bare control characters,
+// broken UTF-8 and halves of surrogate pairs in strings. Also limits the nesting: jsoncpp recurses once a level
+// and throws at its own limit; counting first keeps the stack small.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -112,7 +114,7 @@ class Scanner {
   }
 
  private:
-  // Up to and with the closing quote, or the end of the text: jsoncpp says what is missing there.
+  // Up to and including the closing quote, or to the end of the text, where jsoncpp reports what is missing.
   std::size_t string_length() const {
     std::size_t i = at_ + 1;
     while (i < text_.size() && text_[i] != '"') {
@@ -171,7 +173,7 @@ void write_escaped(char c, std::string& to) {
 
 void write_text(std::string_view text, std::string& to) {
   to += '"';
-  std::size_t plain = 0;  // from here on nothing was written yet, and nothing needs an escape
+  std::size_t plain = 0;  // begin of the text that is not yet written and needs no escape
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20) {
@@ -245,18 +247,9 @@ Result<Json> parse_json(std::string_view text) {
   } catch (const std::exception& problem) {
     problems = problem.what();
   }
-  // jsoncpp's text runs over several lines ("* Line 1, Column 2\n  Syntax error..."); keep one.
-  std::string message;
-  for (const char c : problems) {
-    if (c == '\n') {
-      message += ' ';
-    } else if (c != '*' && !(c == ' ' && (message.empty() || message.back() == ' '))) {
-      message += c;
-    }
-  }
-  while (!message.empty() && message.back() == ' ') {
-    message.pop_back();
-  }
+  // jsoncpp's message has several lines ("* Line 1, Column 2\n  Syntax error..."); make it one.
+  std::string message = boost::algorithm::erase_all_copy(problems, "*");
+  boost::algorithm::trim_fill(message, " ");
   return invalid("not valid JSON: " + message.substr(0, 300), std::string(text.substr(0, 40)));
 }
 

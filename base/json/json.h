@@ -28,10 +28,10 @@ std::string write_json(const Json& value);
 std::string write_json_pretty(const Json& value);
 
 // The member at a path of object keys, or the null value: member(pod, {"spec", "nodeName"}). Never throws,
-// whatever the types on the way. The reference lives as long as `value` (null: for ever).
+// whatever the types on the way. The reference lives as long as `value` (that to null: always).
 const Json& member(const Json& value, std::initializer_list<std::string_view> path);
 
-// The member as text, or `otherwise` when it is missing or no string.
+// The member as text, or `otherwise` when it is missing or not a string.
 std::string text_member(const Json& value, std::initializer_list<std::string_view> path,
                         std::string otherwise = {});
 

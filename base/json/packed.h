@@ -4,7 +4,7 @@
 //
 //   PackedJson pod(view);                       // of a tree, a parsed text, or a part of either
 //   PackedJson slim(view, selection);           // of some of its members (base/json/selection.h)
-//   text_member(*pod, {"spec", "nodeName"});    // read where it lies, as a JsonView
+//   text_member(*pod, {"spec", "nodeName"});    // read in place, as a JsonView
 //   Json changed = pod.tree();                  // a copy to change
 //
 // A PackedJson is a pointer: copies are of one value, which lives as long as the last of them; views of it

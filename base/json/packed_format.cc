@@ -28,7 +28,7 @@ void append_varint(std::uint64_t number, std::string& to) {
   to += static_cast<char>(number);
 }
 
-// Leaves `from` behind it.
+// Moves `from` past it.
 std::uint64_t take_varint(const char*& from) {
   std::uint64_t number = 0;
   for (unsigned shift = 0;; shift += kVarintBits) {
@@ -170,37 +170,42 @@ JsonView::Kind kind(const char* value) {
   return JsonView::Kind::kNull;
 }
 
-bool boolean(const char* value) {
-  return tag(value) == Tag::kTrue;
-}
-
-double real(const char* value) {
-  return bytes_at<double>(value + 1);
-}
-
-std::string_view text(const char* value) {
-  const char* rest = value + 1;
-  if (tag(value) == Tag::kWord) {
-    return text_of(bytes_at<WordNumber>(rest));
-  }
-  const std::uint64_t size = take_varint(rest);
-  return {rest, size};
+std::optional<bool> boolean(const char* value) {
+  return kind(value) == JsonView::Kind::kBoolean ? std::optional(tag(value) == Tag::kTrue) : std::nullopt;
 }
 
 std::optional<std::int64_t> integer(const char* value) {
-  if (tag(value) == Tag::kLargeInteger) {
-    return std::nullopt;
-  }
   const char* rest = value + 1;
-  return from_zigzag(take_varint(rest));
+  return tag(value) == Tag::kInteger ? std::optional(from_zigzag(take_varint(rest))) : std::nullopt;
 }
 
 std::optional<std::uint64_t> unsigned_integer(const char* value) {
   if (tag(value) == Tag::kLargeInteger) {
     return bytes_at<std::uint64_t>(value + 1);
   }
-  const std::int64_t number = *integer(value);
-  return number < 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(number));
+  const std::optional<std::int64_t> number = integer(value);
+  return number && *number >= 0 ? std::optional(static_cast<std::uint64_t>(*number)) : std::nullopt;
+}
+
+std::optional<double> number(const char* value) {
+  switch (tag(value)) {
+    case Tag::kInteger: return static_cast<double>(*integer(value));
+    case Tag::kLargeInteger: return static_cast<double>(bytes_at<std::uint64_t>(value + 1));
+    case Tag::kReal: return bytes_at<double>(value + 1);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<std::string_view> text(const char* value) {
+  const char* rest = value + 1;
+  if (tag(value) == Tag::kWord) {
+    return text_of(bytes_at<WordNumber>(rest));
+  }
+  if (tag(value) != Tag::kText) {
+    return std::nullopt;
+  }
+  const std::uint64_t size = take_varint(rest);
+  return std::string_view(rest, size);
 }
 
 Contents contents(const char* value) {

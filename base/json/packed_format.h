@@ -1,10 +1,10 @@
-// How a PackedJson (base/json/packed.h) lies in memory, for that and JsonView alone. A value is a tag and
-// what the tag says: nothing (null, true, false), a number, a text, the number of a shared word, or for an
-// array or object how many there are in it, their size in bytes, and they themselves, of which each member is
-// its name (a text or a word) and its value. Sizes and integers are varints of seven bits a byte, the lowest
-// first (integers in zigzag, so that small negative ones are short too).
+// How a PackedJson (base/json/packed.h) is laid out in memory. Only PackedJson and JsonView include this. A value is
+// one byte, its tag, and then by tag: nothing (null, true, false); a number; a text; the number of a shared word; or
+// for an array or object the count of its elements, their size in bytes, and the elements. Each element of an object
+// is a name (a text or a word) and a value. Sizes and integers are varints of seven bits a byte, lowest first; signed
+// integers are zigzag-encoded, so that small negative ones are short too.
 //
-// Nothing is checked: what is read was written here, by this process.
+// Nothing is checked: only this process writes what is read here.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,16 @@ namespace plimsoll::packed {
 // `kept`: null keeps all.
 void append(const JsonView& value, const JsonSelection* kept, std::string& to);
 
-// The place behind the value.
+// The position after the value.
 const char* behind(const char* value);
 
 JsonView::Kind kind(const char* value);
-// Of a value of that kind.
-bool boolean(const char* value);
-double real(const char* value);
-std::string_view text(const char* value);
-// Of an integer; nothing when it does not fit.
+// Nothing for a value of another kind, and for an integer that does not fit.
+std::optional<bool> boolean(const char* value);
 std::optional<std::int64_t> integer(const char* value);
 std::optional<std::uint64_t> unsigned_integer(const char* value);
+std::optional<double> number(const char* value);
+std::optional<std::string_view> text(const char* value);
 
 // Of an array or object.
 struct Contents {

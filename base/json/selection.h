@@ -1,4 +1,4 @@
-// JsonSelection: how much of a JSON value to keep, said by the names of members. What has no rule is kept
+// JsonSelection: which parts of a JSON value to keep, by the names of members. What has no rule is kept
 // whole; an empty selection keeps all.
 //
 //   const JsonSelection slim = JsonSelection()
@@ -7,7 +7,7 @@
 //                                  .only({"status", "conditions"}, {"type", "status"});
 //   PackedJson kept(pod, slim);
 //
-// A rule says of the object at a path which of its members are kept; of an array there, it says so of every
+// A rule selects the members that are kept of the object at a path; for an array there, it holds for every
 // object in it. A later rule for the same path replaces the earlier one. Reading from several threads is
 // safe.
 #pragma once
@@ -24,7 +24,7 @@ class JsonSelection {
  public:
   using Names = std::initializer_list<std::string_view>;
 
-  // These members alone, as far as they are there.
+  // Only these members, if they are present.
   JsonSelection& only(Names path, Names members);
   // All members but these.
   JsonSelection& without(Names path, Names members);

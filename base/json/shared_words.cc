@@ -14,10 +14,10 @@ namespace {
 // The fields of all kinds that an operator reads are some hundreds; labels and annotations add a few.
 constexpr std::size_t kMaxWords = 8192;
 constexpr std::size_t kMaxWord = 63;
-// Places that are looked at for one word: in a table that is half full, more are needed by one word in 2^16.
+// Slots that are tried for one word: in a table that is half full, one word in 2^16 needs more.
 constexpr std::size_t kMaxTries = 16;
 
-// A word's number is its place. Places are filled once, and never emptied.
+// A word's number is its slot. Slots are filled once, and never emptied.
 std::array<std::atomic<const std::string*>, kMaxWords> words;
 
 }  // namespace

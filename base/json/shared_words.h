@@ -1,5 +1,5 @@
-// Words that many values have in common, such as the names of members: one copy for the whole process, and a
-// number in its place.
+// Strings that many values have in common, such as the names of members: one copy for the whole process, and a
+// number instead of each use.
 //
 //   if (const std::optional<WordNumber> number = shared_word("lastTransitionTime")) {
 //     text_of(*number);
@@ -17,7 +17,7 @@ namespace plimsoll {
 
 using WordNumber = std::uint16_t;
 
-// Nothing: it is too long, or there is no room. The same word has the same number for ever.
+// Nothing when it is too long or the table is full. The number of a word never changes.
 std::optional<WordNumber> shared_word(std::string_view word);
 
 // Of a number that shared_word gave. Lives as long as the process.

@@ -28,8 +28,8 @@ std::optional<SplitArray> split_array(std::string_view text, std::string_view me
   SplitArray split;
   int depth = 0;
   std::string_view name;            // of the member whose value comes next
-  std::size_t array = text.npos;    // the place behind the opening bracket of the array that is looked for
-  std::size_t element = text.npos;  // the place where the element begins
+  std::size_t array = text.npos;    // the position after the opening bracket of the array that is looked for
+  std::size_t element = text.npos;  // the position where the element begins
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool is_of_array = array != text.npos && depth == kElements;
     switch (text[i]) {

@@ -1,12 +1,12 @@
 // split_array(): the elements of one array of a large JSON object, each as a text, and the object without
-// them, so that they can be parsed one at a time and never lie in memory as one tree.
+// them, so that they can be parsed one at a time and are never in memory as one tree.
 //
 //   if (std::optional<SplitArray> list = split_array(body, "items")) {
 //     parse_json(list->rest);                                  // {"kind":"PodList","items":[]}
 //     for (std::string_view element : list->elements) ...      // each to be parsed
 //   }
 //
-// Only brackets, commas and quotes are looked at: what is no JSON shows when the rest and the elements are
+// Only brackets, commas and quotes are looked at: malformed JSON is found when the rest and the elements are
 // parsed. Pure; any thread. Elements point into the text.
 #pragma once
 

@@ -86,18 +86,24 @@ std::string_view text_of(const Json& tree) {
   return {begin, static_cast<std::size_t>(end - begin)};
 }
 
-std::optional<double> number_of(const char* packed_value) {
-  const JsonView::Kind kind = packed::kind(packed_value);
-  if (kind == JsonView::Kind::kReal) {
-    return packed::real(packed_value);
+// Calls `read` with what a view holds: simdjson's element, the place of a packed value, or a tree.
+template <class Held, class Read>
+auto with_form(const Held& held, const Read& read) {
+  if (const auto* element = std::get_if<0>(&held)) {
+    return read(theirs<dom::element>(*element));
   }
-  if (kind != JsonView::Kind::kInteger) {
-    return std::nullopt;
+  if (const auto* tree = std::get_if<1>(&held)) {
+    return read(**tree);
   }
-  const std::optional<std::int64_t> integer = packed::integer(packed_value);
-  return integer ? static_cast<double>(*integer)
-                 : static_cast<double>(*packed::unsigned_integer(packed_value));
+  return read(std::get<2>(held).at);
 }
+
+template <class... Reads>
+struct Forms : Reads... {
+  using Reads::operator()...;
+};
+template <class... Reads>
+Forms(Reads...) -> Forms<Reads...>;  // clang before 17 deduces none for aggregates
 
 std::vector<JsonView::Member> sorted_members(const JsonView& object) {
   std::vector<JsonView::Member> members;
@@ -119,7 +125,7 @@ bool repeats_a_key(const dom::object& object) {
   return std::adjacent_find(keys.begin(), keys.end()) != keys.end();
 }
 
-// What parse_json would refuse: a key that stands twice in its object, or nesting beyond the limit.
+// What parse_json refuses: a key that is twice in its object, or nesting beyond the limit.
 bool breaks_a_rule_of_trees(const dom::element& value, int depth) {
   const dom::element_type type = value.type();
   if (type != dom::element_type::OBJECT && type != dom::element_type::ARRAY) {
@@ -134,7 +140,7 @@ bool breaks_a_rule_of_trees(const dom::element& value, int depth) {
                        [&](const dom::element& each) { return breaks_a_rule_of_trees(each, depth + 1); });
   }
   const dom::object object = value;
-  bool ascending = true;  // as the API server writes most objects: then no key stands twice
+  bool ascending = true;  // as the API server writes most objects: then no key is twice in it
   std::optional<std::string_view> last;
   for (const dom::key_value_pair member : object) {
     ascending = ascending && (!last || *last < member.key);
@@ -149,70 +155,52 @@ bool breaks_a_rule_of_trees(const dom::element& value, int depth) {
 }  // namespace
 
 JsonView::Kind JsonView::kind() const {
-  if (const Element* element = std::get_if<Element>(&value_)) {
-    return kind_of(theirs<dom::element>(*element));
-  }
-  if (const Packed* packed = std::get_if<Packed>(&value_)) {
-    return packed::kind(packed->at);
-  }
-  return kind_of(*std::get<const Json*>(value_));
+  return with_form(value_, Forms{[](const char* packed) { return packed::kind(packed); },
+                                 [](const auto& other) { return kind_of(other); }});
 }
 
 std::optional<bool> JsonView::boolean() const {
-  if (const Element* element = std::get_if<Element>(&value_)) {
-    return value_of<bool>(theirs<dom::element>(*element));
-  }
-  if (const Packed* packed = std::get_if<Packed>(&value_)) {
-    return kind() == Kind::kBoolean ? std::optional(packed::boolean(packed->at)) : std::nullopt;
-  }
-  const Json& tree = *std::get<const Json*>(value_);
-  return tree.isBool() ? std::optional(tree.asBool()) : std::nullopt;
+  return with_form(value_, Forms{[](const dom::element& element) { return value_of<bool>(element); },
+                                 [](const char* packed) { return packed::boolean(packed); },
+                                 [](const Json& tree) {
+                                   return tree.isBool() ? std::optional(tree.asBool()) : std::nullopt;
+                                 }});
 }
 
 std::optional<std::int64_t> JsonView::integer() const {
-  if (const Element* element = std::get_if<Element>(&value_)) {
-    return value_of<std::int64_t>(theirs<dom::element>(*element));
-  }
-  if (const Packed* packed = std::get_if<Packed>(&value_)) {
-    return kind() == Kind::kInteger ? (packed::integer(packed->at)) : std::nullopt;
-  }
-  const Json& tree = *std::get<const Json*>(value_);
-  const bool fits = kind_of(tree) == Kind::kInteger && tree.isInt64();
-  return fits ? std::optional<std::int64_t>(tree.asInt64()) : std::nullopt;
+  using Integer = std::optional<std::int64_t>;
+  return with_form(value_, Forms{[](const dom::element& element) { return value_of<std::int64_t>(element); },
+                                 [](const char* packed) { return packed::integer(packed); },
+                                 [](const Json& tree) {
+                                   const bool fits = kind_of(tree) == Kind::kInteger && tree.isInt64();
+                                   return fits ? Integer(tree.asInt64()) : std::nullopt;
+                                 }});
 }
 
 std::optional<std::uint64_t> JsonView::unsigned_integer() const {
-  if (const Element* element = std::get_if<Element>(&value_)) {
-    return value_of<std::uint64_t>(theirs<dom::element>(*element));
-  }
-  if (const Packed* packed = std::get_if<Packed>(&value_)) {
-    return kind() == Kind::kInteger ? (packed::unsigned_integer(packed->at)) : std::nullopt;
-  }
-  const Json& tree = *std::get<const Json*>(value_);
-  const bool fits = kind_of(tree) == Kind::kInteger && tree.isUInt64();
-  return fits ? std::optional<std::uint64_t>(tree.asUInt64()) : std::nullopt;
+  using Integer = std::optional<std::uint64_t>;
+  return with_form(value_, Forms{[](const dom::element& element) { return value_of<std::uint64_t>(element); },
+                                 [](const char* packed) { return packed::unsigned_integer(packed); },
+                                 [](const Json& tree) {
+                                   const bool fits = kind_of(tree) == Kind::kInteger && tree.isUInt64();
+                                   return fits ? Integer(tree.asUInt64()) : std::nullopt;
+                                 }});
 }
 
 std::optional<double> JsonView::number() const {
-  if (const Element* element = std::get_if<Element>(&value_)) {
-    return value_of<double>(theirs<dom::element>(*element));
-  }
-  if (const Packed* packed = std::get_if<Packed>(&value_)) {
-    return number_of(packed->at);
-  }
-  const Json& tree = *std::get<const Json*>(value_);
-  return tree.isNumeric() ? std::optional(tree.asDouble()) : std::nullopt;
+  return with_form(value_, Forms{[](const dom::element& element) { return value_of<double>(element); },
+                                 [](const char* packed) { return packed::number(packed); },
+                                 [](const Json& tree) {
+                                   return tree.isNumeric() ? std::optional(tree.asDouble()) : std::nullopt;
+                                 }});
 }
 
 std::optional<std::string_view> JsonView::text() const {
-  if (const Element* element = std::get_if<Element>(&value_)) {
-    return value_of<std::string_view>(theirs<dom::element>(*element));
-  }
-  if (const Packed* packed = std::get_if<Packed>(&value_)) {
-    return kind() == Kind::kString ? std::optional(packed::text(packed->at)) : std::nullopt;
-  }
-  const Json& tree = *std::get<const Json*>(value_);
-  return tree.isString() ? std::optional(text_of(tree)) : std::nullopt;
+  return with_form(
+      value_,
+      Forms{[](const dom::element& element) { return value_of<std::string_view>(element); },
+            [](const char* packed) { return packed::text(packed); },
+            [](const Json& tree) { return tree.isString() ? std::optional(text_of(tree)) : std::nullopt; }});
 }
 
 template <class Item, class Theirs>
@@ -301,7 +289,7 @@ JsonView::Member JsonRange<JsonView::Member>::Iterator::operator*() const {
     return {at.key(), JsonView(ours(at.value()))};
   }
   if (const JsonView::Packed* name = std::get_if<JsonView::Packed>(&place_)) {
-    return {packed::text(name->at), JsonView(JsonView::Packed{packed::behind(name->at)})};
+    return {*packed::text(name->at), JsonView(JsonView::Packed{packed::behind(name->at)})};
   }
   const Json::const_iterator& at = std::get<Json::const_iterator>(place_);
   const char* end = nullptr;

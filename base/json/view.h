@@ -50,7 +50,7 @@ class JsonView {
   std::optional<std::uint64_t> unsigned_integer() const;
   std::optional<double> number() const;
   std::optional<std::string_view> text() const;
-  // Empty for a value of another kind: ask kind() first where that is an error.
+  // Empty for a value of another kind: check kind() first where that is an error.
   JsonRange<JsonView> elements() const;
   JsonRange<Member> members() const;
   // The first member of that name.
@@ -123,12 +123,12 @@ Json tree_of(const JsonView& value);
 
 class JsonText {
  public:
-  // Duplicate keys are all there: a reader that minds looks at members(). Errors: kInvalid, saying what is
+  // Duplicate keys are kept: a reader that must refuse them looks at members(). Errors: kInvalid, saying what is
   // wrong, also for an integer beyond 64 bits; kTooLarge beyond simdjson's 4 GiB. Nesting as in base/json/json.h.
   static Result<JsonText> parse(std::string_view text);
 
-  // Takes no more than parse_json does: duplicate keys are errors; and integers beyond 64 bits are reals, as
-  // there. Errors are parse_json's, with line and column.
+  // Accepts what parse_json accepts: duplicate keys are errors, and integers beyond 64 bits are reals.
+  // Errors are parse_json's, with line and column.
   static Result<JsonText> parse_as_tree(std::string_view text);
 
   JsonView root() const;

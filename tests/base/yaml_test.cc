@@ -174,9 +174,9 @@ TEST(Yaml, NestingIsLimited) {
 
 TEST(Yaml, RefusesDuplicateKeys) {
   EXPECT_THAT(error_of("a: 1\nb: 2\na: 3\n"),
-              HasSubstr("line 3, column 1: key stands twice in one map (near `a`)"));
-  EXPECT_THAT(error_of("{1: x, \"1\": y}"), HasSubstr("key stands twice"));
-  EXPECT_THAT(error_of("{\"a\": 1, \"a\": 2}"), HasSubstr("key stands twice"));
+              HasSubstr("line 3, column 1: the key is twice in the map (near `a`)"));
+  EXPECT_THAT(error_of("{1: x, \"1\": y}"), HasSubstr("key is twice"));
+  EXPECT_THAT(error_of("{\"a\": 1, \"a\": 2}"), HasSubstr("key is twice"));
 }
 
 TEST(Yaml, RefusesWhatIsBroken) {

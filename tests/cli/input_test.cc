@@ -69,9 +69,9 @@ TEST_F(InputTest, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(read_input("/no/such/file", console_).error().code, ErrorCode::kNotFound);
   EXPECT_THAT(read_input("/no/such/file", console_).error().message, HasSubstr("/no/such/file"));
   EXPECT_THAT(read_input("/", console_).error().message, HasSubstr("folder"));
-  EXPECT_THAT(documents("").error().message, HasSubstr("standard input holds no document"));
+  EXPECT_THAT(documents("").error().message, HasSubstr("standard input has no documents"));
   EXPECT_THAT(documents("kind: [").error().message, HasSubstr("line 1"));
-  EXPECT_THAT(documents("text").error().message, HasSubstr("no Kubernetes object"));
+  EXPECT_THAT(documents("text").error().message, HasSubstr("not a Kubernetes object"));
   EXPECT_THAT(documents("kind: List\nitems: [{}, 1]").error().message, HasSubstr("items[1]"));
 }
 

@@ -62,7 +62,7 @@ TEST(EmbeddingTablesCsv, NamesTheLine) {
   EXPECT_THAT(error_of("t0,10,8,inf\n"), HasSubstr("t0.poolingFactor"));
   EXPECT_THAT(error_of("t0,10,8,1,-0.1\n"), HasSubstr("t0.lookupFrequency"));
   EXPECT_THAT(error_of("\"t0\",10,8,1\n"), HasSubstr("line 1: name must be"));
-  EXPECT_THAT(error_of("t0,10,8,1\nt0,10,8,1\n"), HasSubstr("line 2: the name stands already in line 1"));
+  EXPECT_THAT(error_of("t0,10,8,1\nt0,10,8,1\n"), HasSubstr("line 2: the name is already in line 1"));
 }
 
 TEST(EmbeddingTablesCsv, RefusesWhatHoldsNoTables) {

@@ -17,6 +17,15 @@ struct Rule {
   const char* alphabet;  // what random strings are made of: enough of what matches, and some of what does not
 };
 
+template <const DecimalRule& kRule>
+bool is_decimal(std::string_view text) {
+  return parse_decimal(kRule, text).has_value();
+}
+
+bool is_bytes(std::string_view text) {
+  return obeys(kPositiveBytes, text);
+}
+
 const Rule kRules[] = {
     {"JobName", kJobName.pattern, kJobName.matches, "az09-A."},
     {"TableName", kTableName.pattern, kTableName.matches, "aZ0_./:-, "},
@@ -27,12 +36,12 @@ const Rule kRules[] = {
     {"ControllerName", kControllerName.pattern, kControllerName.matches, "az0-./A@ "},
     {"ContainerName", kContainerName.pattern, kContainerName.matches, "az0-A."},
     {"Percentage", kPercentage.pattern, kPercentage.matches, "019.%"},
-    {"PoolingFactor", kPoolingFactor.pattern, kPoolingFactor.matches, "0129.-"},
-    {"LookupFrequency", kLookupFrequency.pattern, kLookupFrequency.matches, "0019.1"},
-    {"PeakCorrection", kPeakCorrection.pattern, kPeakCorrection.matches, "0.45013"},
-    {"CostPerHour", kCostPerHour.pattern, kCostPerHour.matches, "0129.e"},
-    {"BumpUpRatio", kBumpUpRatio.pattern, kBumpUpRatio.matches, "0129.1"},
-    {"Bytes", kPositiveBytes.pattern, kPositiveBytes.matches, "09.kKMGiTPEm"},
+    {"PoolingFactor", kPoolingFactor.pattern, is_decimal<kPoolingFactor>, "0129.-"},
+    {"LookupFrequency", kLookupFrequency.pattern, is_decimal<kLookupFrequency>, "0019.1"},
+    {"PeakCorrection", kPeakCorrection.pattern, is_decimal<kPeakCorrection>, "0.45013"},
+    {"CostPerHour", kCostPerHour.pattern, is_decimal<kCostPerHour>, "0129.e"},
+    {"BumpUpRatio", kBumpUpRatio.pattern, is_decimal<kBumpUpRatio>, "0129.1"},
+    {"Bytes", kPositiveBytes.pattern, is_bytes, "09.kKMGiTPEm"},
 };
 
 TEST(FieldRules, MatchersAgreeWithPatternsOnRandomText) {
@@ -57,13 +66,13 @@ TEST(FieldRules, MatchersAgreeWithPatternsOnRandomText) {
 }
 
 TEST(FieldRules, LongDigitsAreCounted) {
-  EXPECT_TRUE(kPoolingFactor.matches("999999.999999999"));
-  EXPECT_FALSE(kPoolingFactor.matches("1000000"));
-  EXPECT_FALSE(kPoolingFactor.matches("0.1234567890"));
-  EXPECT_TRUE(kPositiveBytes.matches("999999999999999999.123456789Ei"));
-  EXPECT_FALSE(kPositiveBytes.matches("1234567890123456789"));
-  EXPECT_TRUE(kCostPerHour.matches("999999999.999999"));
-  EXPECT_FALSE(kCostPerHour.matches("1234567890"));
+  EXPECT_TRUE(is_decimal<kPoolingFactor>("999999.999999999"));
+  EXPECT_FALSE(is_decimal<kPoolingFactor>("1000000"));
+  EXPECT_FALSE(is_decimal<kPoolingFactor>("0.1234567890"));
+  EXPECT_TRUE(is_bytes("999999999999999999.123456789Ei"));
+  EXPECT_FALSE(is_bytes("1234567890123456789"));
+  EXPECT_TRUE(is_decimal<kCostPerHour>("999999999.999999"));
+  EXPECT_FALSE(is_decimal<kCostPerHour>("1234567890"));
 }
 
 TEST(FieldRules, LengthIsPartOfARule) {

@@ -62,7 +62,7 @@ TEST(MemoryProfile, NamesTheFieldThatIsWrong) {
   }
   EXPECT_THAT(
       error_of(profile_with("spec: {family: a}, status: {bounds: [{gpuModel: h100}, {gpuModel: h100}]}")),
-      HasSubstr("status.bounds[1].gpuModel: stands twice"));
+      HasSubstr("status.bounds[1].gpuModel: is twice"));
   for (const char* field : {"cudaContext", "communication", "workspace", "convolutionWorkspace"}) {
     for (const char* wrong : {"-1", "much", "1.5.2Gi", "[1]"}) {
       EXPECT_THAT(

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/quantity.h"
-#include "crds/enum_names.h"
+#include "crds/enums.h"
 #include "crds/resource_fields.h"
 #include "crds/training_job_fields.h"
 #include "tests/crds/test_jobs.h"
@@ -98,21 +98,21 @@ class SchemaComparer {
     const Json& found = property(name, Presence::kOptional, Json());
     EXPECT_TRUE(found["x-kubernetes-int-or-string"].asBool()) << at(name);
     EXPECT_EQ(found["pattern"].asString(), rule.pattern) << at(name);
-    EXPECT_EQ(found["maxLength"].asInt64(), rule.longest) << at(name);
+    EXPECT_EQ(found["maxLength"].asUInt64(), rule.longest) << at(name);
     EXPECT_EQ(found["minimum"].asInt64(), rule.least) << at(name);
     EXPECT_FALSE(found.isMember("maximum")) << at(name);
   }
   template <class E>
   void choice(const char* name, E value, Presence presence) {
-    check_choice<E>(property(name, presence, enum_name(value)), {}, at(name));
+    check_choice<E>(property(name, presence, name_of(value)), {}, at(name));
   }
   template <class E>
   void choice_but(const char* name, E value, Presence presence, std::initializer_list<E> excluded) {
     std::set<std::string> names;
     for (const E each : excluded) {
-      names.insert(enum_name(each));
+      names.insert(name_of(each));
     }
-    check_choice<E>(property(name, presence, enum_name(value)), names, at(name));
+    check_choice<E>(property(name, presence, name_of(value)), names, at(name));
   }
   template <class E>
   void choices(const char* name, const std::vector<E>&, Range count) {
@@ -190,7 +190,7 @@ class SchemaComparer {
     EXPECT_TRUE(schema["x-kubernetes-int-or-string"].asBool()) << where;
     EXPECT_FALSE(schema.isMember("type")) << where;
     EXPECT_EQ(schema["pattern"].asString(), rule.pattern) << where;
-    EXPECT_EQ(schema["maxLength"].asInt64(), rule.longest) << where;
+    EXPECT_EQ(schema["maxLength"].asUInt64(), rule.longest()) << where;
     EXPECT_EQ(schema["minimum"].asInt64(), rule.integers.least) << where;
     EXPECT_EQ(schema["maximum"].asInt64(), rule.integers.most) << where;
   }
@@ -204,7 +204,7 @@ class SchemaComparer {
       in_yaml.push_back(name.asString());
     }
     std::vector<std::string> in_cpp;
-    for (const char* name : EnumNames<E>::kAll) {
+    for (const char* name : kNames<E>) {
       if (!excluded.contains(name)) {
         in_cpp.emplace_back(name);
       }

@@ -298,12 +298,12 @@ TEST(TrainingJob, EnumsHaveNames) {
   EXPECT_STREQ(name_of(Optimizer::kLAMB), "LAMB");
   EXPECT_STREQ(name_of(Placement::kHBMOrSwap), "HBMOrSwap");
   EXPECT_STREQ(name_of(FailureCause::kUnknown), "Unknown");
-  EXPECT_EQ(*parse_optimizer("RowWiseAdagrad"), Optimizer::kRowWiseAdagrad);
-  EXPECT_EQ(*parse_precision("TF32"), Precision::kTF32);
-  const Result<Optimizer> wrong = parse_optimizer("adam");
+  EXPECT_EQ(*parse_enum<Optimizer>("RowWiseAdagrad"), Optimizer::kRowWiseAdagrad);
+  EXPECT_EQ(*parse_enum<Precision>("TF32"), Precision::kTF32);
+  const Result<Optimizer> wrong = parse_enum<Optimizer>("adam");
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(to_string(wrong.error()),
-            "Invalid: unknown optimizer; choose SGD, Momentum, Adam, AdamW, Adagrad, RowWiseAdagrad, "
+            "Invalid: unknown name; choose SGD, Momentum, Adam, AdamW, Adagrad, RowWiseAdagrad, "
             "RMSprop, LAMB, Adafactor or Adam8bit (near `adam`)");
 }
 

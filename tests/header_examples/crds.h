@@ -4,6 +4,7 @@
 #include "base/json/edit.h"
 #include "crds/checker.h"
 #include "crds/decoder.h"
+#include "crds/enums.h"
 #include "crds/gpu_model.h"
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
@@ -12,6 +13,9 @@
 namespace plimsoll::examples {
 using namespace crds;
 
+struct enums_example {
+  std::string text;
+};
 struct profile_samples_example {
   MemoryProfile profile;
   JsonObject object;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/quantity.h"
-#include "crds/enum_names.h"
+#include "crds/enums.h"
 #include "crds/training_job_fields.h"
 
 namespace plimsoll::testing {
@@ -228,8 +228,7 @@ class Mutator {
 
   template <class E>
   E any() {
-    return static_cast<E>(
-        between(random_, 0, static_cast<std::int64_t>(crds::EnumNames<E>::kAll.size()) - 1));
+    return static_cast<E>(between(random_, 0, static_cast<std::int64_t>(crds::kNames<E>.size()) - 1));
   }
 
   template <class T>
@@ -320,7 +319,7 @@ class Writer {
   }
   template <class E>
   void choice(const char* name, E value, Presence) {
-    object_[name] = crds::enum_name(value);
+    object_[name] = crds::name_of(value);
   }
   template <class E>
   void choice_but(const char* name, E value, Presence presence, std::initializer_list<E>) {
@@ -331,7 +330,7 @@ class Writer {
     if (!values.empty()) {
       Json& list = list_of(name);
       for (const E value : values) {
-        list.append(crds::enum_name(value));
+        list.append(crds::name_of(value));
       }
     }
   }
@@ -378,7 +377,7 @@ class Writer {
   Json& object_;
 };
 
-// What fields demand of each other (crds/training_job_rules.cc), so that few jobs are made in vain.
+// What fields demand of each other (crds/validate.cc), so that few jobs are made in vain.
 
 void mend(crds::DlrmModel& model) {
   model.top_mlp.empty() ? model.top_mlp.push_back(1) : static_cast<void>(model.top_mlp.back() = 1);

@@ -12,7 +12,7 @@ namespace plimsoll::testing {
 namespace {
 
 crds::Precision precision_of(const estimator::Trace& trace) {
-  const Result<crds::Precision> precision = crds::parse_precision(trace.precision);
+  const Result<crds::Precision> precision = crds::parse_enum<crds::Precision>(trace.precision);
   return precision ? *precision : crds::Precision::kFP32;
 }
 
