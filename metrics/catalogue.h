@@ -58,7 +58,7 @@ inline constexpr auto kCatalogue = std::to_array<Metric>({
      "Jobs whose first attempt began"},
     {"plimsoll_jobs_succeeded_total", Type::kCounter, "namespace", "operator",
      "Jobs that trained to their end"},
-    {"plimsoll_jobs_failed_total", Type::kCounter, "namespace", "operator", "Jobs that failed for good"},
+    {"plimsoll_jobs_failed_total", Type::kCounter, "namespace", "operator", "Jobs that failed permanently"},
     {"plimsoll_jobs_restarted_total", Type::kCounter, "namespace", "operator",
      "Attempts after the first of a job"},
     {"plimsoll_job_attempts_total", Type::kCounter, "namespace, outcome", "operator",
