@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kube/object_key.h"
+#include "kube/object_store.h"
 
 namespace plimsoll::controllers {
 

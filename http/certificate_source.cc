@@ -1,7 +1,6 @@
 #include "http/certificate_source.h"
 
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 #include <poll.h>
@@ -11,13 +10,12 @@
 
 #include <utility>
 
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/context.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -25,49 +23,14 @@
 namespace plimsoll::http {
 namespace {
 
-// A chain of a few certificates has some KiB; more is no certificate.
+namespace asio = boost::asio;
+namespace ssl = boost::asio::ssl;
+
+// A chain of a few certificates has some KiB.
 constexpr Bytes kFileLimit = 1_MiB;
-// Writers replace the files one after the other; reading starts when they have been quiet for so long.
+// Writers replace the files one after the other; reading starts after this time without a change.
 constexpr int kSettleMilliseconds = 50;
 constexpr std::uint32_t kChanges = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_ONLYDIR;
-
-template <class T, void (*free_function)(T*)>
-struct Free {
-  void operator()(T* object) const { free_function(object); }
-};
-using Certificate = std::unique_ptr<X509, Free<X509, X509_free>>;
-using PrivateKey = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY, EVP_PKEY_free>>;
-using Bio = std::unique_ptr<BIO, Free<BIO, BIO_free_all>>;
-using Store = std::unique_ptr<X509_STORE, Free<X509_STORE, X509_STORE_free>>;
-using StoreContext = std::unique_ptr<X509_STORE_CTX, Free<X509_STORE_CTX, X509_STORE_CTX_free>>;
-
-std::string last_openssl_problem() {
-  const unsigned long code = ERR_get_error();
-  ERR_clear_error();
-  std::array<char, 256> text{};
-  ERR_error_string_n(code, text.data(), text.size());
-  return code == 0 ? "unknown" : text.data();
-}
-
-Bio bio_of(std::string_view pem) {
-  return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
-
-// All certificates of a PEM text, in its order.
-std::vector<Certificate> certificates_in(std::string_view pem) {
-  std::vector<Certificate> found;
-  const Bio bio = bio_of(pem);
-  while (X509* one = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
-    found.emplace_back(one);
-  }
-  ERR_clear_error();  // the end of the text is reported as an error
-  return found;
-}
-
-// A key that wants a passphrase is refused rather than asked for on a terminal.
-int no_passphrase(char*, int, int, void*) {
-  return -1;
-}
 
 std::time_t seconds_of(Clock::WallTime time) {
   return std::chrono::system_clock::to_time_t(time);
@@ -81,36 +44,31 @@ Result<Clock::WallTime> time_of(const ASN1_TIME* time) {
   return std::chrono::system_clock::from_time_t(::timegm(&parts));
 }
 
-Result<void> check_chain(const std::vector<Certificate>& chain, std::string_view ca, Clock::WallTime now) {
-  const std::vector<Certificate> roots = certificates_in(ca);
-  if (roots.empty()) {
+// Checks that the certificate of `server` leads to one of those in `ca_pem`.
+Result<void> check_chain(SSL_CTX* server, std::string_view ca_pem, Clock::WallTime now) {
+  ssl::context trusted(ssl::context::tls_client);
+  boost::system::error_code problem;
+  if (trusted.add_certificate_authority(asio::buffer(ca_pem), problem)) {
     return invalid("ca.crt holds no PEM certificate");
   }
-  const Store store(X509_STORE_new());
-  for (const Certificate& root : roots) {
-    X509_STORE_add_cert(store.get(), root.get());
-  }
-  // An issuer that is not self-signed may still be the trusted one.
-  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN);
-  STACK_OF(X509)* intermediates = sk_X509_new_null();
-  for (std::size_t i = 1; i < chain.size(); ++i) {
-    sk_X509_push(intermediates, chain[i].get());
-  }
-  const StoreContext context(X509_STORE_CTX_new());
-  X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(), intermediates);
+  X509_STORE* store = SSL_CTX_get_cert_store(trusted.native_handle());
+  X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);  // an issuer that is not self-signed may be trusted
+  STACK_OF(X509)* intermediates = nullptr;
+  SSL_CTX_get_extra_chain_certs(server, &intermediates);
+  const std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)> context(X509_STORE_CTX_new(),
+                                                                                X509_STORE_CTX_free);
+  X509_STORE_CTX_init(context.get(), store, SSL_CTX_get0_certificate(server), intermediates);
   X509_VERIFY_PARAM_set_time(X509_STORE_CTX_get0_param(context.get()), seconds_of(now));
-  const bool good = X509_verify_cert(context.get()) == 1;
-  const int problem = X509_STORE_CTX_get_error(context.get());
-  sk_X509_free(intermediates);
-  ERR_clear_error();
-  if (!good) {
-    return invalid(std::string("tls.crt does not lead to ca.crt: ") + X509_verify_cert_error_string(problem));
+  if (X509_verify_cert(context.get()) != 1) {
+    ERR_clear_error();
+    return invalid(std::string("tls.crt does not lead to ca.crt: ") +
+                   X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())));
   }
   return {};
 }
 
-// The API server offers http/1.1 (or nothing) to webhooks; a client that offers only others is told so in the
-// handshake.
+// The API server offers http/1.1 (or nothing) to webhooks; the handshake with a client that offers only other
+// protocols fails.
 int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* chosen_size,
                     const unsigned char* offered, unsigned int offered_size, void*) {
   static constexpr unsigned char kHttp11[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
@@ -123,29 +81,14 @@ int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* chosen_si
   return SSL_TLSEXT_ERR_OK;
 }
 
-Result<void> configure(SSL_CTX* context, const std::vector<Certificate>& chain, const PrivateKey& key) {
-  const auto failed = [](const char* what) {
-    return invalid(std::string(what) + ": " + last_openssl_problem());
-  };
+void configure(SSL_CTX* context) {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);  // a thousand idle connections then cost little
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);              // less memory for idle connections
   SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20");  // of TLS 1.2; those of 1.3 are all good
   static constexpr unsigned char kSessions[] = "plimsoll";
   SSL_CTX_set_session_id_context(context, kSessions, sizeof kSessions - 1);
   SSL_CTX_set_alpn_select_cb(context, choose_protocol, nullptr);
-  if (SSL_CTX_use_certificate(context, chain.front().get()) != 1) {
-    return failed("tls.crt cannot be used");
-  }
-  for (std::size_t i = 1; i < chain.size(); ++i) {
-    if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1) {
-      return failed("the chain in tls.crt cannot be used");
-    }
-  }
-  if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1) {
-    return failed("tls.key does not belong to tls.crt");
-  }
-  return {};
 }
 
 // Errors: those of read_file, and kInvalid for an empty file.
@@ -161,18 +104,27 @@ Result<std::string> read_pem_file(const std::string& path) {
 
 Result<ServerCertificate> make_server_certificate(std::string_view chain_pem, std::string_view key_pem,
                                                   std::string_view ca_pem, Clock::WallTime now) {
-  const std::vector<Certificate> chain = certificates_in(chain_pem);
-  if (chain.empty()) {
-    return invalid("tls.crt holds no PEM certificate");
-  }
-  const Bio key_bio = bio_of(key_pem);
-  const PrivateKey key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, no_passphrase, nullptr));
-  if (key == nullptr) {
+  auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
+  SSL_CTX* const native = context->native_handle();
+  configure(native);
+  // Without it OpenSSL would ask for the passphrase of an encrypted key on the terminal.
+  context->set_password_callback([](std::size_t, ssl::context::password_purpose) { return std::string(); });
+  boost::system::error_code problem;
+  // The key first: a certificate that does not belong to it removes it from the context.
+  if (context->use_private_key(asio::buffer(key_pem), ssl::context::pem, problem)) {
     return invalid("tls.key holds no PEM private key that can be read without a passphrase: " +
-                   last_openssl_problem());
+                   problem.message());
   }
-  const Result<Clock::WallTime> not_before = time_of(X509_get0_notBefore(chain.front().get()));
-  const Result<Clock::WallTime> not_after = time_of(X509_get0_notAfter(chain.front().get()));
+  if (context->use_certificate_chain(asio::buffer(chain_pem), problem)) {
+    return invalid("tls.crt holds no usable PEM certificate: " + problem.message());
+  }
+  if (SSL_CTX_check_private_key(native) != 1) {
+    ERR_clear_error();
+    return invalid("tls.key does not belong to tls.crt");
+  }
+  const X509* const leaf = SSL_CTX_get0_certificate(native);
+  const Result<Clock::WallTime> not_before = time_of(X509_get0_notBefore(leaf));
+  const Result<Clock::WallTime> not_after = time_of(X509_get0_notAfter(leaf));
   if (!not_before || !not_after) {
     return !not_before ? not_before.error() : not_after.error();
   }
@@ -183,13 +135,9 @@ Result<ServerCertificate> make_server_certificate(std::string_view chain_pem, st
     return invalid("tls.crt is valid only from " + format_time(*not_before));
   }
   if (!ca_pem.empty()) {
-    if (Result<void> leads = check_chain(chain, ca_pem, now); !leads) {
+    if (Result<void> leads = check_chain(native, ca_pem, now); !leads) {
       return leads.error();
     }
-  }
-  auto context = std::make_shared<boost::asio::ssl::context>(boost::asio::ssl::context::tls_server);
-  if (Result<void> configured = configure(context->native_handle(), chain, key); !configured) {
-    return configured.error();
   }
   return ServerCertificate{.context = std::move(context), .not_after = *not_after};
 }
@@ -209,7 +157,7 @@ Result<void> FileCertificateSource::start() {
     ::close(std::exchange(wake_, -1));
     return Error(ErrorCode::kUnavailable, "cannot watch " + options_.directory + ": " + reason);
   }
-  ::inotify_add_watch(inotify, options_.directory.c_str(), kChanges);  // before reading, to miss nothing
+  ::inotify_add_watch(inotify, options_.directory.c_str(), kChanges);  // before reading, to miss no change
   load_if_changed();
   thread_ = std::thread([this, inotify] {
     watch(inotify, wake_);
@@ -230,8 +178,8 @@ void FileCertificateSource::stop() {
 void FileCertificateSource::watch(int inotify, int wake) {
   std::array<char, 4096> events{};
   for (;;) {
-    // Adding the same watch again is free; a directory that was replaced or came late is found at the next
-    // poll.
+    // Adding the same watch again has no effect; a directory that was replaced or created later is found at
+    // the next poll.
     ::inotify_add_watch(inotify, options_.directory.c_str(), kChanges);
     std::array<pollfd, 2> waiting{{{wake, POLLIN, 0}, {inotify, POLLIN, 0}}};
     ::poll(waiting.data(), waiting.size(), static_cast<int>(options_.poll.count()));
@@ -256,7 +204,7 @@ void FileCertificateSource::load_if_changed() {
   if (!chain || !key) {
     made = !chain ? chain.error() : key.error();
   } else {
-    // An empty ca.crt is what cert-manager writes for an issuer that knows none.
+    // cert-manager writes an empty ca.crt for an issuer without CA.
     const std::string ca_pem = ca ? *ca : "";
     std::string all = *chain + '\0' + *key + '\0' + ca_pem;
     if (all == last_read_) {
@@ -268,49 +216,35 @@ void FileCertificateSource::load_if_changed() {
 
   std::unique_lock lock(mutex_);
   if (made) {
-    certificate_ = *std::move(made);
-    problem_.clear();
-    ++loads_;
-    const std::string not_after = format_time(certificate_.not_after);
+    current_ = std::move(made->context);
+    status_.not_after = made->not_after;
+    status_.problem.clear();
+    ++status_.loads;
     lock.unlock();
-    log_info("Loaded the serving certificate", {{"directory", options_.directory}, {"notAfter", not_after}});
+    log_info("Loaded the serving certificate",
+             {{"directory", options_.directory}, {"notAfter", format_time(made->not_after)}});
     return;
   }
-  ++failures_;
-  last_read_.clear();  // time alone can make it good (notBefore)
-  const bool news = problem_ != made.error().message;
-  problem_ = made.error().message;
-  const bool serving = certificate_.context != nullptr;
+  ++status_.failures;
+  last_read_.clear();  // the same files may become valid with time (notBefore)
+  const bool is_new = status_.problem != made.error().message;
+  status_.problem = made.error().message;
+  const bool serving = current_ != nullptr;
   lock.unlock();
-  if (news) {
+  if (is_new) {
     log_warning(serving ? "Kept the old serving certificate" : "Found no serving certificate",
                 {{"problem", made.error().message}});
   }
 }
 
-std::shared_ptr<boost::asio::ssl::context> FileCertificateSource::current() const {
+std::shared_ptr<ssl::context> FileCertificateSource::current() const {
   const std::lock_guard lock(mutex_);
-  return certificate_.context;
+  return current_;
 }
 
-std::optional<Clock::WallTime> FileCertificateSource::not_after() const {
+CertificateStatus FileCertificateSource::status() const {
   const std::lock_guard lock(mutex_);
-  return certificate_.context == nullptr ? std::nullopt : std::optional(certificate_.not_after);
-}
-
-std::uint64_t FileCertificateSource::loads() const {
-  const std::lock_guard lock(mutex_);
-  return loads_;
-}
-
-std::uint64_t FileCertificateSource::failures() const {
-  const std::lock_guard lock(mutex_);
-  return failures_;
-}
-
-std::string FileCertificateSource::problem() const {
-  const std::lock_guard lock(mutex_);
-  return problem_;
+  return status_;
 }
 
 }  // namespace plimsoll::http

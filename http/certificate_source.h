@@ -1,16 +1,16 @@
-// CertificateSource: where a TLS server gets its certificate from, one shared context a generation, so that
-// sessions resume and a new certificate never disturbs the connections on the old one.
+// CertificateSource: gives a TLS server its certificate. Connections share one context for each certificate,
+// so that sessions resume and a new certificate does not affect the connections on the old one.
 //
 //   auto certificates = std::make_shared<FileCertificateSource>(FileCertificateOptions{.directory = dir});
 //   certificates->start();                          // watches until stop() or destruction
 //   Server server(options, handler, certificates);
 //
-// FileCertificateSource reads tls.crt and tls.key, and ca.crt where there is one: the layout of a
-// kubernetes.io/tls Secret. A mounted Secret is swapped by a symlink in its directory, so the directory is
-// watched (inotify), and read again every `poll` for file systems that notify of nothing. What is read is
-// taken only when it can serve: parses, the key fits the certificate, it is valid now, and leads to ca.crt if
-// given. Until something can, current() is null; after that a bad file never replaces a good one.
-// Thread-safe. stop() waits for the watching thread.
+// FileCertificateSource reads tls.crt, tls.key and, if it exists, ca.crt: the layout of a kubernetes.io/tls
+// Secret. The kubelet replaces a mounted Secret by changing a symlink in its directory, so the directory is
+// watched (inotify), and read again every `poll` for file systems without notifications. A certificate is
+// used only if it can be parsed, fits the key, is valid now, and leads to ca.crt if that is given. Before the
+// first one current() is null; after that a bad file never replaces a good certificate. Thread-safe. stop()
+// waits for the watching thread.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ namespace plimsoll::http {
 class CertificateSource {
  public:
   virtual ~CertificateSource() = default;
-  // The context of the newest good certificate; null while there is none.
+  // The context of the newest valid certificate; null while there is none.
   virtual std::shared_ptr<boost::asio::ssl::context> current() const = 0;
 };
 
@@ -44,7 +44,7 @@ struct ServerCertificate {
 };
 
 // Checks a certificate chain and key (PEM) as described above and makes the context. `ca` may be empty.
-// Errors: kInvalid, saying which file is at fault and why.
+// Errors: kInvalid, naming the file and the problem.
 Result<ServerCertificate> make_server_certificate(std::string_view chain, std::string_view key,
                                                   std::string_view ca, Clock::WallTime now);
 
@@ -54,6 +54,13 @@ struct FileCertificateOptions {
   const Clock* clock = &system_clock();
 };
 
+struct CertificateStatus {
+  std::uint64_t loads = 0;                     // certificates that were loaded
+  std::uint64_t failures = 0;                  // readings of files that cannot be used
+  std::string problem;                         // why the present files cannot be used; empty when they can
+  std::optional<Clock::WallTime> not_after{};  // of the current certificate
+};
+
 class FileCertificateSource : public CertificateSource {
  public:
   explicit FileCertificateSource(FileCertificateOptions options);
@@ -61,16 +68,13 @@ class FileCertificateSource : public CertificateSource {
   FileCertificateSource(const FileCertificateSource&) = delete;
   FileCertificateSource& operator=(const FileCertificateSource&) = delete;
 
-  // Reads the files once and begins to watch. Errors: kUnavailable when the system gives no watch. Files that
-  // are missing or bad are no error: current() stays null and the log says why, until they are good.
+  // Reads the files once and begins to watch. Errors: kUnavailable when inotify fails. Missing or bad files
+  // are not an error: current() stays null, and the log says why, until they are good.
   Result<void> start();
   void stop();
 
   std::shared_ptr<boost::asio::ssl::context> current() const override;
-  std::optional<Clock::WallTime> not_after() const;
-  std::uint64_t loads() const;     // certificates taken
-  std::uint64_t failures() const;  // files read that could not serve
-  std::string problem() const;     // why the files as they are now do not serve; empty when they do
+  CertificateStatus status() const;
 
  private:
   void watch(int inotify, int wake);
@@ -78,12 +82,10 @@ class FileCertificateSource : public CertificateSource {
 
   const FileCertificateOptions options_;
   mutable std::mutex mutex_;
-  ServerCertificate certificate_;  // guarded by mutex_, as all below
-  std::string problem_;
-  std::uint64_t loads_ = 0;
-  std::uint64_t failures_ = 0;
+  std::shared_ptr<boost::asio::ssl::context> current_;  // guarded by mutex_
+  CertificateStatus status_;                            // guarded by mutex_
 
-  std::string last_read_;  // of the watching thread: what the files held last time
+  std::string last_read_;  // of the watching thread: the content of the files at the last reading
   int wake_ = -1;          // eventfd that ends the thread
   std::thread thread_;
 };

@@ -22,17 +22,16 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-// Bytes that the parser can make nothing of yet, such as half a chunk's header; its own limit on the header
-// is below it.
+// Bytes that the parser cannot consume yet, such as half a chunk's header; its limit on the header is lower.
 constexpr std::size_t kUnparsedLimit = 64 << 10;
-// Discarded from a peer that still sends while its connection is closed, so that the answer is not lost to a
-// reset.
+// Bytes that are discarded while a connection is closed and its peer still sends: a reset could destroy the
+// response.
 constexpr std::size_t kLingerLimit = 32 << 20;
-// What an idle connection keeps of its buffers.
+// The capacity that an idle connection keeps of its buffers.
 constexpr std::size_t kKeptCapacity = 4 << 10;
 constexpr auto kNoDeadline = Connection::Clock::duration::max().count();
 
-// Where bytes are read to: a thread reads for one connection at a time, and idle ones need none.
+// The buffer for reading: one for each thread, which reads for one connection at a time.
 std::span<char> scratch() {
   static thread_local std::array<char, 16 << 10> bytes;  // a TLS record
   return bytes;
@@ -45,31 +44,40 @@ void empty(std::string& buffer) {
   }
 }
 
-// The answer to a request that could not be read; status 0: none.
+// The response to a request that cannot be parsed.
 Response answer_to(const error_code& problem) {
   if (problem == http::error::body_limit) {
-    return plain_text(413, "the body is larger than this server takes\n");
+    return plain_text(413, "the body is larger than this server accepts\n");
   }
   if (problem == http::error::header_limit || problem == http::error::buffer_overflow) {
-    return plain_text(431, "the header is larger than this server takes\n");
+    return plain_text(431, "the header is larger than this server accepts\n");
   }
   return plain_text(400, "not a well-formed HTTP/1.1 request: " + problem.message() + "\n");
 }
 
-// A share of the memory that all bodies may take together, counted as they arrive: what a peer announces
-// costs nothing yet.
+// What the socket must become before an operation can go on; nothing when it has ended.
+std::optional<Connection::Next> wait_of(const IoResult& result) {
+  switch (result.state) {
+    case IoState::kWouldRead: return Connection::Next::kReadable;
+    case IoState::kWouldWrite: return Connection::Next::kWritable;
+    default: return std::nullopt;
+  }
+}
+
+// One body's share of the memory for all bodies. Bytes count when they arrive, not when a peer announces
+// them.
 class BodyMemory {
  public:
   explicit BodyMemory(ServerState& server) : server_(server) {}
-  ~BodyMemory() { server_.body_memory -= mine_; }
+  ~BodyMemory() { server_.stats.body_bytes -= mine_; }
   BodyMemory(const BodyMemory&) = delete;
   BodyMemory& operator=(const BodyMemory&) = delete;
 
   // `limit` of all bodies together.
   bool grow_to(std::size_t bytes, std::size_t limit) {
     const std::size_t more = bytes - std::min(bytes, mine_);
-    if (server_.body_memory.fetch_add(more) + more > limit) {
-      server_.body_memory -= more;
+    if (server_.stats.body_bytes.fetch_add(more) + more > limit) {
+      server_.stats.body_bytes -= more;
       return false;
     }
     mine_ += more;
@@ -124,7 +132,7 @@ void Connection::enter_idle(std::chrono::milliseconds limit) {
 }
 
 void Connection::begin_request() {
-  close_after_ = idle_.exchange(Idle::kNo) == Idle::kAskedToClose;
+  close_after_ = idle_.exchange(Idle::kNo) == Idle::kClosing;
   exchange_ = std::make_unique<Exchange>(server_);
   enter(State::kReceiving, server_.options.header_timeout);
 }
@@ -149,45 +157,46 @@ Connection::Next Connection::advance() {
 
 std::optional<Connection::Next> Connection::do_handshake() {
   const IoResult result = socket_.handshake();
-  switch (result.state) {
-    case IoState::kBytes:
-      tls_up_ = true;
-      enter_idle(server_.options.header_timeout);
-      return std::nullopt;
-    case IoState::kWouldRead: return Next::kReadable;
-    case IoState::kWouldWrite: return Next::kWritable;
-    default: break;
+  if (const std::optional<Next> wait = wait_of(result)) {
+    return wait;
+  }
+  if (result.state == IoState::kBytes) {
+    tls_up_ = true;
+    enter_idle(server_.options.header_timeout);
+    return std::nullopt;
   }
   if (cut_ != Cut::kEvicted) {
-    ++(cut_ == Cut::kTimedOut ? server_.rejected_timeout : server_.rejected_tls);
+    ++(cut_ == Cut::kTimedOut ? server_.stats.rejected_timeout : server_.stats.rejected_tls);
   }
   if (result.state == IoState::kPlainHttp) {
     socket_.drop_tls();
     respond(plain_text(400, "this port speaks HTTPS, and the request came in plain HTTP\n"), 11, false,
             false);
   } else {
-    start_lingering();  // the alert that says what is wrong is on its way
+    start_lingering();  // the peer must receive the TLS alert
   }
   return std::nullopt;
 }
 
 std::optional<Connection::Next> Connection::wait_for_request() {
-  if (idle_ == Idle::kAskedToClose && socket_.quiet()) {
+  if (idle_ == Idle::kClosing && socket_.quiet()) {
     start_lingering();
     return std::nullopt;
   }
   const std::span<char> bytes = scratch();
   const IoResult got = socket_.read(bytes);
-  switch (got.state) {
-    case IoState::kBytes:
-      begin_request();
-      parse({bytes.data(), got.bytes});
-      return std::nullopt;
-    case IoState::kWouldRead: return Next::kReadable;
-    case IoState::kWouldWrite: return Next::kWritable;
-    case IoState::kEnd: start_lingering(); return std::nullopt;
-    default: state_ = State::kOver; return std::nullopt;
+  if (const std::optional<Next> wait = wait_of(got)) {
+    return wait;
   }
+  if (got.state == IoState::kBytes) {
+    begin_request();
+    parse({bytes.data(), got.bytes});
+  } else if (got.state == IoState::kEnd) {
+    start_lingering();
+  } else {
+    state_ = State::kOver;
+  }
+  return std::nullopt;
 }
 
 std::optional<Connection::Next> Connection::receive() {
@@ -197,14 +206,15 @@ std::optional<Connection::Next> Connection::receive() {
   const std::span<char> bytes = scratch();
   while (state_ == State::kReceiving) {
     const IoResult got = socket_.read(bytes);
-    switch (got.state) {
-      case IoState::kBytes: parse({bytes.data(), got.bytes}); continue;
-      case IoState::kWouldRead: return Next::kReadable;
-      case IoState::kWouldWrite: return Next::kWritable;
-      default: break;
+    if (const std::optional<Next> wait = wait_of(got)) {
+      return wait;
+    }
+    if (got.state == IoState::kBytes) {
+      parse({bytes.data(), got.bytes});
+      continue;
     }
     if (cut_ == Cut::kTimedOut) {
-      ++server_.rejected_timeout;
+      ++server_.stats.rejected_timeout;
     }
     if (got.state == IoState::kEnd && cut_ == Cut::kNo) {
       reject(http::error::partial_message);
@@ -215,7 +225,7 @@ std::optional<Connection::Next> Connection::receive() {
   return std::nullopt;
 }
 
-// Gives the parser what is ahead and then `bytes`; keeps what it does not take.
+// Parses the bytes that are left over and then `bytes`; keeps what the parser does not consume.
 void Connection::parse(std::string_view bytes) {
   const bool kept = !unparsed_.empty();
   if (kept) {
@@ -230,7 +240,7 @@ void Connection::parse(std::string_view bytes) {
     input.remove_prefix(used);
     if (in_header) {
       exchange_->header_size += used;
-      // Beast's own limit holds for one call, not for fields that come in many.
+      // Beast applies its own limit to each call, not to a header that arrives in many pieces.
       const std::size_t size = exchange_->header_size + (parser.is_header_done() ? 0 : input.size());
       if (size > server_.options.header_limit && (!problem || problem == http::error::need_more)) {
         problem = http::error::header_limit;
@@ -252,8 +262,9 @@ void Connection::parse(std::string_view bytes) {
     reject(problem);
   } else if (parser.is_header_done() &&
              !exchange_->memory.grow_to(parser.get().body().size(), body_share())) {
-    ++server_.rejected_overload;
-    respond(plain_text(503, "too much is being received at once; try again later\n"), 11, is_head(), false);
+    ++server_.stats.rejected_overload;
+    respond(plain_text(503, "the server is receiving too much data; try again later\n"), 11, is_head(),
+            false);
   } else if (parser.is_done()) {
     state_ = State::kHandling;
     handled_ = true;
@@ -261,7 +272,7 @@ void Connection::parse(std::string_view bytes) {
   }
 }
 
-// Peers that were never served never get all of the memory for bodies.
+// Peers that were never served cannot use all of the memory for bodies.
 std::size_t Connection::body_share() const {
   const std::size_t limit = server_.options.body_memory_limit;
   return served_ ? limit : limit / 4 * 3;
@@ -284,12 +295,12 @@ bool Connection::is_head() const {
 }
 
 void Connection::reject(const error_code& problem) {
-  ++server_.rejected_malformed;
+  ++server_.stats.rejected_malformed;
   respond(answer_to(problem), 11, is_head(), false);
 }
 
 void Connection::handle() {
-  ++server_.requests;
+  ++server_.stats.requests;
   auto& parser = exchange_->parser;
   auto& message = parser.get();
   Request request;
@@ -306,7 +317,7 @@ void Connection::handle() {
   try {
     response = server_.handler(request);
   } catch (const std::exception& problem) {
-    log_error("A handler threw an exception", {{"problem", problem.what()}, {"path", request.path}});
+    log_error("Handler threw", {{"problem", problem.what()}, {"path", request.path}});
     response = plain_text(500, "internal error\n");
   }
   answer(response);
@@ -317,7 +328,7 @@ void Connection::answer(const Response& response) {
   respond(response, message.version(), is_head(), message.keep_alive());
 }
 
-// Puts the answer together; it ends the request.
+// Builds the response, which ends the request.
 void Connection::respond(const Response& response, unsigned version, bool head, bool keep) {
   keep = keep && !close_after_ && !server_.draining;
   const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
@@ -336,7 +347,7 @@ void Connection::respond(const Response& response, unsigned version, bool head, 
     out_ += response.body;
   }
   exchange_.reset();
-  // Errors do not count: a peer that sends only bad requests may be closed first.
+  // An error is not a service: a peer that sends only bad requests may be evicted.
   served_ = served_ || response.status < 400;
   handled_ = false;
   after_sending_ = keep ? State::kIdle : State::kLingering;
@@ -346,24 +357,24 @@ void Connection::respond(const Response& response, unsigned version, bool head, 
 std::optional<Connection::Next> Connection::send() {
   while (sent_ < out_.size()) {
     const IoResult written = socket_.write(std::string_view(out_).substr(sent_));
-    switch (written.state) {
-      case IoState::kBytes: sent_ += written.bytes; break;
-      case IoState::kWouldRead: return Next::kReadable;
-      case IoState::kWouldWrite: return Next::kWritable;
-      default: state_ = State::kOver; return std::nullopt;
+    if (written.state != IoState::kBytes) {
+      const std::optional<Next> wait = wait_of(written);
+      state_ = wait ? state_ : State::kOver;
+      return wait;
     }
+    sent_ += written.bytes;
   }
   sent_ = 0;
   empty(out_);
   if (after_sending_ == State::kReceiving) {
-    state_ = State::kReceiving;  // by the deadline it had
+    state_ = State::kReceiving;  // the deadline stays
     return std::nullopt;
   }
   if (after_sending_ == State::kLingering) {
     start_lingering();
     return std::nullopt;
   }
-  // The next request may be here already: other connections come first.
+  // The next request may have arrived: other connections come first.
   if (!unparsed_.empty()) {
     begin_request();
     return Next::kAgain;
@@ -379,7 +390,7 @@ void Connection::start_lingering() {
   enter(State::kLingering, server_.options.linger_timeout);
 }
 
-// Takes in what the peer still sends until it closes, within bounds.
+// Discards what the peer still sends until it closes, up to a limit.
 std::optional<Connection::Next> Connection::linger() {
   while (discarded_ < kLingerLimit) {
     const IoResult got = socket_.discard(scratch());
@@ -397,7 +408,7 @@ std::optional<Connection::Next> Connection::linger() {
 
 bool Connection::close_if_idle() {
   Idle idle = Idle::kYes;
-  if (!idle_.compare_exchange_strong(idle, Idle::kAskedToClose)) {
+  if (!idle_.compare_exchange_strong(idle, Idle::kClosing)) {
     return false;
   }
   socket_.stop_reading();
@@ -418,7 +429,7 @@ Connection::Progress Connection::progress() const {
 }
 
 void Connection::evict() {
-  ++server_.evicted;
+  ++server_.stats.evicted;
   cut_ = Cut::kEvicted;
   socket_.cut();
 }

@@ -1,17 +1,17 @@
-// Connection: what happens on one connection of a Server, from handshake to close, as a sequence of steps
-// none of which waits. Server has the threads that take them.
+// Connection: one connection of a Server, from handshake to close, as a sequence of steps that never wait.
+// The threads of Server execute them.
 //
 //   Connection connection(state, std::move(socket), context);
 //   switch (connection.advance()) {
 //     case Next::kReadable: break;  // call advance() again when its socket is readable,
 //     case Next::kWritable: break;  // or writable,
-//     case Next::kAgain:    break;  // or after other connections had a turn
-//     case Next::kHandler:  break;  // after handle(), or answer() instead of it: a request is complete
-//     case Next::kOver:     break;  // never: destroy it
+//     case Next::kAgain:    break;  // or after other connections had their turn
+//     case Next::kHandler:  break;  // a request is complete: call handle() or answer() first
+//     case Next::kOver:     break;  // destroy the connection
 //   }
 //
-// One thread at a time, except where a method says otherwise. The caller synchronizes threads that hand a
-// connection over.
+// One thread at a time, except where a method says otherwise. The caller synchronizes threads that pass a
+// connection on.
 #pragma once
 
 #include <atomic>
@@ -31,15 +31,13 @@
 
 namespace plimsoll::http {
 
-// What all connections of a server have in common. Outlives them.
+// Shared by all connections of a server, and outlives them.
 struct ServerState {
   ServerOptions options;
   Handler handler;
   std::atomic<bool> draining = false;
   std::stop_source stop = std::stop_source();  // of handlers, see Request::stop
-  std::atomic<std::uint64_t> accepted = 0, open = 0, in_flight = 0, requests = 0, rejected_overload = 0,
-                             rejected_malformed = 0, rejected_timeout = 0, rejected_tls = 0,
-                             rejected_no_descriptor = 0, evicted = 0, body_memory = 0;
+  ServerStats stats{};
 };
 
 Response plain_text(int status, std::string text);
@@ -58,40 +56,40 @@ class Connection {
 
   boost::asio::ip::tcp::socket& stream() { return socket_.stream(); }  // to wait for
 
-  // Answers at most one request, so that no peer keeps a thread by sending ahead.
+  // Handles at most one request, so that no peer occupies a thread by sending many.
   Next advance();
-  // After kHandler: asks the handler, or gives `response` in its place.
+  // After kHandler: calls the handler, or sends `response` instead.
   void handle();
   void answer(const Response& response);
 
   // From any thread, while the connection lives:
 
-  // When the peer must have done its part; max() while it has nothing to do.
+  // The peer's deadline; max() while the peer has nothing to do.
   Clock::time_point deadline() const { return Clock::time_point(Clock::duration(deadline_.load())); }
   // Closes it if its deadline has passed.
   void time_out_at(Clock::time_point now);
-  // How far the peer has come: when connections run out, those that have come least far are closed first.
+  // When there are too many connections, those with the least progress are closed first.
   enum class Progress {
     kHandshaking,  // no TLS yet
-    kNotServed,    // TLS is up, or the port is plain; no request has been answered without an error
+    kNotServed,    // TLS is established, or the port is plain; no successful response yet
     kServed,
-    kHandling,  // its request is at the handler, or waits for it
+    kHandling,  // its request is at the handler or waits for it
     kEvicted,
   };
   Progress progress() const;
   Clock::time_point opened() const { return opened_; }
-  bool idle() const { return idle_ == Idle::kYes; }  // waits for the first byte of a request
+  bool idle() const { return idle_ == Idle::kYes; }  // waiting for the first byte of a request
   Clock::time_point idle_since() const { return Clock::time_point(Clock::duration(idle_since_.load())); }
-  // Closes it to make room for another.
+  // Closes it in favour of another.
   void evict();
-  // Closes it if it is idle, but serves a request that has come meanwhile. False when it is not idle.
+  // Closes it if it is idle, but serves a request that has just arrived. False when it is not idle.
   bool close_if_idle();
-  // Closes it at once, but for a handler, which nothing interrupts.
+  // Closes it at once; a running handler is not interrupted.
   void cut();
 
  private:
   enum class State { kHandshake, kIdle, kReceiving, kHandling, kSending, kLingering, kOver };
-  enum class Idle { kNo, kYes, kAskedToClose };
+  enum class Idle { kNo, kYes, kClosing };
   enum class Cut { kNo, kStopping, kTimedOut, kEvicted };
   struct Exchange;
 
@@ -99,7 +97,7 @@ class Connection {
   void enter_idle(std::chrono::milliseconds limit);
   void begin_request();
   void start_lingering();
-  // One for each state: what to wait for, or nothing when another state was entered.
+  // One for each state. Returns what to wait for, or nothing when another state was entered.
   std::optional<Next> do_handshake();
   std::optional<Next> wait_for_request();
   std::optional<Next> receive();
@@ -117,8 +115,8 @@ class Connection {
   Socket socket_;
   State state_ = State::kOver;
   bool close_after_ = false;            // the request came after close_if_idle()
-  std::unique_ptr<Exchange> exchange_;  // while one is received or handled
-  std::string unparsed_;                // what the peer has sent and the parser has not taken yet
+  std::unique_ptr<Exchange> exchange_;  // while a request is received or handled
+  std::string unparsed_;                // received, but not consumed by the parser
   std::string out_;                     // to be sent, from sent_ on
   std::size_t sent_ = 0;
   State after_sending_ = State::kOver;

@@ -13,7 +13,7 @@ using Milliseconds = std::chrono::milliseconds;
 // Shares of max_connections, see there.
 constexpr std::size_t kHandshakingShare = 4;
 constexpr std::size_t kNotServedShare = 2;
-// Connections that were evicted and are not yet gone, before new ones have to wait for that.
+// New connections wait while this many evicted ones are not closed yet.
 constexpr std::size_t kMaxEvicted = 64;
 
 Milliseconds shortest_timeout(const ServerOptions& options) {
@@ -21,7 +21,7 @@ Milliseconds shortest_timeout(const ServerOptions& options) {
                    options.write_timeout, options.idle_timeout, options.linger_timeout});
 }
 
-// What make_room() chooses from.
+// The candidates of make_room().
 struct Census {
   std::size_t handshaking = 0;
   std::size_t not_served = 0;  // those in their handshake among them
@@ -61,8 +61,8 @@ std::size_t ConnectionTable::limit_of_share(std::size_t share) const {
   return std::max<std::size_t>(1, options_.max_connections / share);
 }
 
-// A new connection is at first one that was never served: of these the oldest is evicted when they are too
-// many, for a client that sends requests is soon no longer among them.
+// A new connection starts as one that was never served. When there are too many of these, the oldest is
+// evicted, since a client that sends requests leaves this group soon.
 bool ConnectionTable::make_room() {
   const std::size_t limit = options_.max_connections;
   const std::lock_guard lock(mutex_);
@@ -81,7 +81,7 @@ bool ConnectionTable::make_room() {
   } else if (census.not_served >= limit_of_share(kNotServedShare)) {
     census.oldest_not_served->evict();
   } else if (connections_.size() - census.evicted >= limit) {
-    // It serves a request that has come meanwhile, so it may stay for a moment.
+    // If a request has just arrived, it is served first, so the connection may stay for a moment.
     return census.longest_idle != nullptr && census.longest_idle->close_if_idle() &&
            connections_.size() < limit + kMaxEvicted;
   }
@@ -108,7 +108,7 @@ bool ConnectionTable::remove(Connection* connection) {
   return was_full;
 }
 
-// At the next deadline, and before one that is set meanwhile could pass.
+// Returns the next deadline, but never a time after one that may be set in the meantime.
 Clock::time_point ConnectionTable::close_late(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   Clock::time_point next = connections_.empty() ? Clock::time_point::max() : now + shortest_timeout(options_);

@@ -1,10 +1,11 @@
-// ConnectionTable: the open connections of a Server. Keeps them within max_connections, closes those that are
-// late, and waits until all are gone.
+// ConnectionTable: the open connections of a Server. Limits them to max_connections, closes those that pass
+// their deadline, and waits until all are closed.
 //
 //   ConnectionTable table(options, open);
-//   if (table.make_room()) table.add(std::make_unique<Connection>(...));
-//   Connection::Clock::time_point next = table.close_late(now);   // look again then
-//   table.remove(connection);
+//   if (!table.make_room()) return;
+//   Connection* added = table.add(std::move(connection));
+//   Connection::Clock::time_point next = table.close_late(now);   // call it again then
+//   table.remove(added);
 //
 // Owns the connections. Thread-safe.
 #pragma once
@@ -28,13 +29,13 @@ class ConnectionTable {
   ConnectionTable(const ServerOptions& options, std::atomic<std::uint64_t>& open)
       : options_(options), open_(open) {}
 
-  // For one more connection, evicts another where there are too many. False: there is no room yet.
+  // Makes room for one more connection; evicts another if there are too many. False: try later.
   bool make_room();
   Connection* add(std::unique_ptr<Connection> connection);
-  // True when make_room() may have been waiting for it.
+  // True when make_room() may succeed now that it is gone.
   bool remove(Connection* connection);
 
-  // Closes those whose deadline has passed. When to call again; max() while there are none.
+  // Closes those whose deadline has passed. Returns when to call it again; max() without connections.
   Connection::Clock::time_point close_late(Connection::Clock::time_point now);
   void close_idle();
   void cut_all();

@@ -1,9 +1,10 @@
-// HandlerSlots: how many requests are at the handler at the same time; the others queue, up to a limit.
+// HandlerSlots: limits the requests that are at the handler at the same time; others wait in a queue with a
+// limit.
 //
 //   HandlerSlots<Connection> slots(workers, max_in_flight, in_flight);
 //   if (slots.acquire(one) == Slot::kGiven) {
 //     handle(one);
-//     Connection* next = slots.release();   // has the slot now, if there is one
+//     Connection* next = slots.release();   // null, or the connection that has the slot now
 //   }
 //
 // Thread-safe.
@@ -22,11 +23,11 @@ enum class Slot { kGiven, kQueued, kRejected };
 template <class Waiter>
 class HandlerSlots {
  public:
-  // `limit` of those that have a slot or queue; `count` is how many they are, for others to read.
+  // `limit`: of requests with a slot or in the queue; their number is kept in `count`.
   HandlerSlots(std::size_t slots, std::size_t limit, std::atomic<std::uint64_t>& count)
       : slots_(slots), limit_(limit), count_(count) {}
 
-  // kQueued: a later release() returns it.
+  // kQueued: a later release() returns the waiter.
   Slot acquire(Waiter* waiter) {
     const std::lock_guard lock(mutex_);
     if (running_ + queue_.size() >= limit_) {

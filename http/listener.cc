@@ -24,7 +24,7 @@ Listener::Listener(asio::io_context& control, asio::io_context& connections, Lis
     : connections_(connections),
       events_(std::move(events)),
       acceptor_(control),
-      reserve_(connections),  // which has its epoll from here on, while there are descriptors
+      reserve_(connections),  // creates the epoll of `connections` while there are descriptors
       accept_again_(control),
       next_pause_(kMinPause) {}
 
@@ -32,7 +32,7 @@ Result<void> Listener::open(const std::string& address, std::uint16_t port) {
   error_code problem;
   const tcp::endpoint endpoint(asio::ip::make_address(address, problem), port);
   if (problem) {
-    return invalid("the address to bind is not an IP address", address);
+    return invalid("bind address is not an IP address", address);
   }
   const auto failed = [&](const char* what) {
     return Error(ErrorCode::kUnavailable,
@@ -63,19 +63,19 @@ void Listener::start() {
   });
 }
 
-// asio's own accept does not set close-on-exec, and blocks when the peer that waited has gone.
+// asio's accept does not set close-on-exec, and blocks when the waiting peer has gone.
 tcp::socket Listener::accept(error_code& problem) {
   tcp::socket socket(connections_);
   const int descriptor = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (descriptor < 0) {
     problem = error_code(errno, boost::system::system_category());
-  } else if (socket.assign(tcp::v4(), descriptor, problem)) {  // of IPv6 too: nothing asks which
+  } else if (socket.assign(tcp::v4(), descriptor, problem)) {  // also for IPv6: nothing reads the protocol
     ::close(descriptor);
   }
   return socket;
 }
 
-// Called when a peer waits, so that no connection is evicted for nothing.
+// Called only when a peer waits, so that no connection is evicted in vain.
 void Listener::accept_one() {
   if (!events_.make_room()) {
     pause(kMaxPause);
@@ -92,7 +92,7 @@ void Listener::accept_one() {
         problem == boost::system::errc::too_many_files_open_in_system) {
       reject_one();
     }
-    // Without a pause a lasting error (no descriptors, no memory) would spin.
+    // Without a pause a persistent error (no descriptors, no memory) would cause a busy loop.
     pause(next_pause_);
     next_pause_ = std::min(next_pause_ * 2, kMaxPause);
     return;
@@ -108,7 +108,7 @@ void Listener::reject_one() {
   reserve_.open(tcp::v4(), ignored);
 }
 
-// Until then, or until there_is_room().
+// Waits for that time or for resume(), then accepts again.
 void Listener::pause(Milliseconds time) {
   accept_again_.expires_after(time);
   accept_again_.async_wait([this](error_code) {

@@ -1,12 +1,12 @@
-// Listener: takes the connections of one port, on an io_context that a single thread runs.
+// Listener: accepts the connections of one port, on an io_context that a single thread runs.
 //
-//   Listener listener(control, connections, {.make_room = ..., .add = ..., .rejected = ...});
+//   Listener listener(control, connections, {.make_room = make_room, .add = add, .rejected = rejected});
 //   if (auto opened = listener.open("0.0.0.0", 9443); !opened) return opened.error();
 //   listener.start();
 //
-// It accepts when there is room, pauses when there is not or the system gives no more descriptors, and closes
-// a peer that waits when they have run out, so that the peer is not left without an answer. All on the thread
-// of `control`, but the constructor, open() and start() before it runs.
+// It accepts while `make_room` allows it, and pauses otherwise or when accepting fails. When the process has
+// no file descriptors left, it closes a waiting peer, so that the peer does not wait in vain. Call everything
+// on the thread of `control`, except the constructor, open() and start(), which come before it runs.
 #pragma once
 
 #include <chrono>
@@ -25,22 +25,23 @@
 namespace plimsoll::http {
 
 struct ListenerEvents {
-  std::function<bool()> make_room;  // for one more; false: try later, or when there_is_room() says so
+  std::function<bool()> make_room;  // for one more connection; false: try later, or after resume()
   std::function<void(boost::asio::ip::tcp::socket)> add;
-  std::function<void()> rejected;  // a peer, as there is no descriptor
+  std::function<void()> rejected;  // a peer was closed: no descriptor
 };
 
 class Listener {
  public:
-  // The sockets that it accepts belong to `connections`.
+  // Accepted sockets use `connections`.
   Listener(boost::asio::io_context& control, boost::asio::io_context& connections, ListenerEvents events);
 
-  // Errors: kInvalid for an address that is none, kUnavailable when the port is taken.
+  // Errors: kInvalid for an invalid address, kUnavailable when the port is in use.
   Result<void> open(const std::string& address, std::uint16_t port);
   std::uint16_t port() const { return port_; }
   void start();
-  void there_is_room() { accept_again_.cancel(); }
-  // Peers that have connected already are accepted; closing would reset them.
+  // Ends a pause.
+  void resume() { accept_again_.cancel(); }
+  // First accepts the peers that have already connected, since closing would reset them.
   void close();
 
  private:
@@ -52,7 +53,7 @@ class Listener {
   boost::asio::io_context& connections_;
   const ListenerEvents events_;
   boost::asio::ip::tcp::acceptor acceptor_;
-  boost::asio::ip::tcp::socket reserve_;  // its descriptor is given up for a moment when there is no other
+  boost::asio::ip::tcp::socket reserve_;  // its descriptor is used when there is no other
   boost::asio::steady_timer accept_again_;
   std::chrono::milliseconds next_pause_;
   std::uint16_t port_ = 0;

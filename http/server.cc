@@ -33,33 +33,33 @@ using Clock = Connection::Clock;
 using Milliseconds = std::chrono::milliseconds;
 using Next = Connection::Next;
 
-// Files that are no connections: listeners, timers, the API client's connections, the log.
+// Other files: listeners, timers, the API client's connections, the log.
 constexpr std::size_t kOtherFiles = 128;
 constexpr std::size_t kMinConnections = 16;
 
-// Calls and then advances a connection; one that throws (memory, as a rule) is over.
+// Calls and then advances a connection; it is over after an exception (usually out of memory).
 template <class Call>
 Next advance_after(Connection& connection, const Call& call) {
   try {
     call(connection);
     return connection.advance();
   } catch (const std::exception& problem) {
-    log_error("Closed a connection after an exception", {{"problem", problem.what()}});
+    log_error("Connection threw an exception and was closed", {{"problem", problem.what()}});
     return Next::kOver;
   }
 }
 
-// Fewer than asked when there are not the files for them.
-std::size_t connections_allowed(std::size_t asked) {
+// Fewer than requested when the process may not open that many files.
+std::size_t connections_allowed(std::size_t requested) {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) {
-    return asked;
+    return requested;
   }
   const std::size_t left = files.rlim_cur > kOtherFiles ? files.rlim_cur - kOtherFiles : 0;
-  const std::size_t allowed = std::min(asked, std::max(left, kMinConnections));
-  if (allowed < asked) {
-    log_warning("Accepts fewer connections: the limit of open files is low",
-                {{"connections", std::to_string(allowed)}, {"openFiles", std::to_string(files.rlim_cur)}});
+  const std::size_t allowed = std::min(requested, std::max(left, kMinConnections));
+  if (allowed < requested) {
+    log_warning("Reduced the connection limit: the limit of open files is low",
+                {{"connections", allowed}, {"openFiles", files.rlim_cur}});
   }
   return allowed;
 }
@@ -76,7 +76,7 @@ class Server::Impl {
       : state_{.options = std::move(options), .handler = std::move(handler)},
         certificates_(std::move(certificates)),
         workers_(static_cast<std::size_t>(std::max(1, state_.options.workers))),
-        slots_(workers_, state_.options.max_in_flight, state_.in_flight) {}
+        slots_(workers_, state_.options.max_in_flight, state_.stats.in_flight) {}
 
   Result<void> start();
   void stop(Milliseconds lame_duck);
@@ -106,7 +106,7 @@ class Server::Impl {
   asio::io_context control_{1};  // of the listener and the timer: one thread, which never runs a handler
   const WorkGuard io_work_ = asio::make_work_guard(io_);
   const WorkGuard control_work_ = asio::make_work_guard(control_);
-  ConnectionTable connections_{state_.options, state_.open};
+  ConnectionTable connections_{state_.options, state_.stats.open_connections};
   asio::steady_timer check_deadlines_{control_};
   bool checking_ = false;  // check_deadlines_ is set
 
@@ -118,7 +118,7 @@ class Server::Impl {
                      io_,
                      {.make_room = [this] { return connections_.make_room(); },
                       .add = [this](tcp::socket socket) { add_connection(std::move(socket)); },
-                      .rejected = [this] { ++state_.rejected_no_descriptor; }}};
+                      .rejected = [this] { ++state_.stats.rejected_no_descriptor; }}};
 };
 
 Result<void> Server::Impl::start() {
@@ -129,8 +129,7 @@ Result<void> Server::Impl::start() {
   state_.options.max_connections = connections_allowed(state_.options.max_connections);
   started_ = true;
   listener_.start();
-  // One more than there are handlers at once: whatever these do, one thread reads, writes and does
-  // handshakes.
+  // One more than concurrent handlers: one thread can always read, write and do handshakes.
   for (std::size_t i = 0; i < workers_ + 1; ++i) {
     std::thread& thread = threads_.emplace_back();
     thread = std::thread([this, &thread] { run_thread(thread); });
@@ -169,13 +168,14 @@ void Server::Impl::stop(Milliseconds lame_duck) {
     connections_.close_idle();
   }
   if (!connections_.all_closed_within(state_.options.drain_timeout)) {
-    log_warning("Cut connections that did not end while draining",
-                {{"connections", std::to_string(state_.open)}});
+    log_warning("Closed connections that did not end while draining",
+                {{"connections", state_.stats.open_connections.load()}});
     connections_.cut_all();
   }
-  // What is left ends by itself: the sockets are closed, and handlers have deadlines.
+  // The rest ends by itself: the sockets are closed, and handlers have deadlines.
   while (!connections_.all_closed_within(state_.options.drain_timeout)) {
-    log_warning("Waited for a handler that does not end", {{"connections", std::to_string(state_.open)}});
+    log_warning("Waiting for handlers that do not end",
+                {{"connections", state_.stats.open_connections.load()}});
   }
   control_.stop();
   control_thread_.join();
@@ -186,12 +186,12 @@ void Server::Impl::stop(Milliseconds lame_duck) {
 }
 
 void Server::Impl::add_connection(tcp::socket socket) {
-  ++state_.accepted;
+  ++state_.stats.accepted;
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   std::shared_ptr<asio::ssl::context> context;
   if (certificates_ != nullptr && (context = certificates_->current()) == nullptr) {
-    ++state_.rejected_tls;  // no certificate yet: no handshake is possible
+    ++state_.stats.rejected_tls;  // no certificate yet: no handshake is possible
     return;
   }
   Connection* added = nullptr;
@@ -216,7 +216,7 @@ void Server::Impl::close_late_connections() {
   }
 }
 
-// A connection is in one place at a time: waited for by asio; in the queue for the handler; or here.
+// One owner at a time: asio waits for the connection, or it is in the queue for the handler, or it is here.
 void Server::Impl::serve(Connection* connection) {
   Next next = advance_after(*connection, [](Connection&) {});
   if (next == Next::kHandler) {
@@ -233,7 +233,7 @@ void Server::Impl::serve(Connection* connection) {
       }
       return;
     }
-    ++state_.rejected_overload;
+    ++state_.stats.rejected_overload;
     next = advance_after(*connection, [](Connection& one) {
       one.answer(plain_text(429, "too many requests are waiting; try again later\n"));
     });
@@ -241,13 +241,13 @@ void Server::Impl::serve(Connection* connection) {
   wait_for(connection, next);
 }
 
-// From here on another thread may have the connection.
+// After this call another thread may use the connection.
 void Server::Impl::wait_for(Connection* connection, Next next) try {
-  const auto go_on = [this, connection](error_code = {}) { serve(connection); };
+  const auto serve_again = [this, connection](error_code = {}) { serve(connection); };
   switch (next) {
-    case Next::kReadable: connection->stream().async_wait(tcp::socket::wait_read, go_on); break;
-    case Next::kWritable: connection->stream().async_wait(tcp::socket::wait_write, go_on); break;
-    case Next::kAgain: asio::post(io_, go_on); break;
+    case Next::kReadable: connection->stream().async_wait(tcp::socket::wait_read, serve_again); break;
+    case Next::kWritable: connection->stream().async_wait(tcp::socket::wait_write, serve_again); break;
+    case Next::kAgain: asio::post(io_, serve_again); break;
     default: remove(connection);
   }
 } catch (const std::bad_alloc&) {
@@ -257,7 +257,7 @@ void Server::Impl::wait_for(Connection* connection, Next next) try {
 
 void Server::Impl::remove(Connection* connection) {
   if (connections_.remove(connection)) {
-    asio::post(control_, [this] { listener_.there_is_room(); });
+    asio::post(control_, [this] { listener_.resume(); });
   }
 }
 
@@ -284,19 +284,8 @@ void Server::stop(std::chrono::milliseconds lame_duck) {
   impl_->stop(lame_duck);
 }
 
-ServerStats Server::stats() const {
-  const ServerState& state = impl_->state_;
-  return {.accepted = state.accepted,
-          .open_connections = state.open,
-          .in_flight = state.in_flight,
-          .body_bytes = state.body_memory,
-          .requests = state.requests,
-          .rejected_overload = state.rejected_overload,
-          .rejected_malformed = state.rejected_malformed,
-          .rejected_timeout = state.rejected_timeout,
-          .rejected_tls = state.rejected_tls,
-          .rejected_no_descriptor = state.rejected_no_descriptor,
-          .evicted = state.evicted};
+const ServerStats& Server::stats() const {
+  return impl_->state_.stats;
 }
 
 }  // namespace plimsoll::http

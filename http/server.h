@@ -5,24 +5,25 @@
 //   ...
 //   server.stop(5s);   // lame duck, drain, close: returns when no thread and no socket is left
 //
-// All threads wait for all connections, and a request is read, handled and answered by one of them. They are
-// one more than the workers, of which no more than `workers` are ever at the handler: handlers that take long
-// stop neither a handshake nor another connection. Another thread accepts connections and watches the
-// deadlines. Whatever a peer does ends within a deadline and below a limit of ServerOptions. What is not HTTP
-// is answered 400, what is too large 413 or 431, and 429 or 503 when there is too much of it; peers that are
-// too slow are disconnected. A handler that throws becomes a 500.
+// Each of the server's threads may serve each connection, and one thread reads, handles and answers a
+// request. There is one more thread than workers, and at most `workers` of them are at the handler: slow
+// handlers delay neither handshakes nor other connections. Another thread accepts connections and checks the
+// deadlines. Every wait for a peer has a deadline, and every resource that a peer uses has a limit, both in
+// ServerOptions. Responses to bad requests: 400 for what is not HTTP, 413 or 431 for too much data, 429 or
+// 503 for overload; peers that are too slow are disconnected. A handler that throws becomes a 500.
 //
-// Stopping loses no request of a well-behaved client: while the lame duck lasts, new connections are accepted
-// and every answer says `Connection: close`; then the listener closes, handlers are asked to end by
-// Request::stop, requests in flight are answered, and idle connections are closed.
+// Stopping loses no request of a well-behaved client: during the lame duck, new connections are accepted and
+// every response has `Connection: close`; then the listener closes, Request::stop asks the handlers to end,
+// requests in flight are answered, and idle connections are closed.
 //
-// A handler may lower the priority of its thread: such a thread ends after its request, and another takes its
-// place, for a process without privileges cannot raise a priority again.
+// A handler may lower the priority of its thread: that thread ends after the request, and a new one replaces
+// it, since a process without privileges cannot raise a priority again.
 //
 // Thread-safety: start() and stop() from one thread; all else from any. The handler is called from several
 // threads at once and must outlive the server. Ignores SIGPIPE for the process.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,13 +38,13 @@
 namespace plimsoll::http {
 
 struct Request {
-  std::string method;  // "GET", "POST", ... as it came
+  std::string method;  // "GET", "POST", ... as received
   std::string path;    // without the query
   std::string query;   // without the '?'; still percent-encoded
   std::string content_type;
   std::string body;
   std::chrono::steady_clock::time_point received;  // when its header was complete
-  // Requested when the server waits for its last handlers: what is not done by then is to be given up.
+  // Requested when the server waits for its last handlers: they must end now.
   std::stop_token stop = {};
 };
 
@@ -60,61 +61,60 @@ struct ServerOptions {
   std::uint16_t port = 0;  // 0: any free one, see port()
   int workers = 2;         // handlers that run at the same time
 
-  // The API server sends some 1 KiB of header; 16 KiB leaves room for proxies and none for floods.
+  // The API server sends about 1 KiB of header; proxies may add to it.
   std::size_t header_limit = 16 << 10;
   // Two objects of the API server's largest size (3 MB) and 1 MB for the rest, as controller-runtime counts.
   std::size_t body_limit = 7 << 20;
-  // All bodies held at once, of which peers that were never served hold three quarters at most.
+  // Memory of all bodies; peers that were never served can use three quarters of it.
   std::size_t body_memory_limit = 128 << 20;
-  // Fewer when the process may open fewer files. At most a quarter may be in their handshake, and at most a
-  // half without a request that was answered: when there are more, the oldest of them is closed, so that
-  // silent peers never take the place of clients that are served. Beyond the whole, the served one that has
-  // been idle for longest is closed.
+  // Fewer when the process may open fewer files. At most a quarter may be in their handshake, and at most
+  // half may be without a successful response: beyond that the oldest of them is closed, so that silent peers
+  // never take the place of served clients. Beyond the total, the served connection that was idle longest is
+  // closed.
   std::size_t max_connections = 1024;
-  // Requests at or waiting for a worker; above it the answer is 429 at once. More would only queue until the
-  // API server has given up on them.
+  // Requests at or waiting for a worker; above it the response is 429 at once. More would only wait in a
+  // queue until the API server's timeout.
   std::size_t max_in_flight = 64;
 
   std::chrono::milliseconds handshake_timeout{10'000};
   std::chrono::milliseconds header_timeout{10'000};  // first byte to the empty line
   std::chrono::milliseconds body_timeout{10'000};
   std::chrono::milliseconds write_timeout{10'000};
-  // As long as the API server's own client keeps an idle connection.
+  // As long as the API server keeps an idle connection.
   std::chrono::milliseconds idle_timeout{90'000};
   // How long a closing connection waits for the peer to read the last answer.
   std::chrono::milliseconds linger_timeout{2'000};
-  // After the listener closed: how long a connection without a request is kept for one that is on its way...
+  // After the listener closed: how long to wait for requests that are on their way on idle connections...
   std::chrono::milliseconds idle_grace{500};
-  // ... and how long requests under way may take before their connections are cut.
+  // ... and for requests in flight, before their connections are closed.
   std::chrono::milliseconds drain_timeout{20'000};
 };
 
-// Counters since start, and three gauges. A snapshot; the members are not of one instant.
+// Counters since start, and three gauges.
 struct ServerStats {
-  std::uint64_t accepted = 0;
-  std::uint64_t open_connections = 0;  // gauge
-  std::uint64_t in_flight = 0;         // gauge: requests at or waiting for a worker
-  std::uint64_t body_bytes = 0;        // gauge: held of bodies
-  std::uint64_t requests = 0;          // handed to the handler
-  std::uint64_t rejected_overload = 0;
-  std::uint64_t rejected_malformed = 0;  // no HTTP, or beyond a limit
-  std::uint64_t rejected_timeout = 0;
-  std::uint64_t rejected_tls = 0;
-  std::uint64_t rejected_no_descriptor = 0;  // out of file descriptors
-  std::uint64_t evicted = 0;                 // closed to make room for others
+  std::atomic<std::uint64_t> accepted = 0;
+  std::atomic<std::uint64_t> open_connections = 0;  // gauge
+  std::atomic<std::uint64_t> in_flight = 0;         // gauge: requests at or waiting for a worker
+  std::atomic<std::uint64_t> body_bytes = 0;        // gauge: memory of bodies
+  std::atomic<std::uint64_t> requests = 0;          // passed to the handler
+  std::atomic<std::uint64_t> rejected_overload = 0;
+  std::atomic<std::uint64_t> rejected_malformed = 0;  // not HTTP, or beyond a limit
+  std::atomic<std::uint64_t> rejected_timeout = 0;
+  std::atomic<std::uint64_t> rejected_tls = 0;
+  std::atomic<std::uint64_t> rejected_no_descriptor = 0;  // out of file descriptors
+  std::atomic<std::uint64_t> evicted = 0;                 // closed in favour of other connections
 };
 
 class Server {
  public:
-  // `certificates` null: plain HTTP. Shared with whoever renews them.
+  // `certificates` null: plain HTTP.
   Server(ServerOptions options, Handler handler,
          std::shared_ptr<const CertificateSource> certificates = nullptr);
   ~Server();  // stop(0s)
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Binds, listens and serves. Errors: kInvalid for an address that is none, kUnavailable when the port is
-  // taken.
+  // Binds, listens and serves. Errors: kInvalid for an invalid address, kUnavailable when the port is in use.
   Result<void> start();
 
   // The port bound, once started.
@@ -123,10 +123,10 @@ class Server {
   // True from the first moment of stop().
   bool draining() const;
 
-  // Blocks until everything is closed. A second call does nothing.
+  // Blocks until everything is closed. A second call has no effect.
   void stop(std::chrono::milliseconds lame_duck);
 
-  ServerStats stats() const;
+  const ServerStats& stats() const;
 
  private:
   class Impl;

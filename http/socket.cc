@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 using boost::asio::ip::tcp;
 using boost::system::error_code;
 
-// What one call of OpenSSL may take.
+// The size for one call of OpenSSL, whose sizes are ints.
 int size_for_openssl(std::size_t size) {
   return static_cast<int>(std::min<std::size_t>(size, std::numeric_limits<int>::max()));
 }
@@ -37,7 +37,7 @@ IoResult result_of(std::size_t bytes, const error_code& problem, IoState when_fu
 Socket::Socket(tcp::socket socket, std::shared_ptr<asio::ssl::context> context)
     : socket_(std::move(socket)), context_(std::move(context)) {
   if (error_code problem; socket_.non_blocking(true, problem)) {
-    cut();  // seen by the first operation
+    cut();  // the first operation then fails
   }
   if (context_ == nullptr) {
     return;
@@ -45,10 +45,10 @@ Socket::Socket(tcp::socket socket, std::shared_ptr<asio::ssl::context> context)
   ssl_ = SSL_new(context_->native_handle());
   if (ssl_ == nullptr || SSL_set_fd(ssl_, socket_.native_handle()) != 1) {
     SSL_free(ssl_);
-    throw std::bad_alloc();  // the one reason there is
+    throw std::bad_alloc();  // the only possible reason
   }
   SSL_set_accept_state(ssl_);
-  // A record's header and content come in one call of the system, and a large answer goes out in pieces.
+  // One system call reads a record's header and content, and a large response is written in pieces.
   SSL_set_read_ahead(ssl_, 1);
   SSL_set_mode(ssl_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                          SSL_MODE_RELEASE_BUFFERS);  // 34 KiB less while a connection is idle
@@ -60,7 +60,7 @@ Socket::~Socket() {
 
 template <class Call>
 IoResult Socket::over_tls(const Call& call) {
-  ERR_clear_error();  // SSL_get_error looks at what others have left there
+  ERR_clear_error();  // SSL_get_error also reads errors of earlier calls
   const int done = call(ssl_);
   if (done > 0) {
     return {IoState::kBytes, static_cast<std::size_t>(done)};
@@ -71,7 +71,7 @@ IoResult Socket::over_tls(const Call& call) {
     case SSL_ERROR_ZERO_RETURN: return {IoState::kEnd};
     default: break;
   }
-  established_ = false;  // after an error of its own TLS sends nothing more, not even close_notify
+  established_ = false;  // after an error TLS sends nothing more, not even close_notify
   const bool plain = ERR_GET_REASON(ERR_peek_error()) == SSL_R_HTTP_REQUEST;
   ERR_clear_error();
   return {plain ? IoState::kPlainHttp : IoState::kBroken};
@@ -118,7 +118,7 @@ void Socket::drop_tls() {
 
 void Socket::finish_writing() {
   if (ssl_ != nullptr && established_) {
-    over_tls(SSL_shutdown);  // if it does not fit into the socket's buffer, the peer sees a cut
+    over_tls(SSL_shutdown);  // if the socket's buffer is full, the peer sees a truncated stream
   }
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);

@@ -3,11 +3,11 @@
 //   Socket socket(std::move(accepted), context);     // context null: plain
 //   IoResult result = socket.handshake();
 //   IoResult got = socket.read(buffer);              // kBytes: got.bytes of them
-//   if (got.state == IoState::kWouldRead) wait until the socket is readable, then read again
+//   if (got.state == IoState::kWouldRead) wait_until_readable();   // then read again
 //
-// OpenSSL reads and writes the descriptor itself: asio::ssl::stream keeps 34 KiB of buffers for each
-// connection, idle ones too (docs/adr/0001-http-server.md). One thread at a time; cut() and stop_reading()
-// from any thread while the socket lives.
+// OpenSSL reads and writes the descriptor itself: asio::ssl::stream has 34 KiB of buffers for each
+// connection, even for idle ones (docs/adr/0001-http-server.md). One thread at a time; cut() and
+// stop_reading() from any thread while the socket lives.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,9 @@ enum class IoState {
   kBytes,       // some were read or written, or the handshake is done
   kWouldRead,   // call again when the socket is readable
   kWouldWrite,  // ... or writable
-  kEnd,         // the peer will send no more; it may still listen
+  kEnd,         // the peer sends no more; it may still read
   kPlainHttp,   // of a handshake: the peer speaks HTTP without TLS
-  kBroken,      // the connection is of no more use
+  kBroken,      // the connection cannot be used any more
 };
 
 struct IoResult {
@@ -42,7 +42,7 @@ struct IoResult {
 
 class Socket {
  public:
-  // Throws std::bad_alloc when OpenSSL does not get its memory.
+  // Throws std::bad_alloc when OpenSSL cannot allocate memory.
   Socket(boost::asio::ip::tcp::socket socket, std::shared_ptr<boost::asio::ssl::context> context);
   ~Socket();
   Socket(const Socket&) = delete;
@@ -54,20 +54,19 @@ class Socket {
   IoResult handshake();  // of a plain socket: done at once
   IoResult read(std::span<char> into);
   IoResult write(std::string_view bytes);
-  // Bytes that the peer sent are buffered here, though the socket may not be readable.
+  // True when received bytes are buffered here, although the socket may not be readable.
   bool has_buffered() const;
-  // Nothing has come that is not read yet.
+  // True when no received byte waits to be read.
   bool quiet();
 
-  // From here on plain text, for the answer to kPlainHttp.
+  // Continues in plain text, for the response to kPlainHttp.
   void drop_tls();
-  // Says that no more will be sent: close_notify, if TLS is up, and FIN.
+  // Tells the peer that no more is sent: close_notify, if TLS is established, and FIN.
   void finish_writing();
-  // Reads and drops what the peer still sends, encrypted or not.
+  // Reads and discards what the peer still sends, without decrypting it.
   IoResult discard(std::span<char> into);
 
-  // Makes the socket readable for whoever waits for it: what was sent already can be read, then comes the
-  // end.
+  // Makes the socket readable for its waiter: it can read what has arrived, then the end of the stream.
   void stop_reading();
   // Ends both directions at once.
   void cut();
@@ -77,7 +76,7 @@ class Socket {
   IoResult over_tls(const Call& call);
 
   boost::asio::ip::tcp::socket socket_;
-  const std::shared_ptr<boost::asio::ssl::context> context_;  // OpenSSL's object would do; asio's owns more
+  const std::shared_ptr<boost::asio::ssl::context> context_;  // ssl_ needs its callbacks
   SSL* ssl_ = nullptr;
   bool established_ = false;
 };

@@ -17,7 +17,7 @@ Result<void> dial_tls(const std::string& bind_address, std::uint16_t port,
   boost::system::error_code problem;
   asio::ip::address address = asio::ip::make_address(bind_address, problem);
   if (problem) {
-    return invalid("the address to dial is not an IP address", bind_address);
+    return invalid("bind address is not an IP address", bind_address);
   }
   if (address.is_unspecified()) {
     address = address.is_v6() ? asio::ip::address(asio::ip::address_v6::loopback())

@@ -1,4 +1,5 @@
-// Dials a TLS port and shakes hands, as a readiness check of one's own server. Blocking; any thread.
+// Connects to a TLS port and does a handshake: a readiness check of the process's own server. Blocking; any
+// thread.
 #pragma once
 
 #include <chrono>
@@ -9,8 +10,8 @@
 
 namespace plimsoll::http {
 
-// Does not look at the certificate: that is checked when it is loaded. `bind_address` is what the server was
-// told to bind; "any address" is dialled on the loopback. Errors: kUnavailable, kTimeout.
+// Does not verify the certificate: that happens when it is loaded. `bind_address` is the address that the
+// server binds; for "any address" the loopback is used. Errors: kInvalid, kUnavailable, kTimeout.
 Result<void> dial_tls(const std::string& bind_address, std::uint16_t port, std::chrono::milliseconds timeout);
 
 }  // namespace plimsoll::http

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "base/json/edit.h"
 #include "base/json/view.h"
@@ -17,22 +18,17 @@ ErrorCode code_of(int status, const std::string& reason) {
   if (reason == "Expired" || reason == "Gone") {
     return ErrorCode::kExpired;
   }
-  switch (status) {
-    case 400: return ErrorCode::kInvalid;
-    case 401: return ErrorCode::kUnauthorized;
-    case 403: return ErrorCode::kForbidden;
-    case 404: return ErrorCode::kNotFound;
-    case 405: return ErrorCode::kUnsupported;
-    case 406: return ErrorCode::kUnsupported;
-    case 408: return ErrorCode::kTimeout;
-    case 409: return ErrorCode::kConflict;
-    case 410: return ErrorCode::kExpired;
-    case 413: return ErrorCode::kTooLarge;
-    case 415: return ErrorCode::kUnsupported;
-    case 422: return ErrorCode::kInvalid;
-    case 429: return ErrorCode::kTooManyRequests;
-    case 504: return ErrorCode::kTimeout;
-    default: break;
+  static constexpr std::pair<int, ErrorCode> kCodes[] = {
+      {400, ErrorCode::kInvalid},         {401, ErrorCode::kUnauthorized}, {403, ErrorCode::kForbidden},
+      {404, ErrorCode::kNotFound},        {405, ErrorCode::kUnsupported},  {406, ErrorCode::kUnsupported},
+      {408, ErrorCode::kTimeout},         {409, ErrorCode::kConflict},     {410, ErrorCode::kExpired},
+      {413, ErrorCode::kTooLarge},        {415, ErrorCode::kUnsupported},  {422, ErrorCode::kInvalid},
+      {429, ErrorCode::kTooManyRequests}, {504, ErrorCode::kTimeout},
+  };
+  for (const auto& [number, code] : kCodes) {
+    if (number == status) {
+      return code;
+    }
   }
   if (status >= 500) {
     return ErrorCode::kUnavailable;
@@ -40,7 +36,7 @@ ErrorCode code_of(int status, const std::string& reason) {
   return status >= 400 ? ErrorCode::kInvalid : ErrorCode::kInternal;
 }
 
-constexpr std::chrono::seconds kMaxRetryAfter{3600};  // a nonsense value must not overflow
+constexpr std::chrono::seconds kMaxRetryAfter{3600};  // an implausible value must not overflow
 
 std::string first_line(std::string_view text) {
   return std::string(text.substr(0, std::min<std::size_t>(text.find_first_of("\r\n"), 300)));
@@ -88,13 +84,13 @@ Error error_of_response(int status, std::string_view body, std::string_view retr
   } else {
     error.message = "the server answered " + std::to_string(status);
     if (status >= 300 && status < 400) {
-      error.message += " (a redirect, which is not followed: is this URL really an API server?)";
+      error.message += " (a redirect, which is not followed: is this the URL of an API server?)";
     } else if (!body.empty()) {
       error.message += ": " + first_line(body);
     }
   }
-  if (const auto asked = parse_retry_after(retry_after); asked) {
-    error.retry_after = *asked;
+  if (const auto delay = parse_retry_after(retry_after); delay) {
+    error.retry_after = *delay;
   }
   return error;
 }

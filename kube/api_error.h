@@ -1,4 +1,4 @@
-// What an HTTP answer of the API server means as an Error: its status code, the reason in its metav1.Status
+// Converts an HTTP response of the API server to an Error: its status code, the reason in its metav1.Status
 // body, and Retry-After. Pure functions; any thread.
 #pragma once
 
@@ -11,13 +11,13 @@
 
 namespace plimsoll::kube {
 
-// `body` may be a Status, or whatever a proxy in between wrote; `retry_after` is the header's value.
+// `body` may be a Status or any text of a proxy; `retry_after` is the header's value.
 Error error_of_response(int status, std::string_view body, std::string_view retry_after = {});
 
 // A metav1.Status object: the body of an error, or the object of a watch's ERROR event.
 Error error_of_status(const Json& status);
 
-// Retry-After in seconds, as the API server writes it; nothing for a date or nonsense.
+// Retry-After in seconds, as the API server writes it; nothing for a date or an invalid value.
 std::optional<std::chrono::seconds> parse_retry_after(std::string_view value);
 
 }  // namespace plimsoll::kube

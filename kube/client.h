@@ -21,20 +21,20 @@
 
 namespace plimsoll::kube {
 
-// What becomes of what a removed object owns.
+// What happens to the dependents of a deleted object.
 enum class Propagation {
-  kBackground,  // it goes afterwards
-  kForeground,  // it goes first
-  kOrphan,      // it stays; what the API does by default with the pods of a batch/v1 Job
+  kBackground,  // deleted after it
+  kForeground,  // deleted before it
+  kOrphan,      // kept; the API's default for the pods of a batch/v1 Job
 };
 
 struct CallOptions {
-  std::chrono::milliseconds timeout{10'000};  // whole call, retries included
+  std::chrono::milliseconds timeout{10'000};  // of the whole call, retries included
   std::string field_manager = "plimsoll";
   bool dry_run = false;
   std::stop_token stop = {};  // ends the call early, with kCancelled
-  // Of remove alone, as preconditions: another object of the same name, or the object in another state than
-  // the one that was read, is left alone (kConflict).
+  // Preconditions of remove, ignored by all other calls: an object with another uid or resourceVersion is not
+  // deleted (kConflict).
   std::string uid = {};
   std::string resource_version = {};
   Propagation propagation = Propagation::kBackground;
@@ -43,7 +43,7 @@ struct CallOptions {
 struct ListOptions {
   std::string label_selector;
   std::string field_selector;
-  std::string resource_version;  // "" most recent, "0" any the server has in memory
+  std::string resource_version;  // "": the most recent, "0": any that the server has in memory
   std::int64_t limit = 0;        // page size; the client follows `continue` and returns all items
 };
 
@@ -53,27 +53,27 @@ enum class WatchEventType { kAdded, kModified, kDeleted, kBookmark };
 
 struct WatchEvent {
   WatchEventType type = WatchEventType::kAdded;
-  JsonView object;  // lives as long as the call that tells of it
+  JsonView object;  // valid during the call of `on_event`
 };
 
 struct WatchOptions {
   std::string label_selector;
   std::string field_selector;
   std::string resource_version;  // events after this one
-  // Begin with what there is, as ADDED events, up to a bookmark that has the annotation kInitialEventsEnd
-  // (KEP 3157). Then `resource_version` is the least that the server must know; "" is the most recent.
-  // Servers that cannot do it answer kInvalid; those before 1.27 ignore it, and send no such bookmark.
+  // Begin with the present objects, as ADDED events, up to a bookmark with the annotation kInitialEventsEnd
+  // (KEP 3157). `resource_version` is then the minimum; "" is the most recent. Servers without this feature
+  // answer kInvalid; those before 1.27 ignore the option, and send no such bookmark.
   bool send_initial_events = false;
-  std::chrono::seconds server_timeout{300};  // asked of the server
-  std::chrono::milliseconds idle_timeout{
-      120'000};  // no byte for so long: the connection is dead (half-open TCP)
+  std::chrono::seconds server_timeout{300};  // after which the server ends the watch
+  // Without a byte for this long the connection counts as dead (half-open TCP).
+  std::chrono::milliseconds idle_timeout{120'000};
 };
 
 inline constexpr std::string_view kInitialEventsEnd = "k8s.io/initial-events-end";
 
-// Takes a list item by item. An item lives as long as the call that brings it.
+// Receives a list item by item. An item is valid during its call of `take`.
 struct ItemReader {
-  std::function<void()> begin;  // forget what came before: the list begins, perhaps anew
+  std::function<void()> begin;  // the list begins, perhaps again: discard earlier items
   std::function<void(const JsonView&)> take;
 };
 
@@ -86,14 +86,14 @@ class Client {
   // The List object: metadata.resourceVersion and all items.
   virtual Result<Json> list(const Resource& resource, const std::string& namespace_name,
                             const ListOptions& what = {}, const CallOptions& options = {}) = 0;
-  // The same, with no items in what it returns: for collections that are too large for a tree of them all.
-  // After an error not all of them have come.
+  // The same for collections that are too large for one tree: the items go to `reader`, and the returned List
+  // has none. After an error the reader has not seen all items.
   virtual Result<Json> list_each(const Resource& resource, const std::string& namespace_name,
                                  const ListOptions& what, const ItemReader& reader,
                                  const CallOptions& options = {});
   virtual Result<Json> create(const Resource& resource, const std::string& namespace_name, const Json& object,
                               const CallOptions& options = {}) = 0;
-  // PUT; with metadata.resourceVersion the write is conditional (kConflict).
+  // PUT; metadata.resourceVersion makes the write conditional (kConflict).
   virtual Result<Json> update(const Resource& resource, const std::string& namespace_name, const Json& object,
                               const std::string& subresource = {}, const CallOptions& options = {}) = 0;
   virtual Result<Json> patch(const Resource& resource, const std::string& namespace_name,

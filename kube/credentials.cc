@@ -12,23 +12,14 @@ namespace {
 
 // client-go rereads a service account's token every minute (transport/token_source.go).
 constexpr std::chrono::minutes kTokenFilePeriod{1};
-// A plugin's credential is replaced this long before it expires, so that none expires on the way.
+// A plugin's credential is replaced this long before it expires, so that it is still valid when it arrives.
 constexpr std::chrono::seconds kExpiryMargin{10};
 constexpr std::chrono::seconds kPluginDeadline{60};
 
-class FixedCredential final : public CredentialSource {
+// A token from the configuration, and a client certificate with its key, inline or as files.
+class ConfiguredCredential final : public CredentialSource {
  public:
-  explicit FixedCredential(Credential credential) : credential_(std::move(credential)) {}
-  Result<Credential> current(std::chrono::milliseconds) override { return credential_; }
-  bool refresh() override { return false; }
-
- private:
-  const Credential credential_;
-};
-
-class CertificateFiles final : public CredentialSource {
- public:
-  CertificateFiles(const ClientConfig& config, const Clock& clock)
+  ConfiguredCredential(const ClientConfig& config, const Clock& clock)
       : token_(config.token),
         certificate_(config.client_certificate_file, config.client_certificate_pem, clock),
         key_(config.client_key_file, config.client_key_pem, clock) {}
@@ -39,7 +30,7 @@ class CertificateFiles final : public CredentialSource {
   bool refresh() override {
     certificate_.expire();
     key_.expire();
-    return true;
+    return certificate_.is_file();
   }
 
  private:
@@ -61,7 +52,7 @@ class TokenFile final : public CredentialSource {
     Result<std::string> text = read_file(path_, 1_MiB);
     const bool have_one = !credential_.token.empty();
     if (!text) {
-      // A token that was good a minute ago is better than none: the volume may be in the middle of a swap.
+      // The volume may be in the middle of a swap: keep the token that was valid a minute ago.
       return have_one ? Result<Credential>(credential_) : text.error();
     }
     const std::string token = text->substr(0, text->find_last_not_of(" \t\r\n") + 1);
@@ -93,7 +84,7 @@ class PluginCredential final : public CredentialSource {
   PluginCredential(ExecPlugin plugin, const Clock& clock) : plugin_(std::move(plugin)), clock_(clock) {}
 
   Result<Credential> current(std::chrono::milliseconds deadline) override {
-    // One plugin at a time: the others wait for its answer, at most as long as it may take.
+    // One plugin at a time: other callers wait for its output, at most as long as it may run.
     const std::lock_guard lock(mutex_);
     if (!known_ || (expires_ && clock_.wall_now() + kExpiryMargin >= *expires_)) {
       Result<ExecCredential> answer =
@@ -133,10 +124,7 @@ std::unique_ptr<CredentialSource> make_credential_source(const ClientConfig& con
   if (config.exec && fixed.token.empty() && fixed.client_certificate_pem.empty()) {
     return std::make_unique<PluginCredential>(*config.exec, clock);
   }
-  if (!config.client_certificate_file.empty()) {
-    return std::make_unique<CertificateFiles>(config, clock);
-  }
-  return std::make_unique<FixedCredential>(std::move(fixed));
+  return std::make_unique<ConfiguredCredential>(config, clock);
 }
 
 }  // namespace plimsoll::kube

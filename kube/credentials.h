@@ -1,7 +1,7 @@
-// CredentialSource: the token or certificate that requests carry, kept fresh: token files are read again
-// every minute (the kubelet rotates them), so are files of client certificates, plugins run again when what
-// they gave expires, and all of them when the server says 401. Thread-safe; `current` may read a file or wait
-// for a plugin, never longer than the deadline.
+// CredentialSource: the token or client certificate of requests, kept up to date. Token files (the kubelet
+// rotates them) and files of client certificates are read again every minute; plugins run again when their
+// credential expires; and all of them when the server answers 401. Thread-safe; `current` may read a file or
+// wait for a plugin, never longer than the deadline.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ class CredentialSource {
  public:
   virtual ~CredentialSource() = default;
   virtual Result<Credential> current(std::chrono::milliseconds deadline) = 0;
-  // The server refused what `current` gave. True when asking again may give something else.
+  // The server rejected what `current` returned. True when the next call may return something else.
   virtual bool refresh() = 0;
 };
 

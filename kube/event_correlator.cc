@@ -1,6 +1,7 @@
 #include "kube/event_correlator.h"
 
 #include <array>
+#include <charconv>
 #include <initializer_list>
 
 #include "base/json/view.h"
@@ -10,9 +11,9 @@ namespace plimsoll::kube {
 namespace {
 
 constexpr const char* kCombined = "(combined from similar events): ";
-constexpr std::size_t kMessageLimit = 1024;  // the API server's, of an event's note
+constexpr std::size_t kMessageLimit = 1024;  // the API server's limit of an event's note
 
-// No part holds the separator: it is no character of a name, and of a message it does not matter.
+// Names cannot contain the separator; in a message it does not matter.
 std::string joined(std::initializer_list<std::string_view> parts) {
   std::string key;
   for (const std::string_view part : parts) {
@@ -31,10 +32,9 @@ std::string shortened(std::string text) {
 }
 
 std::string hexadecimal(std::int64_t number) {
-  std::array<char, 20> digits{};
-  const int length =
-      std::snprintf(digits.data(), digits.size(), "%llx", static_cast<unsigned long long>(number));
-  return {digits.data(), static_cast<std::size_t>(length)};
+  std::array<char, 16> digits{};
+  const auto end = std::to_chars(digits.begin(), digits.end(), static_cast<std::uint64_t>(number), 16).ptr;
+  return {digits.begin(), end};
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ EventCorrelator::EventCorrelator(Options options)
 
 JsonObject EventCorrelator::event_of(const Occurrence& occurrence, const std::string& message) const {
   const ObjectReference& about = occurrence.about;
-  // Events about what has no namespace stand in "default", as client-go has it.
+  // Events of objects without namespace are in "default", as in client-go.
   const std::string namespace_name = about.namespace_name.empty() ? "default" : about.namespace_name;
   const auto nanoseconds =
       std::chrono::duration_cast<std::chrono::nanoseconds>(occurrence.time.time_since_epoch());
@@ -90,7 +90,7 @@ std::optional<CorrelatedEvent> EventCorrelator::correlate(const Occurrence& occu
   }
   similar->messages.insert(occurrence.message);
   similar->last = occurrence.time;
-  const bool combined = similar->messages.size() >= options_.most_similar;
+  const bool combined = similar->messages.size() >= options_.max_similar;
   if (combined) {
     similar->messages.erase(similar->messages.begin());
   }
@@ -119,7 +119,7 @@ std::optional<CorrelatedEvent> EventCorrelator::correlate(const Occurrence& occu
   TokenBucket* allowed = allowed_.find(object);
   if (allowed == nullptr) {
     allowed =
-        &allowed_.put(object, TokenBucket(options_.spam_a_second, options_.spam_burst, *options_.clock));
+        &allowed_.put(object, TokenBucket(options_.spam_per_second, options_.spam_burst, *options_.clock));
   }
   return allowed->try_take() ? std::optional(std::move(correlated)) : std::nullopt;
 }

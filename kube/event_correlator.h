@@ -1,13 +1,13 @@
-// EventCorrelator: what becomes of an event before it is written, by client-go's rules (tools/record): an
-// event that was seen before only counts up the one that is there; more than ten of one object and reason
-// that differ in their words alone, within ten minutes, become one "(combined from similar events)"; and who
-// reports about one object all the time is cut off, 25 at once and then one in five minutes.
+// EventCorrelator: aggregates events before they are written, by client-go's rules (tools/record). An event
+// that was seen before only increases the count of the stored one; more than ten events of one object and
+// reason within ten minutes, which differ in their messages only, become one "(combined from similar
+// events)"; and the events of one object are limited to a burst of 25 and then one in five minutes.
 //
 //   std::optional<CorrelatedEvent> event = correlator.correlate(occurrence);
-//   if (!event) return;                       // too many of them
+//   if (!event) return;                       // too many
 //   correlator.written(event->key, write(*event));
 //
-// Holds the last 4096 of each of the three. One thread.
+// Remembers the last 4096 entries of each rule. One thread.
 #pragma once
 
 #include <chrono>
@@ -40,24 +40,24 @@ struct Occurrence {
   ObjectReference about;
   EventType type = EventType::kNormal;
   std::string reason;   // CamelCase
-  std::string message;  // for people
+  std::string message;  // for users
   Clock::WallTime time{};
 };
 
 struct CorrelatedEvent {
-  Json event;             // the whole, to be created
-  bool is_known = false;  // it is there under this name: `patch` counts it up
+  Json event;             // the whole event, to be created
+  bool is_known = false;  // the server has it under this name: `patch` increases its count
   Json patch;             // a merge patch
   std::string key;        // for written()
 };
 
-// The most recently used so many values by key.
+// An LRU cache of at most `limit` values.
 template <class Value>
 class RecentlyUsed {
  public:
   explicit RecentlyUsed(std::size_t limit) : limit_(limit) {}
 
-  // Makes it the most recently used; null when it is not there.
+  // Makes the entry the most recently used; null when there is none.
   Value* find(const std::string& key) {
     const auto found = by_key_.find(key);
     if (found == by_key_.end()) {
@@ -92,21 +92,21 @@ class EventCorrelator {
  public:
   // client-go's defaults (tools/record/events_cache.go).
   struct Options {
-    std::string component;  // who reports: "plimsoll-operator"
-    std::string instance;   // which of them: the pod's name
+    std::string component;  // the reporter: "plimsoll-operator"
+    std::string instance;   // of the component: the pod's name
     std::size_t cache = 4096;
-    std::size_t most_similar = 10;
+    std::size_t max_similar = 10;
     std::chrono::seconds similar_within{600};
     double spam_burst = 25;
-    double spam_a_second = 1.0 / 300;
+    double spam_per_second = 1.0 / 300;
     const Clock* clock = &system_clock();
   };
 
   explicit EventCorrelator(Options options);
 
-  // Nothing: it is to be dropped.
+  // Nothing: drop the event.
   std::optional<CorrelatedEvent> correlate(const Occurrence& occurrence);
-  // The server has it now, under the name in its answer.
+  // The server has stored the event, under the name in its response.
   void written(const std::string& key, const Json& stored);
 
  private:

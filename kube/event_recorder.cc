@@ -10,7 +10,7 @@ namespace {
 
 const Resource kEvents{.group = "", .version = "v1", .plural = "events"};
 
-bool is_worth_another_try(const Error& error) {
+bool is_retriable(const Error& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kTimeout ||
          error.code == ErrorCode::kTooManyRequests;
 }
@@ -31,8 +31,7 @@ void EventRecorder::record(const ObjectReference& about, EventType type, std::st
                            std::string message) {
   const MutexLock lock(mutex_);
   if (ending_ || queue_.size() >= options_.queue_limit) {
-    ++dropped_;
-    lose(Loss::kQueueFull);
+    options_.on_loss(Loss::kQueueFull);
     return;
   }
   queue_.push_back({.about = about,
@@ -41,11 +40,6 @@ void EventRecorder::record(const ObjectReference& about, EventType type, std::st
                     .message = std::move(message),
                     .time = options_.clock->wall_now()});
   changed_.notify_all();
-}
-
-std::uint64_t EventRecorder::dropped() const {
-  const MutexLock lock(mutex_);
-  return dropped_;
 }
 
 void EventRecorder::start() {
@@ -67,7 +61,7 @@ void EventRecorder::stop(std::chrono::milliseconds patience) {
   thread_.join();
   const MutexLock lock(mutex_);
   for (; !queue_.empty(); queue_.pop_front()) {
-    lose(Loss::kNotWritten);
+    options_.on_loss(Loss::kNotWritten);
   }
 }
 
@@ -88,9 +82,9 @@ void EventRecorder::run(const std::stop_token& stop) {
     }
     const std::optional<CorrelatedEvent> event = correlator_.correlate(occurrence);
     if (!event) {
-      lose(Loss::kTooMany);
+      options_.on_loss(Loss::kTooMany);
     } else if (!write(*event, stop)) {
-      lose(Loss::kNotWritten);
+      options_.on_loss(Loss::kNotWritten);
     }
   }
 }
@@ -98,7 +92,7 @@ void EventRecorder::run(const std::stop_token& stop) {
 bool EventRecorder::write(const CorrelatedEvent& event, const std::stop_token& stop) {
   for (int i = 0; i < options_.tries; ++i) {
     if (i > 0) {
-      // The first pause is of any length, so that many recorders do not come back at once.
+      // The first pause is random, so that many recorders do not try again at the same time.
       std::chrono::milliseconds pause = options_.between_tries;
       if (i == 1) {
         pause = std::chrono::milliseconds(
@@ -114,25 +108,19 @@ bool EventRecorder::write(const CorrelatedEvent& event, const std::stop_token& s
       return true;
     }
     if (i > 0 && stored.error().code == ErrorCode::kAlreadyExists) {
-      return true;  // an earlier try got there, and only its answer was lost
+      return true;  // an earlier try was written, only its response was lost
     }
-    if (!is_worth_another_try(stored.error())) {
-      log_debug("An event was refused", {{"event", text_member(event.event, {"metadata", "name"})},
-                                         {"reason", to_string(stored.error())}});
+    if (!is_retriable(stored.error())) {
+      log_debug("The server rejected an event", {{"event", text_member(event.event, {"metadata", "name"})},
+                                                 {"reason", to_string(stored.error())}});
       return false;
     }
   }
-  log_warning("Could not write an event", {{"event", text_member(event.event, {"metadata", "name"})}});
+  log_warning("Failed to write an event", {{"event", text_member(event.event, {"metadata", "name"})}});
   return false;
 }
 
-void EventRecorder::lose(Loss why) {
-  if (options_.on_loss) {
-    options_.on_loss(why);
-  }
-}
-
-// Counts up the one that is there; the server forgets events after an hour, and then it is made anew.
+// Increases the count of a known event; the server deletes events after an hour, then it is created again.
 Result<Json> EventRecorder::send(const CorrelatedEvent& event, const std::stop_token& stop) {
   CallOptions options;
   options.stop = stop;

@@ -9,8 +9,8 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <map>
 #include <vector>
 
@@ -66,12 +66,12 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// Starts the plugin in a process group of its own, standard output on the pipe, standard error on ours.
+// Starts the plugin in a process group of its own. Its standard output is the pipe, its standard error ours.
 int spawn(const ExecPlugin& plugin, int output, pid_t& child) {
-  std::vector<std::string> words{plugin.command};
-  words.insert(words.end(), plugin.arguments.begin(), plugin.arguments.end());
+  std::vector<std::string> command_line{plugin.command};
+  command_line.insert(command_line.end(), plugin.arguments.begin(), plugin.arguments.end());
   std::vector<std::string> environment = environment_for(plugin);
-  std::vector<char*> argv = pointers(words);
+  std::vector<char*> argv = pointers(command_line);
   std::vector<char*> envp = pointers(environment);
 
   posix_spawn_file_actions_t actions;
@@ -80,7 +80,7 @@ int spawn(const ExecPlugin& plugin, int output, pid_t& child) {
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  // The process blocks SIGTERM for sigwait and ignores SIGPIPE; the plugin must not inherit that.
+  // This process blocks SIGTERM for sigwait and ignores SIGPIPE; the plugin must not inherit that.
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
@@ -133,26 +133,21 @@ std::optional<int> wait_until(pid_t child, SteadyTime deadline) {
   return status;
 }
 
-Result<Clock::WallTime> parse_time(const std::string& text) {
-  std::tm parts{};
-  const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (rest == nullptr) {
-    return invalid("status.expirationTimestamp is not RFC 3339", text);
-  }
-  if (*rest == '.') {
-    ++rest;
-    while (*rest >= '0' && *rest <= '9') {
-      ++rest;
-    }
-  }
+// RFC 3339 with "Z" or with an offset such as "+01:00".
+std::optional<Clock::WallTime> parse_time_with_offset(std::string text) {
   int hours = 0;
   int minutes = 0;
-  char sign = 0;
-  if (std::strcmp(rest, "Z") != 0 && std::sscanf(rest, "%c%2d:%2d", &sign, &hours, &minutes) != 3) {
-    return invalid("status.expirationTimestamp is not RFC 3339", text);
+  if (const std::size_t sign = text.find_last_of("+-"); !text.ends_with('Z') && sign != std::string::npos) {
+    if (std::sscanf(text.c_str() + sign + 1, "%2d:%2d", &hours, &minutes) != 2) {
+      return std::nullopt;
+    }
+    const int direction = text[sign] == '-' ? -1 : 1;
+    hours *= direction;
+    minutes *= direction;
+    text.replace(sign, std::string::npos, "Z");
   }
-  const int offset = (hours * 60 + minutes) * 60 * (sign == '-' ? -1 : 1);
-  return Clock::WallTime::clock::from_time_t(timegm(&parts) - offset);
+  const std::optional<Clock::WallTime> local = parse_time(text);
+  return local ? std::optional(*local - std::chrono::hours(hours) - std::chrono::minutes(minutes)) : local;
 }
 
 }  // namespace
@@ -181,11 +176,10 @@ Result<ExecCredential> parse_exec_credential(std::string_view text, const std::s
   }
   const std::string expires = text_member(*parsed, {"status", "expirationTimestamp"});
   if (!expires.empty()) {
-    Result<Clock::WallTime> time = parse_time(expires);
-    if (!time) {
-      return time.error();
+    credential.expires = parse_time_with_offset(expires);
+    if (!credential.expires) {
+      return invalid("status.expirationTimestamp is not RFC 3339", expires);
     }
-    credential.expires = *time;
   }
   return credential;
 }
@@ -207,13 +201,13 @@ Result<ExecCredential> run_exec_plugin(const ExecPlugin& plugin, std::chrono::mi
   const bool complete = read_until_end(pipe[0], end, output);
   ::close(pipe[0]);
   const std::optional<int> status = complete ? wait_until(child, end) : std::nullopt;
-  // Also what the plugin has left behind in its group.
+  // Children of the plugin may still run in its process group.
   ::kill(-child, SIGKILL);
   if (!status) {
     ::waitpid(child, nullptr, 0);
     return refused(plugin, output.size() > kOutputLimit
                                ? "printed more than 1 MiB"
-                               : "gave no answer within " + std::to_string(deadline.count()) + " ms");
+                               : "printed no credential within " + std::to_string(deadline.count()) + " ms");
   }
   if (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0) {
     return refused(plugin, WIFEXITED(*status) ? "exited with " + std::to_string(WEXITSTATUS(*status))

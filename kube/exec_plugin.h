@@ -1,5 +1,5 @@
-// Runs a credential plugin (client.authentication.k8s.io) and reads what it prints. Blocks the calling thread
-// at most until the deadline; then the plugin and its children are killed. Any thread.
+// Runs a credential plugin (client.authentication.k8s.io) and reads its output. Blocks the calling thread at
+// most until the deadline; then the plugin and its children are killed. Any thread.
 #pragma once
 
 #include <chrono>

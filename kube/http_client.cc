@@ -25,11 +25,11 @@ using std::chrono::steady_clock;
 constexpr std::size_t kListLimit = 512U << 20;   // a List of 100,000 pods is near 400 MiB
 constexpr std::size_t kObjectLimit = 32U << 20;  // an object is at most 3 MiB; metrics and OpenAPI are larger
 constexpr std::size_t kErrorLimit = 1U << 20;
-constexpr int kMaxTries = 10;        // of one call, whatever its deadline; as client-go
+constexpr int kMaxTries = 10;        // of one call, for any deadline; as in client-go
 constexpr int kMaxServerErrors = 4;  // 5xx without Retry-After
-constexpr int kMaxUnsent = 3;        // the second try has a fresh connection
+constexpr int kMaxUnsent = 3;        // the second try has a new connection
 constexpr int kMaxCut = 2;
-// A watch that outlives what was asked of the server by this much is ended by us.
+// The client ends a watch this long after the server should have ended it.
 constexpr std::chrono::seconds kWatchGrace{60};
 constexpr std::chrono::seconds kWatchHeadTimeout{30};
 
@@ -43,52 +43,44 @@ const char* content_type_of(PatchType type) {
   return "application/json";
 }
 
-class Query {
- public:
-  void add(const char* key, const std::string& value) {
+// "?name=value&..." of the parameters that are not empty.
+std::string query_of(std::initializer_list<std::pair<const char*, std::string>> parameters) {
+  std::string query;
+  for (const auto& [name, value] : parameters) {
     if (!value.empty()) {
-      text_ += (text_.empty() ? '?' : '&');
-      text_ += key;
-      text_ += '=' + percent_encode(value);
+      query += query.empty() ? '?' : '&';
+      query += name;
+      query += '=' + percent_encode(value);
     }
   }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
+  return query;
+}
 
 std::string write_query(const CallOptions& options, bool force = false) {
-  Query query;
-  query.add("fieldManager", options.field_manager);
-  if (options.dry_run) {
-    query.add("dryRun", "All");
-  }
-  if (force) {
-    query.add("force", "true");
-  }
-  return query.text();
+  return query_of({{"fieldManager", options.field_manager},
+                   {"dryRun", options.dry_run ? "All" : ""},
+                   {"force", force ? "true" : ""}});
 }
 
 Json delete_options(const CallOptions& options) {
   static const char* const kPolicies[] = {"Background", "Foreground", "Orphan"};
-  JsonObject wish;
-  wish["apiVersion"] = "v1";
-  wish["kind"] = "DeleteOptions";
-  wish["propagationPolicy"] = kPolicies[static_cast<int>(options.propagation)];
+  JsonObject body;
+  body["apiVersion"] = "v1";
+  body["kind"] = "DeleteOptions";
+  body["propagationPolicy"] = kPolicies[static_cast<int>(options.propagation)];
   if (!options.uid.empty()) {
-    wish["preconditions"]["uid"] = options.uid;
+    body["preconditions"]["uid"] = options.uid;
   }
   if (!options.resource_version.empty()) {
-    wish["preconditions"]["resourceVersion"] = options.resource_version;
+    body["preconditions"]["resourceVersion"] = options.resource_version;
   }
   if (options.dry_run) {
-    wish["dryRun"].append("All");
+    body["dryRun"].append("All");
   }
-  return wish;
+  return body;
 }
 
-// When a call must end, come what may.
+// When a call must end.
 struct Limits {
   steady_clock::time_point deadline;
   std::stop_token stop;
@@ -98,7 +90,7 @@ struct Limits {
   }
 };
 
-// One call: what to send, and whether sending it twice does no harm.
+// One call: the request, and whether it may be sent twice.
 struct Call {
   HttpRequest request;
   bool repeatable = true;
@@ -145,7 +137,7 @@ class HttpClient final : public Client {
     const Limits limits = limits_of(options);
     Result<Json> all = list_pages(resource, namespace_name, what, reader, limits);
     if (!all && all.error().code == ErrorCode::kExpired && what.limit > 0) {
-      // The continue token grew older than the server's history between two pages: take all at once.
+      // The continue token expired between two pages: request the whole list at once.
       ListOptions whole = what;
       whole.limit = 0;
       return list_pages(resource, namespace_name, whole, reader, limits);
@@ -207,25 +199,25 @@ class HttpClient final : public Client {
 
   Result<std::string> get_raw(const std::string& path, const CallOptions& options) override {
     if (!path.starts_with('/')) {
-      return invalid("a raw path begins with /", path);
+      return invalid("a raw path must begin with /", path);
     }
     return perform({{"GET", path, "", "", ""}}, limits_of(options));
   }
 
   Result<void> watch(const Resource& resource, const std::string& namespace_name, const WatchOptions& options,
                      const std::function<void(const WatchEvent&)>& on_event, std::stop_token stop) override {
-    Query query;
-    query.add("watch", "true");
-    query.add("allowWatchBookmarks", "true");
-    query.add("timeoutSeconds", std::to_string(options.server_timeout.count()));
-    if (options.send_initial_events) {
-      query.add("sendInitialEvents", "true");
-      query.add("resourceVersionMatch", "NotOlderThan");
-    }
-    query.add("resourceVersion", options.resource_version);
-    query.add("labelSelector", options.label_selector);
-    query.add("fieldSelector", options.field_selector);
-    HttpRequest request{"GET", path_of(resource, namespace_name) + query.text(), "", "", ""};
+    const bool initial = options.send_initial_events;
+    HttpRequest request{"GET",
+                        path_of(resource, namespace_name) +
+                            query_of({{"watch", "true"},
+                                      {"allowWatchBookmarks", "true"},
+                                      {"timeoutSeconds", std::to_string(options.server_timeout.count())},
+                                      {"sendInitialEvents", initial ? "true" : ""},
+                                      {"resourceVersionMatch", initial ? "NotOlderThan" : ""},
+                                      {"resourceVersion", options.resource_version},
+                                      {"labelSelector", options.label_selector},
+                                      {"fieldSelector", options.field_selector}}),
+                        "", "", ""};
     bool refreshed = false;
     for (int unsent = 0;;) {
       if (Result<void> ready = authenticate(request, kWatchHeadTimeout); !ready) {
@@ -263,7 +255,7 @@ class HttpClient final : public Client {
     switch (failure.stage) {
       case HttpFailure::Stage::kStopped: return Error(ErrorCode::kCancelled, "stopped");
       case HttpFailure::Stage::kDeadline:
-        return Error(ErrorCode::kTimeout, server_ + " gave no complete answer in time");
+        return Error(ErrorCode::kTimeout, server_ + " sent no complete response before the deadline");
       case HttpFailure::Stage::kConnecting:
         if (ca_ != nullptr) {
           ca_->expire();  // the server may have the certificate of a new CA
@@ -283,26 +275,25 @@ class HttpClient final : public Client {
     request.token = credential->token;
     if (ca_ != nullptr) {
       if (const Result<void> set = tls_->set_trusted(ca_->current()); !set) {
-        log_warning("Kept the CA that was read before",
-                    {{"server", server_}, {"reason", to_string(set.error())}});
+        log_warning("Kept the previous CA", {{"server", server_}, {"reason", to_string(set.error())}});
       }
     }
     const bool has_one = tls_->has_client_certificate();
     Result<void> set =
         tls_->set_client_certificate(credential->client_certificate_pem, credential->client_key_pem);
     if (!set && has_one) {  // the files may be in the middle of a swap
-      log_warning("Kept the client certificate that was read before",
+      log_warning("Kept the previous client certificate",
                   {{"server", server_}, {"reason", to_string(set.error())}});
       return {};
     }
     return set;
   }
 
-  // One try's outcome: the body of a 2xx answer, the error of another, or how the transport failed.
+  // The outcome of one try: the body of a 2xx response, the error of another, or a failure of the transport.
   struct Attempt {
     std::optional<HttpFailure> failure;
     int status = 0;
-    bool asked_to_retry = false;
+    bool has_retry_after = false;
     std::string body;
     Error error;
   };
@@ -327,16 +318,16 @@ class HttpClient final : public Client {
       result.error = error_of(*result.failure);
     } else if (!good) {
       result.error = error_of_response(result.status, result.body, exchange.retry_after());
-      result.asked_to_retry = result.error.retry_after.count() > 0 || !exchange.retry_after().empty();
+      result.has_retry_after = result.error.retry_after.count() > 0 || !exchange.retry_after().empty();
     } else if (result.body.size() > limit) {
       result.status = 413;
       result.error =
-          Error(ErrorCode::kTooLarge, "the answer is larger than " + std::to_string(limit >> 20) + " MiB");
+          Error(ErrorCode::kTooLarge, "the response is larger than " + std::to_string(limit >> 20) + " MiB");
     }
     return result;
   }
 
-  // Counts of what went wrong so far in one call, and the delay before the next try, if there is to be one.
+  // The failures of one call so far.
   struct Tries {
     Backoff backoff{{milliseconds(100), milliseconds(5'000), 0.5}, std::random_device{}()};
     int unsent = 0;
@@ -345,6 +336,7 @@ class HttpClient final : public Client {
     bool refreshed = false;
   };
 
+  // Nothing: no further try.
   std::optional<milliseconds> delay_before_next(const Call& call, const Attempt& last, Tries& tries) {
     if (last.failure) {
       switch (last.failure->stage) {
@@ -355,17 +347,17 @@ class HttpClient final : public Client {
           return call.repeatable && ++tries.cut < kMaxCut ? std::optional(tries.backoff.next())
                                                           : std::nullopt;
         case HttpFailure::Stage::kDeadline:
-          calls_->forget_connections();  // the other end may be gone without a word
+          calls_->forget_connections();  // the peer may have gone without closing the connection
           return std::nullopt;
         default: return std::nullopt;
       }
     }
     if (last.status == 401 && !tries.refreshed) {
       tries.refreshed = true;
-      calls_->forget_connections();  // they carry the client certificate that was refused
+      calls_->forget_connections();  // they use the client certificate that was rejected
       return credentials_->refresh() ? std::optional(milliseconds(0)) : std::nullopt;
     }
-    if (last.status == 429 || (last.status >= 500 && last.asked_to_retry)) {
+    if (last.status == 429 || (last.status >= 500 && last.has_retry_after)) {
       return std::max(tries.backoff.next(), last.error.retry_after);
     }
     if (last.status >= 500 && call.repeatable && ++tries.server_errors < kMaxServerErrors) {
@@ -408,7 +400,7 @@ class HttpClient final : public Client {
 
   Error not_an_object(const std::string& body) const {
     return Error(ErrorCode::kInternal,
-                 server_ + " answered something that is no JSON object; is it an API server?",
+                 server_ + " sent a response that is not a JSON object; is it an API server?",
                  body.substr(0, 40));
   }
 
@@ -418,15 +410,15 @@ class HttpClient final : public Client {
     std::string next;
     reader.begin();
     do {
-      Query query;
-      query.add("labelSelector", what.label_selector);
-      query.add("fieldSelector", what.field_selector);
-      if (what.limit > 0) {
-        query.add("limit", std::to_string(what.limit));
-      }
-      // The server refuses a version together with a continue token, which has one of its own.
-      query.add(next.empty() ? "resourceVersion" : "continue", next.empty() ? what.resource_version : next);
-      Call call{{"GET", path_of(resource, namespace_name) + query.text(), "", "", ""}};
+      // The server rejects a version together with a continue token, which contains one.
+      Call call{{"GET",
+                 path_of(resource, namespace_name) +
+                     query_of({{"labelSelector", what.label_selector},
+                               {"fieldSelector", what.field_selector},
+                               {"limit", what.limit > 0 ? std::to_string(what.limit) : ""},
+                               {"resourceVersion", next.empty() ? what.resource_version : ""},
+                               {"continue", next}}),
+                 "", "", ""}};
       call.body_limit = kListLimit;
       const Result<std::string> body = perform(std::move(call), limits);
       if (!body) {
@@ -467,7 +459,7 @@ class HttpClient final : public Client {
   Result<void> follow(HttpExchange& exchange, const WatchOptions& options,
                       const std::function<void(const WatchEvent&)>& on_event, const std::stop_token& stop) {
     const steady_clock::time_point last_end = steady_clock::now() + options.server_timeout + kWatchGrace;
-    // Between two events of one piece, too, the stop ends it.
+    // A stop also takes effect between two events of one piece.
     bool stopped = false;
     const WatchStream::OnEvent unless_stopped = [&](const WatchEvent& event) {
       stopped = stopped || stop.stop_requested();
@@ -482,7 +474,9 @@ class HttpClient final : public Client {
       piece.clear();
       const HttpExchange::Read read = exchange.read(piece, idle_end, stop);
       if (read == HttpExchange::Read::kFailed) {
-        return watch_failure(exchange, last_end);
+        const bool at_end =
+            exchange.failure().stage == HttpFailure::Stage::kDeadline && steady_clock::now() >= last_end;
+        return at_end ? Result<void>() : error_of(exchange.failure());
       }
       const bool ended = read == HttpExchange::Read::kEnd;
       const Result<void> handled = ended ? stream.finish() : stream.append(piece);
@@ -495,18 +489,11 @@ class HttpClient final : public Client {
     }
   }
 
-  Result<void> watch_failure(const HttpExchange& exchange, steady_clock::time_point last_end) const {
-    if (exchange.failure().stage == HttpFailure::Stage::kDeadline && steady_clock::now() >= last_end) {
-      return {};
-    }
-    return error_of(exchange.failure());
-  }
-
   const std::string server_;
   const std::unique_ptr<CredentialSource> credentials_;
-  const std::unique_ptr<ReloadedFile> ca_;  // null: it was given inline, or there is none
+  const std::unique_ptr<ReloadedFile> ca_;  // null: the CA is inline, or there is none
   const std::shared_ptr<TlsMaterial> tls_;
-  // Watches hold their connections for minutes; calls of their own keep those short-lived and fresh.
+  // Watches keep their connections for minutes; those of calls are kept apart, short-lived and recent.
   const std::unique_ptr<HttpEndpoint> calls_;
   const std::unique_ptr<HttpEndpoint> watches_;
 };

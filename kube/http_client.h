@@ -3,18 +3,19 @@
 //   Result<ClientConfig> config = load_client_config(sources_from_environment(options.kubeconfig));
 //   Result<std::unique_ptr<Client>> client = connect(*config);
 //
-// `connect` only prepares: the first call dials. Within a call's deadline it repeats what is safe to repeat:
-// - not sent whole (a kept-alive connection that the server had closed): any call, at once;
-// - answered 429, or 5xx with Retry-After: any call, after that delay;
-// - answered 5xx, or cut off before the answer was complete: calls that may be done twice (all but create and
-//   JSON patches), with back-off and jitter; a delete that then finds nothing counts as done.
-// After a call that nobody answered in time, the next ones dial anew: connections that are kept alive may
-// lead nowhere (half-open TCP), and say so to nobody. A 401 refreshes token files and credential plugins
-// once. Failures to connect are not repeated: the caller decides how long to wait for a server that is down.
+// `connect` does not open a connection; the first call does. Within its deadline a call is retried when that
+// is safe:
+// - not sent completely (the server had closed a kept-alive connection): any call, at once;
+// - response 429, or 5xx with Retry-After: any call, after that delay;
+// - response 5xx, or cut off before its end: calls that may be executed twice (all but create and JSON
+//   patches), with backoff and jitter; a delete that then finds nothing counts as done.
+// After a call without a response, the next calls open new connections: kept-alive ones may be half-open (the
+// peer is gone, and TCP has not noticed). A 401 refreshes token files and credential plugins once. Failures
+// to connect are not retried: the caller decides how long to wait for a server that is down.
 //
-// Server-side apply always forces conflicts: our field manager owns what it applies. `create` refuses
-// metadata.generateName without a name, because cpprestsdk may send a request again on a fresh connection
-// when a kept-alive one turns out to be closed, and a second nameless object would go unnoticed.
+// Server-side apply always forces conflicts: our field manager owns what it applies. `create` rejects
+// metadata.generateName without a name: cpprestsdk may send a request again on a new connection when a
+// kept-alive one was closed, and nobody would notice a second object of another name.
 // Thread-safe, see kube/client.h. Destroy it after its last call has returned.
 #pragma once
 
@@ -26,7 +27,7 @@
 
 namespace plimsoll::kube {
 
-// Errors: kInvalid for a URL, certificate or key that cannot be used.
+// Errors: kInvalid for an invalid URL, certificate or key.
 Result<std::unique_ptr<Client>> connect(const ClientConfig& config);
 
 }  // namespace plimsoll::kube

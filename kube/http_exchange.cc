@@ -1,11 +1,13 @@
 #include "kube/http_exchange.h"
 
 #include <cpprest/http_client.h>
+#include <cpprest/producerconsumerstream.h>
 #include <openssl/err.h>
 
 #include <condition_variable>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "kube/resource.h"
 #include "kube/transport.h"
@@ -16,56 +18,33 @@ namespace {
 using web::http::http_request;
 using web::http::http_response;
 
-// cpprestsdk reads no further while this much waits for the caller: enough to keep both busy. A watch whose
-// server is faster than we are holds about four times as much for as long as it lasts.
+// While this many bytes wait for the caller, cpprestsdk does not read more. A watch whose server is faster
+// than the caller holds about four times as much.
 constexpr std::size_t kBufferLimit = 256 << 10;
-// It keeps chunk sizes in an int and adds no check of its own; larger ones cannot be right.
+// cpprestsdk stores chunk sizes in an int and does not check them; larger ones are errors.
 constexpr std::size_t kChunkLimit = 1 << 30;
-// Our own deadlines end an exchange; cpprestsdk's per-read timer is a last resort behind them.
-constexpr std::chrono::minutes kLastResort{60};
-// A cancelled exchange ends at once; more would only hold up a process that is ending.
-constexpr std::chrono::milliseconds kFarewell{2'000};
+// The deadlines of the caller end an exchange; cpprestsdk's timer for each read comes long after them.
+constexpr std::chrono::minutes kReadTimeout{60};
+// How long the destructor of an endpoint waits. A cancelled exchange ends at once.
+constexpr std::chrono::milliseconds kDestructionTimeout{2'000};
 
 Result<web::uri> parse_server(const std::string& server) {
   try {
     const web::uri uri(server);
     if (uri.host().starts_with('[')) {
-      return Error(ErrorCode::kUnsupported, "an IPv6 address cannot be dialled; give the server a name",
+      return Error(ErrorCode::kUnsupported, "an IPv6 address is not supported; use the name of the server",
                    server);
     }
-    // cpprestsdk takes a port that is no number for a part of the host.
+    // cpprestsdk takes a port that is not a number as part of the host.
     const bool has_host = !uri.host().empty() && percent_encode(uri.host()) == uri.host();
     if (!has_host || (uri.scheme() != "https" && uri.scheme() != "http")) {
-      return invalid("the server must be a URL as https://host:port", server);
+      return invalid("the server must be a URL such as https://host:port", server);
     }
     return uri;
   } catch (const std::exception&) {
-    return invalid("the server must be a URL as https://host:port", server);
+    return invalid("the server must be a URL such as https://host:port", server);
   }
 }
-
-// Counts the exchanges that cpprestsdk still holds on to, also those that their callers have dropped.
-class Outstanding {
- public:
-  void add() {
-    const std::lock_guard lock(mutex_);
-    ++count_;
-  }
-  void remove() {
-    const std::lock_guard lock(mutex_);
-    --count_;
-    none_.notify_all();
-  }
-  void wait(std::chrono::milliseconds limit) {
-    std::unique_lock lock(mutex_);
-    none_.wait_for(lock, limit, [this] { return count_ == 0; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable none_;
-  int count_ = 0;
-};
 
 }  // namespace
 
@@ -75,7 +54,8 @@ struct HttpEndpoint::Implementation {
   web::uri server;
   web::http::client::http_client_config options;
   std::shared_ptr<TlsMaterial> tls;
-  const std::shared_ptr<Outstanding> outstanding = std::make_shared<Outstanding>();
+  // Every exchange that cpprestsdk still works on has a copy, also those that their callers have dropped.
+  std::shared_ptr<void> outstanding = std::make_shared<int>();
   std::string host_header;  // set when the certificate is to be checked against another name than the host
 
   std::mutex mutex;
@@ -91,9 +71,11 @@ HttpEndpoint::HttpEndpoint(std::unique_ptr<Implementation> implementation)
     : implementation_(std::move(implementation)) {}
 
 HttpEndpoint::~HttpEndpoint() {
-  // What was cancelled ends on cpprestsdk's threads; a process that exits before that would end in the midst
-  // of it.
-  implementation_->outstanding->wait(kFarewell);
+  // Cancelled exchanges end on cpprestsdk's threads, and the process must not exit before that.
+  const auto deadline = std::chrono::steady_clock::now() + kDestructionTimeout;
+  while (implementation_->outstanding.use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void HttpEndpoint::forget_connections() {
@@ -114,7 +96,7 @@ Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& con
   implementation->tls = tls;
   web::http::client::http_client_config& options = implementation->options;
   options.set_max_redirects(0);
-  options.set_timeout(kLastResort);
+  options.set_timeout(kReadTimeout);
   options.set_validate_certificates(!config.insecure_skip_tls_verify);
   options.set_tlsext_sni_enabled(!is_ip_address(tls->server_name()));
   options.set_ssl_context_callback(
@@ -123,42 +105,38 @@ Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& con
   return std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(implementation)));
 }
 
-// Shared by the caller's thread and cpprestsdk's, and alive until the last of them has released it.
+// Shared by the thread of the caller and those of cpprestsdk; destroyed by the last of them.
 struct HttpExchange::State {
-  explicit State(std::shared_ptr<Outstanding> counter) : outstanding(std::move(counter)) {
-    outstanding->add();
-  }
-  ~State() { outstanding->remove(); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+  explicit State(const HttpEndpoint::Implementation& endpoint)
+      : outstanding(endpoint.outstanding), tls(endpoint.tls) {}
 
-  const std::shared_ptr<Outstanding> outstanding;
-  std::shared_ptr<TlsMaterial> tls;
+  const std::shared_ptr<void> outstanding;  // destroyed last
+  const std::shared_ptr<TlsMaterial> tls;
   pplx::cancellation_token_source cancellation;
   mutable std::mutex mutex;
   std::condition_variable_any changed;
   bool has_head = false;
   int status = 0;
   std::string retry_after;
-  bool ended = false;  // nothing more will come
+  bool ended = false;  // no more bytes will come
   std::optional<HttpFailure> failure;
   bool finished = false;   // cpprestsdk is done with the exchange
-  bool abandoned = false;  // what still comes is dropped
+  bool abandoned = false;  // what still arrives is dropped
   std::string buffer;
-  // Set while cpprestsdk waits for room in the buffer.
+  // Set while cpprestsdk waits until the buffer is empty.
   std::optional<pplx::task_completion_event<std::size_t>> blocked;
   std::size_t blocked_count = 0;
 
-  // Never a failed task: cpprestsdk would close the stream on the spot and wait, on a thread of its pool, for
-  // another of them (streambuf_state_manager::create_exception_checked_task); when the process is ending
-  // there is none. What is not wanted is dropped, and cancelling ends it.
+  // Never returns a failed task: cpprestsdk would close the stream at once and wait, on a thread of its pool,
+  // for another one (streambuf_state_manager::create_exception_checked_task), which may not exist while the
+  // process ends. Bytes that nobody wants are dropped, and cancelling ends the exchange.
   pplx::task<std::size_t> receive(const char* bytes, std::size_t count) {
     const std::lock_guard lock(mutex);
     if (abandoned) {
       return pplx::task_from_result(count);
     }
     if (count > kChunkLimit) {
-      failure = HttpFailure{HttpFailure::Stage::kReceiving, "a chunk of the answer is larger than 1 GiB"};
+      failure = HttpFailure{HttpFailure::Stage::kReceiving, "a chunk of the response is larger than 1 GiB"};
       ended = true;
       abandoned = true;
       changed.notify_all();
@@ -199,14 +177,14 @@ struct HttpExchange::State {
     finish();
   }
 
-  // cpprestsdk has given its answer. With the mutex held.
+  // cpprestsdk is done. With the mutex held.
   void finish() {
     finished = true;
     ended = true;
     changed.notify_all();
   }
 
-  // cpprestsdk tells the stage in its message only (http_client_asio.cpp, report_error).
+  // The stage is only in the text of cpprestsdk's exception (http_client_asio.cpp, report_error).
   HttpFailure describe(const std::exception_ptr& problem) const {
     HttpFailure result;
     try {
@@ -219,14 +197,14 @@ struct HttpExchange::State {
         const std::string refusal = tls->last_refusal();
         const char* reason =
             ERR_reason_error_string(static_cast<unsigned long>(exception.error_code().value()));
-        result.reason = !refusal.empty()    ? "the server's certificate is refused: " + refusal
+        result.reason = !refusal.empty()    ? "the server's certificate was rejected: " + refusal
                         : reason != nullptr ? std::string("TLS handshake failed: ") + reason
                                             : "TLS handshake failed";
       } else if (what.starts_with("Failed to connect") || what.starts_with("Error resolving") ||
                  what.starts_with("Failed to resolve")) {
         result.stage = HttpFailure::Stage::kConnecting;
         if (exception.error_code().value() != 0 && what.starts_with("Failed to connect")) {
-          result.reason = "connection failed: " + describe_errno(exception.error_code().value());
+          result.reason = "failed to connect: " + describe_errno(exception.error_code().value());
         }
       } else if (what.starts_with("Failed to write request")) {
         result.stage = HttpFailure::Stage::kSending;
@@ -239,42 +217,22 @@ struct HttpExchange::State {
     return result;
   }
 
-  // cpprestsdk renames "connection refused" to "host unreachable".
+  // cpprestsdk reports "connection refused" as "host unreachable".
   static std::string describe_errno(int code) {
     const std::error_code reason(code, std::generic_category());
-    return reason == std::errc::host_unreachable ? "refused, or no route to the host" : reason.message();
+    return reason == std::errc::host_unreachable ? "connection refused, or no route to the host"
+                                                 : reason.message();
   }
 };
 
 namespace {
 
-// The write end of an answer's body: hands every piece to a function and keeps nothing itself. cpprestsdk's
-// own stream buffers either hold the whole body or must be polled.
+// The write end of a response's body: passes all bytes to a function and keeps none. cpprestsdk's own stream
+// buffers either hold the whole body or must be polled.
 template <class Receive>
-class PushBuffer final : public concurrency::streams::details::streambuf_state_manager<std::uint8_t> {
-  using Base = concurrency::streams::details::streambuf_state_manager<std::uint8_t>;
-
+class PushBuffer final : public concurrency::streams::details::basic_producer_consumer_buffer<std::uint8_t> {
  public:
-  explicit PushBuffer(Receive receive) : Base(std::ios_base::out), receive_(std::move(receive)) {}
-
-  bool can_seek() const override { return false; }
-  bool has_size() const override { return false; }
-  std::size_t buffer_size(std::ios_base::openmode) const override { return 0; }
-  void set_buffer_size(std::size_t, std::ios_base::openmode) override {}
-  std::size_t in_avail() const override { return 0; }
-  pos_type getpos(std::ios_base::openmode) const override { return static_cast<pos_type>(traits::eof()); }
-  pos_type seekpos(pos_type, std::ios_base::openmode) override {
-    return static_cast<pos_type>(traits::eof());
-  }
-  pos_type seekoff(off_type, std::ios_base::seekdir, std::ios_base::openmode) override {
-    return static_cast<pos_type>(traits::eof());
-  }
-  bool acquire(std::uint8_t*& pointer, std::size_t& count) override {
-    pointer = nullptr;
-    count = 0;
-    return false;
-  }
-  void release(std::uint8_t*, std::size_t) override {}
+  explicit PushBuffer(Receive receive) : basic_producer_consumer_buffer(0), receive_(std::move(receive)) {}
 
  protected:
   pplx::task<std::size_t> _putn(const std::uint8_t* bytes, std::size_t count) override {
@@ -283,23 +241,9 @@ class PushBuffer final : public concurrency::streams::details::streambuf_state_m
   pplx::task<int_type> _putc(std::uint8_t byte) override {
     return _putn(&byte, 1).then([byte](std::size_t) { return static_cast<int_type>(byte); });
   }
-  pplx::task<bool> _sync() override { return pplx::task_from_result(true); }
-  // It is never read from.
-  pplx::task<int_type> _bumpc() override { return nothing(); }
-  int_type _sbumpc() override { return traits::eof(); }
-  pplx::task<int_type> _getc() override { return nothing(); }
-  int_type _sgetc() override { return traits::eof(); }
-  pplx::task<int_type> _nextc() override { return nothing(); }
-  pplx::task<int_type> _ungetc() override { return nothing(); }
-  pplx::task<std::size_t> _getn(std::uint8_t*, std::size_t) override {
-    return pplx::task_from_result<std::size_t>(0);
-  }
-  std::size_t _scopy(std::uint8_t*, std::size_t) override { return 0; }
-  std::uint8_t* _alloc(std::size_t) override { return nullptr; }
-  void _commit(std::size_t) override {}
+  std::uint8_t* _alloc(std::size_t) override { return nullptr; }  // not supported: what is written is pushed
 
  private:
-  static pplx::task<int_type> nothing() { return pplx::task_from_result<int_type>(traits::eof()); }
   Receive receive_;
 };
 
@@ -331,15 +275,14 @@ http_request translate(const HttpRequest& request, const std::string& host_heade
 }  // namespace
 
 HttpExchange::HttpExchange(HttpEndpoint& endpoint, const HttpRequest& request)
-    : state_(std::make_shared<State>(endpoint.implementation().outstanding)) {
+    : state_(std::make_shared<State>(endpoint.implementation())) {
   HttpEndpoint::Implementation& implementation = endpoint.implementation();
-  state_->tls = implementation.tls;
   const std::shared_ptr<State> state = state_;
   try {
     http_request translated = translate(request, implementation.host_header);
     translated.set_response_stream(
         push_stream([state](const char* bytes, std::size_t count) { return state->receive(bytes, count); }));
-    // No continuation below waits: they run on the threads that do the I/O.
+    // The continuations must not wait: they run on the threads that do the I/O.
     implementation.current()
         .request(translated, state->cancellation.get_token())
         .then([state](const pplx::task<http_response>& head) {
@@ -389,8 +332,9 @@ std::optional<HttpFailure> HttpExchange::wait_for_head(Deadline deadline, const 
   if (state_->failure) {
     return state_->failure;
   }
-  return stop.stop_requested() ? HttpFailure{HttpFailure::Stage::kStopped, "stopped"}
-                               : HttpFailure{HttpFailure::Stage::kDeadline, "no answer in time"};
+  return stop.stop_requested()
+             ? HttpFailure{HttpFailure::Stage::kStopped, "stopped"}
+             : HttpFailure{HttpFailure::Stage::kDeadline, "no response before the deadline"};
 }
 
 int HttpExchange::status() const {
@@ -418,7 +362,7 @@ HttpExchange::Read HttpExchange::read(std::string& bytes, Deadline deadline, con
       if (state_->failure) {
         failure_ = *state_->failure;
       } else if (!state_->ended) {
-        failure_ = {HttpFailure::Stage::kDeadline, "the answer stopped arriving"};
+        failure_ = {HttpFailure::Stage::kDeadline, "the response stopped before its end"};
       }
       return state_->ended && !state_->failure ? Read::kEnd : Read::kFailed;
     }

@@ -1,15 +1,15 @@
-// HttpEndpoint and HttpExchange: one request to one server and its answer as it arrives, on cpprestsdk's
-// http_client. The caller's thread waits, with its own deadline; cpprestsdk's threads only push bytes into a
-// bounded buffer and stop reading from the connection while it is full.
+// HttpEndpoint and HttpExchange: one request to one server and its response as it arrives, on cpprestsdk's
+// http_client. The thread of the caller waits, with its own deadline; cpprestsdk's threads only put bytes
+// into a bounded buffer and do not read from the connection while it is full.
 //
 //   HttpExchange exchange(endpoint, request);
 //   if (auto failure = exchange.wait_for_head(deadline, stop)) ...
 //   while (exchange.read(bytes, deadline, stop) == HttpExchange::Read::kData) ...
 //
 // An endpoint keeps connections alive between exchanges and may be shared by threads; an exchange belongs to
-// one thread. Dropping an exchange before its end closes its connection and does not wait; dropping the
-// endpoint waits for all of its exchanges, two seconds at most. Redirects are not followed, so that
-// credentials never travel to another host.
+// one thread. Destroying an exchange before its end closes its connection and does not wait; destroying the
+// endpoint waits for all of its exchanges, at most two seconds. Redirects are not followed, so that
+// credentials are never sent to another host.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ struct HttpRequest {
   std::string body;
 };
 
-// How far a request came that got no complete answer. What was not sent whole cannot have been acted upon.
+// At which stage a request failed. The server cannot have acted on a request that was not sent completely.
 struct HttpFailure {
   enum class Stage { kConnecting, kSending, kReceiving, kDeadline, kStopped };
   Stage stage = Stage::kReceiving;
@@ -42,15 +42,15 @@ class HttpEndpoint {
  public:
   struct Implementation;
 
-  // Errors: kInvalid when `server` is no URL, kUnsupported for an IPv6 literal (cpprestsdk cannot dial it).
+  // Errors: kInvalid when `server` is not a URL, kUnsupported for an IPv6 literal (cpprestsdk cannot connect
+  // to it).
   static Result<std::unique_ptr<HttpEndpoint>> make(const ClientConfig& config,
                                                     std::shared_ptr<TlsMaterial> tls);
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;
 
-  // Exchanges from now on open connections of their own: one that was kept alive turned out to be dead, and
-  // those beside it are likely to be.
+  // Later exchanges open new connections: one that was kept alive was dead, and the others probably are, too.
   void forget_connections();
 
   Implementation& implementation() { return *implementation_; }
@@ -70,18 +70,17 @@ class HttpExchange {
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
-  // Waits for the status and the headers. Nothing: they are there.
+  // Waits for the status and the headers. Nothing: they have arrived.
   std::optional<HttpFailure> wait_for_head(Deadline deadline, const std::stop_token& stop = {});
 
   // Valid after wait_for_head.
   int status() const;
   std::string retry_after() const;
 
-  // Waits until there is something, and appends it to `bytes`. What arrived before a failure is delivered
-  // before it.
+  // Waits for bytes and appends them to `bytes`. Bytes that arrived before a failure are delivered before it.
   Read read(std::string& bytes, Deadline deadline, const std::stop_token& stop = {});
 
-  // Valid after read gave kFailed.
+  // Valid after read returned kFailed.
   const HttpFailure& failure() const { return failure_; }
 
  private:

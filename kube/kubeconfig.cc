@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "base/base64.h"
 #include "base/file.h"
@@ -17,14 +18,14 @@ std::string from_environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// One file of those that are merged, and the folder its relative paths start from.
+// One of the files that are merged, and the folder for its relative paths.
 struct Document {
   std::string name;
   std::string directory;
   Json content;
 };
 
-// A named entry ("clusters[kind-test].cluster") and where it came from.
+// A named entry ("clusters[kind-test].cluster") and the folder for its relative paths.
 struct Entry {
   std::string label;
   std::string directory;
@@ -46,7 +47,8 @@ Result<Json> parse_document(std::string_view text) {
     return invalid("the kubeconfig is empty");
   }
   if (documents->size() > 1) {
-    return invalid("a kubeconfig is one YAML document, this has " + std::to_string(documents->size()));
+    return invalid("a kubeconfig must be one YAML document, this file has " +
+                   std::to_string(documents->size()));
   }
   Json root = documents->front();
   if (!root.isObject()) {
@@ -81,188 +83,144 @@ Result<Entry> find_entry(const std::vector<Document>& documents, const char* lis
   }
   return Error(ErrorCode::kNotFound, "no entry \"" + name + "\" among the " + list + " of " +
                                          documents.front().name +
-                                         "; `kubectl config view` shows what there is");
+                                         "; `kubectl config view` shows all entries");
 }
 
-Result<std::string> text_of(const Entry& entry, const char* field) {
-  const Json& value = member(entry.content, {field});
-  if (value.isNull()) {
-    return std::string();
-  }
-  if (!value.isString()) {
-    return invalid(entry.label + "." + field + " must be a string");
-  }
-  return text_member(value, {});
-}
+// Reads the fields of an entry and keeps the first error; after one all fields are empty.
+class EntryReader {
+ public:
+  explicit EntryReader(const Entry& entry) : entry_(entry) {}
 
-Result<bool> flag_of(const Entry& entry, const char* field) {
-  const Json& value = member(entry.content, {field});
-  if (!value.isNull() && !value.isBool()) {
-    return invalid(entry.label + "." + field + " must be true or false");
-  }
-  return JsonView(value).boolean().value_or(false);
-}
+  bool has(const char* field) const { return !member(entry_.content, {field}).isNull(); }
 
-// The PEM text of `field`, given inline as base64 in `field`-data (which wins) or as a file; `file` becomes
-// the file's path, or empty.
-Result<std::string> pem_of(const Entry& entry, const std::string& field, std::string& file) {
-  const std::string data_field = field + "-data";
-  Result<std::string> data = text_of(entry, data_field.c_str());
-  if (!data) {
-    return data.error();
+  std::string text(const char* field) {
+    const Json& value = member(entry_.content, {field});
+    check(value.isNull() || value.isString(), field, " must be a string");
+    return text_member(value, {});
   }
-  std::string pem;
-  file.clear();
-  if (!data->empty()) {
-    Result<std::string> decoded = base64_decode(*data);
-    if (!decoded) {
-      return decoded.error().within(entry.label + "." + data_field);
-    }
-    pem = *decoded;
-  } else {
-    Result<std::string> path = text_of(entry, field.c_str());
-    if (!path || path->empty()) {
-      return path;
-    }
-    file = resolve(*path, entry.directory);
-    Result<std::string> read = read_file(file);
-    if (!read) {
-      return read.error().within(entry.label + "." + field);
-    }
-    pem = *read;
+
+  bool flag(const char* field) {
+    const Json& value = member(entry_.content, {field});
+    check(value.isNull() || value.isBool(), field, " must be true or false");
+    return JsonView(value).boolean().value_or(false);
   }
-  if (pem.find("-----BEGIN ") == std::string::npos) {
-    return invalid(entry.label + "." + field + " holds no PEM block (-----BEGIN ...)");
+
+  Json list(const char* field, const char* of) {
+    const Json& value = member(entry_.content, {field});
+    check(value.isNull() || value.isArray(), field, " must be a list of " + std::string(of));
+    return value.isArray() ? value : Json();
   }
-  return pem;
-}
+
+  // The PEM text of `field`, given inline as base64 in `field`-data (which wins) or as a file; `file` becomes
+  // the file's path, or empty.
+  std::string pem(const std::string& field, std::string& file) {
+    const std::string data_field = field + "-data";
+    const std::string data = text(data_field.c_str());
+    const std::string path = data.empty() ? text(field.c_str()) : "";
+    file = path.empty() ? "" : resolve(path, entry_.directory);
+    if (data.empty() && path.empty()) {
+      return {};
+    }
+    const Result<std::string> pem = path.empty() ? base64_decode(data) : read_file(file);
+    if (!pem) {
+      fail(pem.error().within(entry_.label + "." + (path.empty() ? data_field : field)));
+      return {};
+    }
+    check(pem->find("-----BEGIN ") != std::string::npos, field, " holds no PEM block (-----BEGIN ...)");
+    return *pem;
+  }
+
+  // Records an error of `field` unless the condition holds.
+  void check(bool condition, const std::string& field, const std::string& problem,
+             const std::string& fragment = {}, ErrorCode code = ErrorCode::kInvalid) {
+    if (!condition) {
+      fail(Error(code, entry_.label + (field.empty() ? "" : "." + field) + problem, fragment));
+    }
+  }
+
+  // The first error; ok without one.
+  const Result<void>& result() const { return result_; }
+
+ private:
+  void fail(Error error) {
+    if (result_) {
+      result_ = std::move(error);
+    }
+  }
+
+  const Entry& entry_;
+  Result<void> result_;
+};
 
 Result<void> read_cluster(const Entry& entry, ClientConfig& config) {
-  Result<std::string> server = text_of(entry, "server");
-  Result<std::string> tls_server_name = text_of(entry, "tls-server-name");
-  Result<bool> insecure = flag_of(entry, "insecure-skip-tls-verify");
-  Result<std::string> proxy = text_of(entry, "proxy-url");
-  for (const auto* text : {&server, &tls_server_name, &proxy}) {
-    if (!*text) {
-      return text->error();
-    }
-  }
-  if (!insecure) {
-    return insecure.error();
-  }
-  if (!proxy->empty()) {
-    return Error(ErrorCode::kUnsupported, entry.label + ".proxy-url: proxies are not supported", *proxy);
-  }
-  if (!server->starts_with("https://") && !server->starts_with("http://")) {
-    return invalid(entry.label + ".server must be a URL that starts with https:// or http://", *server);
-  }
-  Result<std::string> ca = pem_of(entry, "certificate-authority", config.ca_file);
-  if (!ca) {
-    return ca.error();
-  }
-  if (*insecure && !ca->empty()) {
-    return invalid(entry.label + ": certificate-authority and insecure-skip-tls-verify exclude each other");
-  }
-  config.server = *server;
-  config.tls_server_name = *tls_server_name;
-  config.insecure_skip_tls_verify = *insecure;
-  config.ca_pem = *ca;
-  return {};
+  EntryReader cluster(entry);
+  config.server = cluster.text("server");
+  config.tls_server_name = cluster.text("tls-server-name");
+  config.insecure_skip_tls_verify = cluster.flag("insecure-skip-tls-verify");
+  const std::string proxy = cluster.text("proxy-url");
+  cluster.check(proxy.empty(), "proxy-url", ": proxies are not supported", proxy, ErrorCode::kUnsupported);
+  cluster.check(config.server.starts_with("https://") || config.server.starts_with("http://"), "server",
+                " must be a URL that starts with https:// or http://", config.server);
+  config.ca_pem = cluster.pem("certificate-authority", config.ca_file);
+  cluster.check(!config.insecure_skip_tls_verify || config.ca_pem.empty(), "",
+                ": certificate-authority and insecure-skip-tls-verify exclude each other");
+  return cluster.result();
 }
 
 Result<ExecPlugin> read_exec(const Entry& user) {
   const Entry entry{user.label + ".exec", user.directory, member(user.content, {"exec"})};
-  if (!entry.content.isObject()) {
-    return invalid(entry.label + " must be a mapping");
+  EntryReader exec(entry);
+  exec.check(entry.content.isObject(), "", " must be a mapping");
+  ExecPlugin plugin{exec.text("command"), {}, {}, exec.text("apiVersion"), exec.text("installHint")};
+  exec.check(!plugin.command.empty(), "command", " is missing");
+  exec.check(plugin.api_version == "client.authentication.k8s.io/v1" ||
+                 plugin.api_version == "client.authentication.k8s.io/v1beta1",
+             "apiVersion", " must be client.authentication.k8s.io/v1 or v1beta1", plugin.api_version);
+  exec.check(exec.text("interactiveMode") != "Always", "", ": interactive plugins are not supported", {},
+             ErrorCode::kUnsupported);
+  if (plugin.command.find('/') != std::string::npos) {
+    plugin.command = resolve(plugin.command, entry.directory);
   }
-  Result<std::string> command = text_of(entry, "command");
-  Result<std::string> api_version = text_of(entry, "apiVersion");
-  Result<std::string> hint = text_of(entry, "installHint");
-  Result<std::string> interactive = text_of(entry, "interactiveMode");
-  for (const auto* text : {&command, &api_version, &hint, &interactive}) {
-    if (!*text) {
-      return text->error();
-    }
-  }
-  if (command->empty()) {
-    return invalid(entry.label + ".command is missing");
-  }
-  if (*api_version != "client.authentication.k8s.io/v1" &&
-      *api_version != "client.authentication.k8s.io/v1beta1") {
-    return invalid(entry.label + ".apiVersion must be client.authentication.k8s.io/v1 or v1beta1",
-                   *api_version);
-  }
-  if (*interactive == "Always") {
-    return Error(ErrorCode::kUnsupported, entry.label + ": interactive plugins are not supported");
-  }
-  ExecPlugin plugin{*command, {}, {}, *api_version, *hint};
-  if (command->find('/') != std::string::npos) {
-    plugin.command = resolve(*command, entry.directory);
-  }
-  const Json& arguments = member(entry.content, {"args"});
-  if (!arguments.isNull() && !arguments.isArray()) {
-    return invalid(entry.label + ".args must be a list of strings");
-  }
-  for (const Json& argument : arguments) {
-    if (!argument.isString()) {
-      return invalid(entry.label + ".args must be a list of strings");
-    }
+  for (const Json& argument : exec.list("args", "strings")) {
+    exec.check(argument.isString(), "args", " must be a list of strings");
     plugin.arguments.push_back(text_member(argument, {}));
   }
-  const Json& environment = member(entry.content, {"env"});
-  if (!environment.isNull() && !environment.isArray()) {
-    return invalid(entry.label + ".env must be a list of name and value");
-  }
-  for (const Json& variable : environment) {
+  for (const Json& variable : exec.list("env", "name and value")) {
     const std::string name = text_member(variable, {"name"});
-    if (name.empty() || name.find('=') != std::string::npos) {
-      return invalid(entry.label + ".env must be a list of name and value", name);
-    }
+    exec.check(!name.empty() && name.find('=') == std::string::npos, "env",
+               " must be a list of name and value", name);
     plugin.environment.emplace_back(name, text_member(variable, {"value"}));
   }
-  return plugin;
+  return exec.result() ? Result<ExecPlugin>(plugin) : exec.result().error();
 }
 
 Result<void> read_user(const Entry& entry, ClientConfig& config) {
+  EntryReader user(entry);
   for (const char* field : {"username", "password", "auth-provider", "as", "as-uid", "as-groups"}) {
-    if (!member(entry.content, {field}).isNull()) {
-      return Error(
-          ErrorCode::kUnsupported,
-          entry.label + "." + field + " is not supported; use a token, a client certificate or exec");
-    }
+    user.check(!user.has(field), field, " is not supported; use a token, a client certificate or exec", {},
+               ErrorCode::kUnsupported);
   }
-  Result<std::string> token = text_of(entry, "token");
-  Result<std::string> token_file = text_of(entry, "tokenFile");
-  Result<std::string> certificate = pem_of(entry, "client-certificate", config.client_certificate_file);
-  Result<std::string> key = pem_of(entry, "client-key", config.client_key_file);
-  for (const auto* text : {&token, &token_file, &certificate, &key}) {
-    if (!*text) {
-      return text->error();
-    }
-  }
-  if (certificate->empty() != key->empty()) {
-    return invalid(entry.label + ": client-certificate and client-key must be given together");
-  }
-  if (token->find_first_of("\r\n") != std::string::npos) {
-    return invalid(entry.label + ".token must be one line");
-  }
-  config.token = *token;
-  // client-go: the file wins over the token when both are given.
-  config.token_file = token_file->empty() ? "" : resolve(*token_file, entry.directory);
-  config.client_certificate_pem = *certificate;
-  config.client_key_pem = *key;
+  config.token = user.text("token");
+  const std::string token_file = user.text("tokenFile");
+  config.client_certificate_pem = user.pem("client-certificate", config.client_certificate_file);
+  config.client_key_pem = user.pem("client-key", config.client_key_file);
+  user.check(config.client_certificate_pem.empty() == config.client_key_pem.empty(), "",
+             ": client-certificate and client-key must be given together");
+  user.check(config.token.find_first_of("\r\n") == std::string::npos, "token", " must be one line");
+  // As in client-go, the file wins over the token.
+  config.token_file = token_file.empty() ? "" : resolve(token_file, entry.directory);
   if (config.client_certificate_file.empty() || config.client_key_file.empty()) {
-    config.client_certificate_file.clear();  // what is given inline does not change, and so the pair does not
+    config.client_certificate_file.clear();  // an inline part never changes, so neither does the pair
     config.client_key_file.clear();
   }
-  if (!member(entry.content, {"exec"}).isNull()) {
+  if (user.result() && user.has("exec")) {
     Result<ExecPlugin> exec = read_exec(entry);
     if (!exec) {
       return exec.error();
     }
-    config.exec = *exec;
+    config.exec = *std::move(exec);
   }
-  return {};
+  return user.result();
 }
 
 Result<ClientConfig> resolve_context(const std::vector<Document>& documents, std::string context) {
@@ -273,40 +231,34 @@ Result<ClientConfig> resolve_context(const std::vector<Document>& documents, std
     return invalid(documents.front().name +
                    " names no current-context; set one with `kubectl config use-context NAME`");
   }
-  Result<Entry> chosen = find_entry(documents, "contexts", "context", context);
+  const Result<Entry> chosen = find_entry(documents, "contexts", "context", context);
   if (!chosen) {
     return chosen.error();
   }
-  Result<std::string> cluster_name = text_of(*chosen, "cluster");
-  Result<std::string> user_name = text_of(*chosen, "user");
-  Result<std::string> namespace_name = text_of(*chosen, "namespace");
-  for (const auto* text : {&cluster_name, &user_name, &namespace_name}) {
-    if (!*text) {
-      return text->error();
-    }
-  }
-  if (cluster_name->empty()) {
-    return invalid(chosen->label + ".cluster is missing");
+  EntryReader names(*chosen);
+  const std::string cluster_name = names.text("cluster");
+  const std::string user_name = names.text("user");
+  const std::string namespace_name = names.text("namespace");
+  names.check(!cluster_name.empty(), "cluster", " is missing");
+  if (!names.result()) {
+    return names.result().error();
   }
   ClientConfig config;
   config.source = documents.front().name;
-  if (!namespace_name->empty()) {
-    config.namespace_name = *namespace_name;
+  if (!namespace_name.empty()) {
+    config.namespace_name = namespace_name;
   }
-  Result<Entry> cluster = find_entry(documents, "clusters", "cluster", *cluster_name);
-  if (!cluster) {
+  const auto read = [&](const char* list, const char* field, const std::string& name,
+                        Result<void> (*read_entry)(const Entry&, ClientConfig&)) -> Result<void> {
+    const Result<Entry> entry = find_entry(documents, list, field, name);
+    return entry ? read_entry(*entry, config) : entry.error();
+  };
+  if (const Result<void> cluster = read("clusters", "cluster", cluster_name, read_cluster); !cluster) {
     return cluster.error();
   }
-  if (Result<void> read = read_cluster(*cluster, config); !read) {
-    return read.error();
-  }
-  if (!user_name->empty()) {
-    Result<Entry> user = find_entry(documents, "users", "user", *user_name);
-    if (!user) {
+  if (!user_name.empty()) {
+    if (const Result<void> user = read("users", "user", user_name, read_user); !user) {
       return user.error();
-    }
-    if (Result<void> read = read_user(*user, config); !read) {
-      return read.error();
     }
   }
   return config;
@@ -327,11 +279,8 @@ Result<Document> read_document(const std::string& path) {
 // The files of a colon-separated list; those that do not exist are skipped, as kubectl does.
 Result<std::vector<Document>> read_documents(const std::string& list) {
   std::vector<Document> documents;
-  std::size_t begin = 0;
-  while (begin <= list.size()) {
-    const std::size_t end = std::min(list.find(':', begin), list.size());
-    const std::string path = list.substr(begin, end - begin);
-    begin = end + 1;
+  std::istringstream paths(list);
+  for (std::string path; std::getline(paths, path, ':');) {
     if (path.empty()) {
       continue;
     }
@@ -348,14 +297,12 @@ Result<std::vector<Document>> read_documents(const std::string& list) {
 }  // namespace
 
 KubeconfigSources sources_from_environment(std::string path, std::string context) {
-  KubeconfigSources sources;
-  sources.path = std::move(path);
-  sources.context = std::move(context);
-  sources.kubeconfig = from_environment("KUBECONFIG");
-  sources.home = from_environment("HOME");
-  sources.service_host = from_environment("KUBERNETES_SERVICE_HOST");
-  sources.service_port = from_environment("KUBERNETES_SERVICE_PORT");
-  return sources;
+  return {.path = std::move(path),
+          .context = std::move(context),
+          .kubeconfig = from_environment("KUBECONFIG"),
+          .home = from_environment("HOME"),
+          .service_host = from_environment("KUBERNETES_SERVICE_HOST"),
+          .service_port = from_environment("KUBERNETES_SERVICE_PORT")};
 }
 
 Result<ClientConfig> load_client_config(const KubeconfigSources& sources) {
@@ -379,8 +326,8 @@ Result<ClientConfig> load_client_config(const KubeconfigSources& sources) {
     return in_cluster_config(sources);
   }
   return Error(ErrorCode::kNotFound,
-               "found no cluster to talk to: " + (list.empty() ? "$HOME is not set" : "there is no " + list) +
-                   ", and this is no pod; pass --kubeconfig or set KUBECONFIG");
+               "found no cluster: " + (list.empty() ? "$HOME is not set" : "there is no " + list) +
+                   ", and this process does not run in a pod; pass --kubeconfig or set KUBECONFIG");
 }
 
 Result<ClientConfig> parse_kubeconfig(std::string_view text, const std::string& directory,
@@ -395,12 +342,12 @@ Result<ClientConfig> parse_kubeconfig(std::string_view text, const std::string& 
 Result<ClientConfig> in_cluster_config(const KubeconfigSources& sources) {
   if (sources.service_host.empty() || sources.service_port.empty()) {
     return Error(ErrorCode::kNotFound,
-                 "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no pod");
+                 "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is not a pod");
   }
   ClientConfig config;
   config.source = "in-cluster";
   config.token_file = sources.service_account_directory + "/token";
-  // cpprestsdk takes no IPv6 literal; the service has a name in every cluster's DNS and certificate.
+  // cpprestsdk does not support IPv6 literals; the service has a name in every cluster's DNS and certificate.
   const bool is_ipv6 = sources.service_host.find(':') != std::string::npos;
   config.server =
       "https://" + (is_ipv6 ? "kubernetes.default.svc" : sources.service_host) + ":" + sources.service_port;

@@ -1,13 +1,13 @@
-// Where the API server is and who we are there, found as kubectl finds it.
+// The address of the API server and the credentials for it, found as kubectl finds them.
 //
 //   Result<ClientConfig> config = load_client_config({.path = options.kubeconfig});
 //   Result<std::unique_ptr<Client>> client = connect(*config);
 //
-// Order: an explicit path; the files of $KUBECONFIG, merged with the first file winning per entry;
-// ~/.kube/config; the service account of the pod we run in. Understood: tokens and token files, client
-// certificates and CA bundles (inline or as files), insecure-skip-tls-verify, tls-server-name and exec
-// plugins. Refused with a message, never ignored: basic authentication, auth-provider, impersonation and
-// proxies. Plain functions and values; any thread.
+// Order: an explicit path; the files of $KUBECONFIG, merged, where the first file with an entry wins;
+// ~/.kube/config; the service account of the pod. Supported: tokens and token files, client certificates and
+// CA bundles (inline or as files), insecure-skip-tls-verify, tls-server-name and exec plugins. Rejected with
+// a message, never ignored: basic authentication, auth-provider, impersonation and proxies. Plain functions
+// and values; any thread.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ struct ClientConfig {
   std::string source;           // what to name in messages: the kubeconfig's path, or "in-cluster"
   std::string server;           // "https://10.0.0.1:6443", perhaps with a path
   std::string tls_server_name;  // verify the server's certificate against this name instead of the host
-  std::string ca_pem;           // trusted for this server and nothing else is; empty: the system's CAs
+  std::string ca_pem;           // the only CAs that are trusted; empty: the system's
   std::string ca_file;          // where ca_pem was read; empty when it was given inline
   bool insecure_skip_tls_verify = false;
   std::string client_certificate_pem;
@@ -47,7 +47,7 @@ struct ClientConfig {
   std::string namespace_name = "default";  // of the context, or of the pod
 };
 
-// What the environment says; a value, so that tests can say something else.
+// What the environment says; a value, so that tests can set it.
 struct KubeconfigSources {
   std::string path;          // explicit; the only source when it is set
   std::string context;       // empty: current-context
@@ -61,7 +61,7 @@ struct KubeconfigSources {
 KubeconfigSources sources_from_environment(std::string path = {}, std::string context = {});
 
 // Errors: kNotFound when there is nothing to read, kInvalid for what is malformed or incomplete,
-// kUnsupported for a way to authenticate that we do not speak; each names the file and the entry.
+// kUnsupported for an unsupported way to authenticate; each names the file and the entry.
 Result<ClientConfig> load_client_config(const KubeconfigSources& sources);
 
 // One kubeconfig's text; relative paths in it are taken from `directory`.

@@ -10,7 +10,7 @@ namespace {
 
 const Resource kLeases{.group = "coordination.k8s.io", .version = "v1", .plural = "leases"};
 
-// For giving the lease back, and how often a conflict is no reason to leave it.
+// Of releasing the lease; a conflict is tried again.
 constexpr std::chrono::seconds kReleaseTimeout{5};
 constexpr int kReleaseTries = 3;
 
@@ -39,27 +39,24 @@ Result<Json> LeaderElector::call(const Action& action, const std::stop_token& st
     case Action::Kind::kWait:
     case Action::Kind::kLost: break;
   }
-  return Error(ErrorCode::kInternal, "no call");
+  return Error(ErrorCode::kInternal, "the action is not a call");
 }
 
-// Says what changed.
-void LeaderElector::tell() {
+void LeaderElector::report_changes() {
   leads_until_ = candidate_.leading() ? candidate_.leads_until() : Clock::SteadyTime::min();
-  if (const std::string holder = candidate_.holder(); holder != told_holder_) {
-    told_holder_ = holder;
-    log_info("The lease has another holder", {{"lease", options_.lease.name}, {"holder", holder}});
-    if (options_.on_new_leader) {
-      options_.on_new_leader(holder);
-    }
+  if (const std::string holder = candidate_.holder(); holder != reported_holder_) {
+    reported_holder_ = holder;
+    log_info("The lease has a new holder", {{"lease", options_.lease.name}, {"holder", holder}});
+    options_.on_new_leader(holder);
   }
-  if (options_.on_master_status && candidate_.leading() != told_leading_) {
-    options_.on_master_status(candidate_.leading());
+  if (candidate_.leading() != reported_leading_) {
+    reported_leading_ = candidate_.leading();
+    options_.on_master_status(reported_leading_);
   }
-  told_leading_ = candidate_.leading();
-  if (options_.on_slow_paths && candidate_.slow_paths() != told_slow_paths_) {
-    options_.on_slow_paths(candidate_.slow_paths() - told_slow_paths_);
+  if (const std::uint64_t more = candidate_.slow_paths() - reported_slow_paths_; more > 0) {
+    reported_slow_paths_ += more;
+    options_.on_slow_paths(more);
   }
-  told_slow_paths_ = candidate_.slow_paths();
 }
 
 LeaderElector::End LeaderElector::run(const std::stop_token& stop, const std::function<void()>& on_started) {
@@ -67,7 +64,7 @@ LeaderElector::End LeaderElector::run(const std::stop_token& stop, const std::fu
   bool started = false;
   while (!stop.stop_requested()) {
     const Action action = candidate_.next(clock.steady_now(), clock.wall_now());
-    tell();
+    report_changes();
     if (action.kind == Action::Kind::kLost) {
       log_error("Lost the lease", {{"lease", options_.lease.name}, {"holder", candidate_.holder()}});
       return End::kLost;
@@ -78,38 +75,38 @@ LeaderElector::End LeaderElector::run(const std::stop_token& stop, const std::fu
     }
     const Result<Json> result = call(action, stop);
     if (!result && result.error().code != ErrorCode::kNotFound && !stop.stop_requested()) {
-      log_debug("The lease could not be read or written",
+      log_debug("Failed to read or write the lease",
                 {{"lease", options_.lease.name}, {"reason", to_string(result.error())}});
     }
     candidate_.answer(clock.steady_now(), result);
-    tell();
+    report_changes();
     if (candidate_.leading() && !started) {
       started = true;
       on_started();
     }
   }
   if (options_.release) {
-    give_back();
+    release();
   }
   return End::kStopped;
 }
 
-void LeaderElector::give_back() {
+void LeaderElector::release() {
   for (int i = 0; i < kReleaseTries; ++i) {
     const std::optional<Json> lease = candidate_.release(options_.clock->wall_now());
-    tell();
+    report_changes();
     if (!lease) {
       return;
     }
     const Result<Json> released =
         call({.kind = Action::Kind::kUpdate, .time = kReleaseTimeout, .lease = *lease}, {});
     if (released) {
-      log_info("Gave the lease back", {{"lease", options_.lease.name}});
+      log_info("Released the lease", {{"lease", options_.lease.name}});
       return;
     }
     const Result<Json> now = call({.kind = Action::Kind::kGet, .time = kReleaseTimeout, .lease = {}}, {});
     if (released.error().code != ErrorCode::kConflict || !now) {
-      log_warning("Could not give the lease back: the next leader waits until it has run out",
+      log_warning("Failed to release the lease: the next leader must wait until it expires",
                   {{"lease", options_.lease.name}, {"reason", to_string(released.error())}});
       return;
     }

@@ -1,16 +1,17 @@
-// LeaderElector: one of several processes leads, by a Lease (coordination.k8s.io/v1), as client-go's elector.
+// LeaderElector: elects a leader among several processes by a Lease (coordination.k8s.io/v1), as client-go
+// does.
 //
 //   LeaderElector elector(
 //       client, {.lease = {.namespace_name = "plimsoll", .name = "operator", .identity = pod}});
 //   const auto end = elector.run(stop, [&] { start_controllers(); });
-//   stop_controllers();  // kLost: and end the process
+//   stop_controllers();  // after kLost also end the process
 //
-// `run` blocks: it waits for its turn, calls `on_started` once, and renews until it is stopped or has lost
-// the lease. Stop it when the leader's work is done: by then it gives the lease back, so that the next leads
-// at once. Who loses the lease ends its process, for only that surely ends all it was doing. The rules, and
-// where they are stricter than client-go's, are in kube/lease_candidate.h.
+// `run` blocks: it waits until it leads, calls `on_started` once, and renews the lease until it is stopped or
+// has lost it. Stop it after the leader's work has ended: it then releases the lease, so that the next
+// candidate leads at once. A process that loses the lease must end: nothing else is sure to end all its work.
+// The rules, and where they are stricter than client-go's, are in kube/lease_candidate.h.
 //
-// `leading` may be asked from any thread, and is right even while the elector's own thread is stuck. The
+// `leading` may be called from any thread, and is correct even while the elector's thread is blocked. The
 // client must outlive the elector.
 #pragma once
 
@@ -33,11 +34,11 @@ class LeaderElector {
   struct Options {
     LeaseOptions lease;
     bool release = true;  // when it is stopped
-    // Each new holder's identity, once it is seen; empty when the lease was given back.
-    std::function<void(const std::string&)> on_new_leader = {};
+    // The identity of each new holder; empty when the lease was released.
+    std::function<void(const std::string&)> on_new_leader = [](const std::string&) {};
     // client-go's metrics: leader_election_master_status and leader_election_slowpath_total.
-    std::function<void(bool)> on_master_status = {};
-    std::function<void(std::uint64_t)> on_slow_paths = {};
+    std::function<void(bool)> on_master_status = [](bool) {};
+    std::function<void(std::uint64_t)> on_slow_paths = [](std::uint64_t) {};
     std::uint64_t seed = std::random_device{}();
     const Clock* clock = &system_clock();
     Sleeper* sleeper = &system_sleeper();
@@ -57,15 +58,15 @@ class LeaderElector {
   using Action = LeaseCandidate::Action;
 
   Result<Json> call(const Action& action, const std::stop_token& stop);
-  void give_back();
-  void tell();
+  void release();
+  void report_changes();
 
   Client& client_;
   const Options options_;
   LeaseCandidate candidate_;
-  std::string told_holder_;
-  bool told_leading_ = false;
-  std::uint64_t told_slow_paths_ = 0;
+  std::string reported_holder_;
+  bool reported_leading_ = false;
+  std::uint64_t reported_slow_paths_ = 0;
   std::atomic<Clock::SteadyTime> leads_until_{Clock::SteadyTime::min()};
 };
 

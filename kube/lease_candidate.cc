@@ -12,10 +12,10 @@
 namespace plimsoll::kube {
 namespace {
 
-// A follower's tries are spread, so that many do not come at once: client-go's JitterFactor.
+// Spreads the tries of followers, so that they do not come at the same time: client-go's JitterFactor.
 constexpr double kJitter = 1.2;
 
-// Of coordination/v1, whose integers have 32 bits; 0 for anything else.
+// Integers of coordination/v1 have 32 bits; 0 for any other value.
 std::int64_t integer_of(const Json& lease, const char* field) {
   const std::int64_t value = JsonView(member(lease, {"spec", field})).integer().value_or(0);
   return std::numeric_limits<std::int32_t>::min() <= value &&
@@ -36,7 +36,7 @@ std::int64_t transitions_of(const Json& lease) {
 
 Result<void> check(const LeaseOptions& options) {
   if (options.name.empty() || options.namespace_name.empty() || options.identity.empty()) {
-    return invalid("leader election needs the lease's namespace and name, and an identity of its own");
+    return invalid("leader election needs the lease's namespace and name, and a unique identity");
   }
   if (options.durations.retry_period.count() < 1) {
     return invalid("leader election: the retry period must be above 0");
@@ -102,7 +102,7 @@ LeaseCandidate::Action LeaseCandidate::next(Clock::SteadyTime now, Clock::WallTi
   return {};
 }
 
-// A leader assumes that the lease is as it left it, and writes at once.
+// A leader assumes that the lease is unchanged, and writes without reading.
 LeaseCandidate::Action LeaseCandidate::begin(Clock::SteadyTime now, Clock::WallTime wall) {
   try_began_ = now;
   if (leading_ && !in_cycle_) {
@@ -116,7 +116,7 @@ LeaseCandidate::Action LeaseCandidate::begin(Clock::SteadyTime now, Clock::WallT
 LeaseCandidate::Action LeaseCandidate::call(Action::Kind kind, Clock::SteadyTime now, Json lease) const {
   const Clock::SteadyTime end =
       leading_ ? deadline() : try_began_ + Clock::SteadyTime::duration(options_.durations.renew_deadline);
-  // Half of it at most, as controller-runtime has it: a call that a dead connection swallows leaves time for
+  // At most half of it, as in controller-runtime: after a call on a dead connection there is time for
   // another.
   const std::chrono::nanoseconds half = options_.durations.renew_deadline / 2;
   return {.kind = kind,
@@ -141,7 +141,7 @@ Json LeaseCandidate::record(Clock::WallTime wall, bool keeps) const {
     spec["acquireTime"] = time;
     spec["leaseTransitions"] = static_cast<::Json::Int64>(lease_.isNull() ? 0 : transitions_of(lease_) + 1);
   }
-  // The API server's schema lets no lease of another shape be.
+  // The API server's schema allows no lease of another shape.
   Result<Json> made = std::move(lease).take();
   return made ? *std::move(made) : lease_;
 }
@@ -154,7 +154,7 @@ void LeaseCandidate::answer(Clock::SteadyTime now, const Result<Json>& result) {
         observe(now, *result);
         succeed(now);
       } else {
-        step_ = Step::kRead;  // the lease is not as it was, or the server did not answer: look
+        step_ = Step::kRead;  // the lease has changed, or the server did not answer: read it
         ++slow_paths_;
       }
       return;
@@ -198,7 +198,7 @@ void LeaseCandidate::succeed(Clock::SteadyTime now) {
   step_ = Step::kIdle;
   in_cycle_ = false;
   next_try_ = now + Clock::SteadyTime::duration(options_.durations.retry_period);
-  // What came back too late is as good as nothing: others may have the lease by now.
+  // A success that arrives too late does not count: others may hold the lease by now.
   if (now < try_began_ + options_.durations.lease_duration) {
     renewed_ = try_began_;
     leading_ = true;

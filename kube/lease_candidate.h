@@ -1,6 +1,6 @@
-// LeaseCandidate: what a process that wants to lead does next, by client-go's rules (tools/leaderelection),
-// as a value without a thread or a connection. LeaderElector (kube/leader_elector.h) drives it; so do
-// simulations.
+// LeaseCandidate: the next action of a process that wants to lead, by client-go's rules
+// (tools/leaderelection). It has no thread and no connection: LeaderElector (kube/leader_elector.h) or a
+// simulation executes the actions.
 //
 //   LeaseCandidate candidate(options, seed);
 //   LeaseCandidate::Action action = candidate.next(clock.steady_now(), clock.wall_now());
@@ -10,11 +10,12 @@
 //     ...
 //   }
 //
-// A candidate goes by when it itself saw the lease change, never by the times written in it, so clocks need
-// not agree, only run equally fast. In two points it is stricter than client-go, which promises no fencing:
-// it gives up when its last good renewal is a whole lease old, counted from before that call was sent; and as
-// soon as it sees another's name on the lease. So no two lead at once, as long as the process is not paused
-// between a look at `leading` and an act; writes need preconditions all the same. One thread.
+// A candidate uses the time when it saw the lease change, never the times in the lease, so clocks need not
+// agree; they must only run equally fast. It is stricter than client-go, which promises no fencing, in two
+// points: it stops leading when its last successful renewal is a whole lease duration old, counted from
+// before that call was sent, and as soon as it sees another holder of the lease. So no two processes lead at
+// the same time, unless one is paused between reading `leading` and its next action; writes need
+// preconditions all the same. One thread.
 #pragma once
 
 #include <chrono>
@@ -33,11 +34,11 @@ namespace plimsoll::kube {
 struct LeaseOptions {
   std::string namespace_name;
   std::string name;
-  std::string identity;  // of this process, unlike all others'
+  std::string identity;  // of this process, unique
   LeaseDurations durations{};
 };
 
-// Errors: kInvalid, naming what does not fit together.
+// Errors: kInvalid, naming the options that do not fit together.
 Result<void> check(const LeaseOptions& options);
 
 class LeaseCandidate {
@@ -45,10 +46,10 @@ class LeaseCandidate {
   struct Action {
     enum class Kind {
       kWait,    // for `time`
-      kGet,     // the lease; then answer(). Within `time`, as the next two
+      kGet,     // the lease, within `time`; then call answer(). The same for the next two
       kCreate,  // `lease`
-      kUpdate,  // `lease`, on the condition of its resourceVersion
-      kLost     // it led, and does not any more: whatever leaders do must stop
+      kUpdate,  // `lease`, if its resourceVersion is unchanged
+      kLost     // this process no longer leads: all work of a leader must stop
     };
     Kind kind = Kind::kWait;
     std::chrono::nanoseconds time{};
@@ -59,18 +60,19 @@ class LeaseCandidate {
   LeaseCandidate(LeaseOptions options, std::uint64_t seed);
 
   Action next(Clock::SteadyTime now, Clock::WallTime wall);
-  // What came of the call that next() asked for: the lease as the server has it.
+  // The result of the call that next() returned: the lease as the server has it.
   void answer(Clock::SteadyTime now, const Result<Json>& result);
 
-  // The update that lets others lead at once; nothing for one who does not lead. It leads no more.
+  // The update that lets others lead at once; nothing when this process does not hold the lease. It no longer
+  // leads.
   std::optional<Json> release(Clock::WallTime wall);
-  // Takes another state of the lease into account, for a release that met a conflict.
+  // A newer state of the lease, after a conflict of the release.
   void refresh(Clock::SteadyTime now, const Json& lease) { observe(now, lease); }
 
   bool leading() const { return leading_; }
   // When it must have stopped leading unless it renews.
   Clock::SteadyTime leads_until() const { return renewed_ + options_.durations.lease_duration; }
-  // Who holds the lease, as last seen; may be empty.
+  // The holder of the lease, as last seen; may be empty.
   std::string holder() const;
   std::uint64_t slow_paths() const { return slow_paths_; }  // leader_election_slowpath_total
 
@@ -93,11 +95,11 @@ class LeaseCandidate {
   Step step_ = Step::kIdle;
   Clock::SteadyTime next_try_{};  // of kIdle
   Clock::SteadyTime try_began_{};
-  Clock::SteadyTime cycle_began_{};  // a leader's first try since the last good one
+  Clock::SteadyTime cycle_began_{};  // a leader's first try since the last success
   bool in_cycle_ = false;
   bool leading_ = false;
   bool lost_ = false;
-  Clock::SteadyTime renewed_{};  // when the last good try began
+  Clock::SteadyTime renewed_{};  // begin of the last successful try
   std::uint64_t slow_paths_ = 0;
 };
 

@@ -10,8 +10,8 @@
 namespace plimsoll::kube {
 namespace {
 
-// Items of a List carry no kind of their own when they are built-in types: what they lack stands in front, as
-// the beginning of an object's text.
+// Items of built-in types have no kind and apiVersion in a List. Returns both as the beginning of an object's
+// text, to be put before an item's members.
 std::string missing_names(const Json& list) {
   const std::string kind = text_member(list, {"kind"});
   constexpr std::string_view kSuffix = "List";
@@ -37,7 +37,7 @@ Result<Json> read_list_page(std::string_view body, const ItemReader& reader) {
   if (!list->isObject()) {
     return invalid("a List is a JSON object");
   }
-  // None, but where their name is written with escapes; Go writes an empty list as null.
+  // Only items whose member name contains escapes are left here; Go writes an empty list as null.
   const Json others = member(*list, {"items"});
   JsonEdit rest(*std::move(list));
   rest.root().remove("items");

@@ -1,5 +1,5 @@
-// read_list_page(): one answer to a LIST, its items handed out one by one, since a tree of a large list takes
-// ten times its text.
+// read_list_page(): reads one response to a LIST and passes its items on one by one, since the tree of a
+// large list takes ten times the memory of its text.
 //
 //   Result<Json> list = read_list_page(body, {.begin = clear, .take = keep});   // the List without its items
 //
@@ -15,8 +15,8 @@
 
 namespace plimsoll::kube {
 
-// Calls `reader.take` alone; `begin` is the caller's. Errors: kInvalid, when the body is no JSON object or an
-// item is no JSON; some items may have been handed out by then.
+// Calls `reader.take` only; the caller calls `begin`. Errors: kInvalid when the body is not a JSON object or
+// an item is not JSON; by then the reader may have some items.
 Result<Json> read_list_page(std::string_view body, const ItemReader& reader);
 
 }  // namespace plimsoll::kube

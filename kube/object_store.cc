@@ -21,6 +21,11 @@ std::string key_of(const JsonView& object) {
   return within_namespace(object, text_member(object, {"metadata", "name"}));
 }
 
+std::string namespace_of(const std::string& key) {
+  const std::size_t slash = key.find('/');
+  return slash == std::string::npos ? std::string() : key.substr(0, slash);
+}
+
 std::vector<Json> trees_of(const std::vector<SharedObject>& objects) {
   std::vector<Json> trees;
   trees.reserve(objects.size());
@@ -108,9 +113,8 @@ std::size_t ObjectStore::size() const {
 void ObjectStore::add_to(Index& index, Entry entry) {
   for (const std::string& value : index.values_of(*entry->second)) {
     std::vector<Entry>& entries = index.entries[value];
-    const auto place = std::lower_bound(entries.begin(), entries.end(), entry,
-                                        [](Entry one, Entry other) { return one->first < other->first; });
-    if (place == entries.end() || *place != entry) {  // a function may name a value twice
+    const auto place = std::ranges::lower_bound(entries, entry->first, {}, &Objects::value_type::first);
+    if (place == entries.end() || *place != entry) {  // a function may return a value twice
       entries.insert(place, entry);
     }
   }
@@ -123,11 +127,7 @@ void ObjectStore::take_from(Index& index, Entry entry) {
       continue;
     }
     std::vector<Entry>& entries = found->second;
-    const auto place = std::lower_bound(entries.begin(), entries.end(), entry,
-                                        [](Entry one, Entry other) { return one->first < other->first; });
-    if (place != entries.end() && *place == entry) {
-      entries.erase(place);
-    }
+    std::erase(entries, entry);
     if (entries.empty()) {
       index.entries.erase(found);
     }

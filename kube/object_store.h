@@ -1,12 +1,12 @@
-// ObjectStore: the objects of one collection by key, with indexes: a named function says under which values
-// an object is to be found again.
+// ObjectStore: the objects of one collection by key, with indexes: the values under which an object is found,
+// by a named function.
 //
 //   ObjectStore pods({{"owner", index_by_owner}, {"job", index_by_label("plimsoll.dev/job-name")}});
 //   pods.set("ads/trainer-0", pod);
 //   for (const SharedObject& pod : pods.by_index("owner", job_uid)) ...
 //
-// Objects are shared, immutable and packed (base/json/packed.h): what was read stays as it was. Read a few
-// fields in place; take tree() of what is handed on. Any thread may read; one writes at a time.
+// Objects are shared, immutable and packed (base/json/packed.h): a caller's object never changes. Read a few
+// fields in place; use tree() to pass on a whole object. Any thread may read; one writes at a time.
 #pragma once
 
 #include <functional>
@@ -23,20 +23,22 @@ namespace plimsoll::kube {
 
 using SharedObject = PackedJson;
 
-// "namespace/name", or "name" of what has no namespace.
+// "namespace/name", or "name" of an object without namespace.
 std::string key_of(const JsonView& object);
+// The namespace of such a key; empty where there is none.
+std::string namespace_of(const std::string& key);
 
-// Copies of them to hand on and to change.
+// Copies, to pass on and to change.
 std::vector<Json> trees_of(const std::vector<SharedObject>& objects);
 
-// The values under which an object is found in an index; none: not at all.
+// The values under which an index finds an object; none: it is not in the index.
 using IndexFunction = std::function<std::vector<std::string>(const JsonView&)>;
 
 // Its namespace.
 std::vector<std::string> index_by_namespace(const JsonView& object);
 // The uid of the owner that controls it (metadata.ownerReferences with controller: true).
 std::vector<std::string> index_by_owner(const JsonView& object);
-// "namespace/value" of a label that it has, or "value" of what has no namespace.
+// "namespace/value" of a label, or "value" for an object without namespace.
 IndexFunction index_by_label(const std::string& label);
 
 class ObjectStore {
@@ -49,12 +51,12 @@ class ObjectStore {
 
   SharedObject find(const std::string& key) const;  // null: not there
   std::vector<SharedObject> snapshot() const;       // by key
-  // By key. The index must be one of those given at the start.
+  // By key. The index must be one of those of the constructor.
   std::vector<SharedObject> by_index(const std::string& index, const std::string& value) const;
   std::vector<std::string> keys() const;
   std::size_t size() const;
 
-  // Both return what was there before, or null.
+  // Both return the previous object, or null.
   SharedObject set(const std::string& key, SharedObject object);
   SharedObject remove(const std::string& key);
 

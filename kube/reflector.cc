@@ -11,9 +11,9 @@ namespace {
 
 // A watch that ends sooner without an event is a fault of the server, not a routine end.
 constexpr std::chrono::seconds kShortestWatch{1};
-// Of a list or watch: whatever the server has in memory.
+// Version of a list or watch: any that the server has in memory.
 constexpr const char* kAnyVersion = "0";
-// A server that has failed for so long may have forgotten our version: etcd is compacted about as often
+// After failures for this long the server may no longer have our version: etcd is compacted about as often
 // (kube-apiserver's --etcd-compaction-interval).
 constexpr std::chrono::minutes kVersionLifetime{5};
 
@@ -23,7 +23,7 @@ bool is_version_too_large(const Error& error) {
          error.message.find("Too large resource version") != std::string::npos;
 }
 
-// An object of the same name that is another one: deleted and made anew in between.
+// Another object of the same name: the first one was deleted and recreated.
 bool is_another(const JsonView& one, const JsonView& other) {
   const std::string uid = text_member(one, {"metadata", "uid"});
   const std::string other_uid = text_member(other, {"metadata", "uid"});
@@ -34,7 +34,7 @@ bool is_version_unavailable(const Error& error) {
   return error.code == ErrorCode::kExpired || is_version_too_large(error);
 }
 
-// Failures of the way to the server rather than of the watch: the version we have is still good.
+// Failures of the connection or the server rather than of the watch: our version is still valid.
 bool is_transient(const Error& error) {
   return error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kTimeout ||
          error.code == ErrorCode::kTooManyRequests;
@@ -45,6 +45,7 @@ bool is_transient(const Error& error) {
 Reflector::Reflector(Client& client, Options options)
     : client_(client),
       options_(std::move(options)),
+      observer_(options_.observer != nullptr ? *options_.observer : ignore_),
       store_(options_.indexers),
       backoff_(options_.backoff, options_.seed),
       random_(options_.seed),
@@ -98,28 +99,28 @@ void Reflector::run(const std::stop_token& stop) {
     }
     if (!ended) {
       const bool routine = ended.error().code == ErrorCode::kExpired;
-      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Listing again",
+      log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Restarted the list and watch",
           {{"resource", options_.resource.plural}, {"reason", to_string(ended.error())}});
     }
     pause(stop);
   }
 }
 
-// Waits for the next try; the delay grows until things have gone well for a while.
+// Waits before the next try; the delay grows until there was no failure for `healthy_after`.
 bool Reflector::pause(const std::stop_token& stop) {
   const Clock::SteadyTime now = options_.clock->steady_now();
   if (last_pause_ && now - *last_pause_ > options_.healthy_after) {
     backoff_.reset();
   }
-  const bool went_on = options_.sleeper->sleep_for(backoff_.next(), stop);
+  const bool not_stopped = options_.sleeper->sleep_for(backoff_.next(), stop);
   last_pause_ = options_.clock->steady_now();
-  return went_on;
+  return not_stopped;
 }
 
 Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
   bool is_listed = false;
   for (bool again = can_stream_; again && !is_listed;) {
-    tell([](ReflectorObserver& observer) { observer.list_began(); });
+    observer_.list_began();
     initial_.emplace();
     const Result<void> ended = watch(stop);
     is_listed = !initial_.has_value();
@@ -128,7 +129,7 @@ Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
       return {};
     }
     if (is_listed) {
-      if (Result<void> good = go_on_after(ended, stop); !good) {
+      if (Result<void> good = check_end_of_watch(ended, stop); !good) {
         return good;
       }
     } else if (!ended && ended.error().code == ErrorCode::kTooManyRequests) {
@@ -136,8 +137,8 @@ Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
     } else {
       again = !ended && is_version_unavailable(ended.error()) && !version_is_unavailable_;
       version_is_unavailable_ = version_is_unavailable_ || again;
-      // Whatever else it was: a LIST tells whether it is the server's trouble or only the stream's.
-      log_debug("Could not have the list streamed",
+      // For all other errors: a LIST shows whether the server fails or only the stream.
+      log_debug("Failed to stream the list",
                 {{"resource", options_.resource.plural},
                  {"reason", ended ? "it ended too early" : to_string(ended.error())}});
     }
@@ -148,24 +149,24 @@ Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
     }
   }
   while (!stop.stop_requested()) {
-    if (Result<void> good = go_on_after(watch(stop), stop); !good) {
+    if (Result<void> good = check_end_of_watch(watch(stop), stop); !good) {
       return good;
     }
   }
   return {};
 }
 
-// After the end of a watch: whether to watch again from where it ended, which may first take a pause. An
+// After the end of a watch: ok when the next watch may begin where this one ended, perhaps after a pause. An
 // error: list again.
-Result<void> Reflector::go_on_after(const Result<void>& ended, const std::stop_token& stop) {
+Result<void> Reflector::check_end_of_watch(const Result<void>& ended, const std::stop_token& stop) {
   if (stop.stop_requested()) {
     return {};
   }
   const Clock::SteadyTime now = options_.clock->steady_now();
   if (ended) {
     if (events_ == 0 && now - watch_began_ < kShortestWatch) {
-      tell([](ReflectorObserver& observer) { observer.watch_was_short(); });
-      return Error(ErrorCode::kUnavailable, "the server ends watches at once");
+      observer_.watch_was_short();
+      return Error(ErrorCode::kUnavailable, "the server ended the watch at once");
     }
     last_success_ = now;
     return {};
@@ -174,7 +175,8 @@ Result<void> Reflector::go_on_after(const Result<void>& ended, const std::stop_t
       now - last_success_ > kVersionLifetime) {
     return ended;
   }
-  log_debug("Watching again", {{"resource", options_.resource.plural}, {"reason", to_string(ended.error())}});
+  log_debug("Restarted the watch",
+            {{"resource", options_.resource.plural}, {"reason", to_string(ended.error())}});
   pause(stop);
   return {};
 }
@@ -192,13 +194,14 @@ Result<void> Reflector::request_list(const std::stop_token& stop) {
   ListOptions what;
   what.label_selector = options_.label_selector;
   what.field_selector = options_.field_selector;
-  // The watch cache answers a list of a known version whole; a list without one goes to etcd, in pages.
+  // The watch cache answers a list of a known version in one piece; a list without a version reads etcd, in
+  // pages.
   what.resource_version = version_is_unavailable_ ? "" : resource_version_;
   what.limit = version_is_unavailable_ ? options_.page_size : 0;
   CallOptions call;
   call.timeout = options_.list_timeout;
   call.stop = stop;
-  tell([](ReflectorObserver& observer) { observer.list_began(); });
+  observer_.list_began();
   const Clock::SteadyTime began = options_.clock->steady_now();
   Items items;
   const Result<Json> list = client_.list_each(options_.resource, options_.namespace_name, what,
@@ -228,7 +231,7 @@ Result<void> Reflector::watch(const std::stop_token& stop) {
     const bool is_known = !version_is_unavailable_ && resource_version_ != kAnyVersion;
     options.resource_version = is_known ? resource_version_ : "";
   }
-  // Spread, so that not all watches come back at once.
+  // A random duration, so that not all watches are renewed at the same time.
   std::uniform_int_distribution<std::int64_t> duration(options_.min_watch_time.count(),
                                                        2 * options_.min_watch_time.count());
   options.server_timeout = std::chrono::seconds(duration(random_));
@@ -237,19 +240,17 @@ Result<void> Reflector::watch(const std::stop_token& stop) {
   watch_end_ = std::stop_source();
   const std::stop_callback forward(stop, [this] { watch_end_.request_stop(); });
   watch_began_ = options_.clock->steady_now();
-  tell([](ReflectorObserver& observer) { observer.watch_began(); });
+  observer_.watch_began();
   const Result<void> ended = client_.watch(
       options_.resource, options_.namespace_name, options,
-      [this](const WatchEvent& event) { initial_ ? take_initial(event) : take(event); },
+      [this](const WatchEvent& event) { initial_ ? apply_initial(event) : apply(event); },
       watch_end_.get_token());
-  tell([this](ReflectorObserver& observer) {
-    observer.watched(options_.clock->steady_now() - watch_began_, events_);
-  });
+  observer_.watched(options_.clock->steady_now() - watch_began_, events_);
   resync_when_due();
   return ended;
 }
 
-// Takes a whole list: what it lacks is gone, whether or not its deletion was seen.
+// Applies a whole list: objects that it lacks were deleted, whether or not the event was seen.
 void Reflector::replace(const Items& items, const std::string& version, Clock::SteadyTime began) {
   for (const auto& [key, object] : items) {
     set(key, object);
@@ -259,16 +260,16 @@ void Reflector::replace(const Items& items, const std::string& version, Clock::S
       remove(key, nullptr, true);
     }
   }
-  move_to(version);
+  set_version(version);
   version_is_unavailable_ = false;
   last_success_ = options_.clock->steady_now();
-  tell([&](ReflectorObserver& observer) { observer.listed(last_success_ - began, items.size()); });
+  observer_.listed(last_success_ - began, items.size());
   const MutexLock lock(mutex_);
   synced_ = true;
   changed_.notify_all();
 }
 
-void Reflector::take_initial(const WatchEvent& event) {
+void Reflector::apply_initial(const WatchEvent& event) {
   const std::string key = key_of(event.object);
   switch (event.type) {
     case WatchEventType::kAdded:
@@ -283,7 +284,7 @@ void Reflector::take_initial(const WatchEvent& event) {
     case WatchEventType::kBookmark: break;
   }
   if (text_member(event.object, {"metadata", "annotations", kInitialEventsEnd}) != "true") {
-    can_stream_ = false;  // it did not understand the question
+    can_stream_ = false;  // the server does not know the option
     watch_end_.request_stop();
     return;
   }
@@ -292,23 +293,23 @@ void Reflector::take_initial(const WatchEvent& event) {
   replace(items, text_member(event.object, {"metadata", "resourceVersion"}), watch_began_);
 }
 
-void Reflector::take(const WatchEvent& event) {
+void Reflector::apply(const WatchEvent& event) {
   ++events_;
   last_success_ = options_.clock->steady_now();
   const std::string key = key_of(event.object);
   SharedObject kept = event.type == WatchEventType::kBookmark ? SharedObject() : keep(key, event.object);
-  // What is no longer kept counts as deleted.
+  // An object that is no longer kept counts as deleted.
   if (event.type == WatchEventType::kDeleted || (event.type != WatchEventType::kBookmark && !kept)) {
     remove(key, std::move(kept), false);
   } else if (event.type != WatchEventType::kBookmark) {
     set(key, std::move(kept));
   }
-  move_to(text_member(event.object, {"metadata", "resourceVersion"}));
+  set_version(text_member(event.object, {"metadata", "resourceVersion"}));
   resync_when_due();
 }
 
-// What the copy shall have of an object: what it has already, if the object is that, or null. Where history
-// may have gone back, an equal version says nothing.
+// The packed form of an object for the copy: the one that it has already if the version is equal; null when
+// it is not to be kept. Where history may have gone back, an equal version means nothing.
 SharedObject Reflector::keep(const std::string& key, const JsonView& object) const {
   SharedObject known = store_.find(key);
   const std::string version = text_member(object, {"metadata", "resourceVersion"});
@@ -324,7 +325,7 @@ SharedObject Reflector::keep(const std::string& key, const JsonView& object) con
       kept = SharedObject(projected);
     }
   });
-  if (thrown) {  // the others go on without it
+  if (thrown) {  // go on with the other objects
     log_error("Failed to keep an object",
               {{"resource", options_.resource.plural}, {"object", key}, {"reason", *thrown}});
   }
@@ -344,7 +345,7 @@ void Reflector::set(const std::string& key, SharedObject object) {
   notify({Change::Kind::kSet, key, std::move(object), std::move(before), false});
 }
 
-// `last`: as it was in the end, where that is known.
+// `last`: the last state of the object, where it is known.
 void Reflector::remove(const std::string& key, SharedObject last, bool is_final_state_unknown) {
   SharedObject before = store_.remove(key);
   if (before) {
@@ -353,17 +354,17 @@ void Reflector::remove(const std::string& key, SharedObject last, bool is_final_
   }
 }
 
-void Reflector::move_to(const std::string& version) {
+void Reflector::set_version(const std::string& version) {
   if (!version.empty()) {
     resource_version_ = version;
-    tell([&](ReflectorObserver& observer) { observer.version(version); });
+    observer_.version(version);
   }
 }
 
 void Reflector::notify(const Change& change) const {
   for (const Handler& handler : handlers_) {
     if (const std::optional<std::string> thrown = catch_all([&] { handler(change); })) {
-      log_error("A handler of changes failed",
+      log_error("Change handler threw",
                 {{"resource", options_.resource.plural}, {"object", change.key}, {"reason", *thrown}});
     }
   }

@@ -19,7 +19,7 @@ ReloadedFile::ReloadedFile(std::string path, std::string text, const Clock& cloc
 std::string ReloadedFile::current() {
   const MutexLock lock(mutex_);
   const Clock::SteadyTime now = clock_.steady_now();
-  if (!read_at_ || now - *read_at_ >= kPeriod) {
+  if (is_file() && (!read_at_ || now - *read_at_ >= kPeriod)) {
     read_at_ = now;
     if (Result<std::string> text = read_file(path_, 1_MiB); text && !text->empty()) {
       text_ = *std::move(text);

@@ -1,12 +1,12 @@
-// ReloadedFile: a small file that somebody else replaces now and then (a CA, a certificate), as text that is
+// ReloadedFile: the text of a small file that others replace from time to time (a CA, a certificate); it is
 // at most a minute old.
 //
 //   ReloadedFile ca(config.ca_file, config.ca_pem);
 //   ... ca.current() ...
-//   ca.expire();                                   // the server is not to be trusted by it: look now
+//   ca.expire();                                   // the server was not trusted: read the file again
 //
-// While the file cannot be read or is empty, the text is what it was: a volume may be in the middle of a
-// swap. Whether the text is any good is for the caller to judge. Thread-safe.
+// While the file cannot be read or is empty, the text stays as it was: a volume may be in the middle of a
+// swap. The caller checks the text. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -19,12 +19,13 @@ namespace plimsoll::kube {
 
 class ReloadedFile {
  public:
-  // `text`: what was read when the process started.
+  // `text`: what was read when the process started. Without a path the text never changes.
   ReloadedFile(std::string path, std::string text, const Clock& clock = system_clock());
 
   std::string current();
-  // The next current() reads the file, however short ago that was.
+  // The next current() reads the file, whenever it was read last.
   void expire();
+  bool is_file() const { return !path_.empty(); }
 
  private:
   const std::string path_;

@@ -1,26 +1,11 @@
 #include "kube/resource.h"
 
-#include <string_view>
+#include <cpprest/base_uri.h>
 
 namespace plimsoll::kube {
 
 std::string percent_encode(std::string_view text) {
-  static constexpr std::string_view kUnreserved =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-  static constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string encoded;
-  encoded.reserve(text.size());
-  for (const char c : text) {
-    if (kUnreserved.find(c) != std::string_view::npos) {
-      encoded += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      encoded += '%';
-      encoded += kHex[byte >> 4];
-      encoded += kHex[byte & 15];
-    }
-  }
-  return encoded;
+  return web::uri::encode_data_string(std::string(text));
 }
 
 std::string path_of(const Resource& resource, const std::string& namespace_name, const std::string& name,

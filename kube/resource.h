@@ -13,11 +13,11 @@ struct Resource {
   bool namespaced = true;
 };
 
-// Everything but RFC 3986's unreserved characters as %XX.
+// Encodes all but RFC 3986's unreserved characters as %XX.
 std::string percent_encode(std::string_view text);
 
-// "/apis/plimsoll.dev/v1alpha1/namespaces/NS/trainingjobs[/NAME[/SUBRESOURCE]]"; an empty namespace of a
-// namespaced resource addresses all namespaces. Parts are percent-encoded.
+// "/apis/plimsoll.dev/v1alpha1/namespaces/NS/trainingjobs[/NAME[/SUBRESOURCE]]"; an empty
+// namespace of a namespaced resource stands for all namespaces. Parts are percent-encoded.
 std::string path_of(const Resource& resource, const std::string& namespace_name, const std::string& name = {},
                     const std::string& subresource = {});
 

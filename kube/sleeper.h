@@ -1,5 +1,5 @@
-// How a background activity waits: until the time has passed or it is asked to stop. A test's implementation
-// may move a virtual clock instead. Thread-safe.
+// How a background activity waits: for a duration or until a stop is requested. The implementation of a test
+// may advance a virtual clock instead. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,11 @@ namespace plimsoll::kube {
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
-  // False when the stop came first.
+  // False when a stop was requested first.
   virtual bool sleep_for(std::chrono::milliseconds duration, const std::stop_token& stop) = 0;
 };
 
-// Really waits; lives for ever.
+// Really waits; never destroyed.
 Sleeper& system_sleeper();
 
 }  // namespace plimsoll::kube

@@ -35,7 +35,7 @@ std::vector<std::shared_ptr<X509>> parse_certificates(const std::string& pem) {
   return certificates;
 }
 
-// A key that is encrypted cannot be used: there is nobody to ask for its passphrase.
+// Encrypted keys are not supported: nobody can enter the passphrase.
 int no_passphrase(char*, int, int, void*) {
   return -1;
 }
@@ -53,8 +53,8 @@ Result<std::shared_ptr<X509_STORE>> trusted_store(const std::string& ca_pem, boo
     return store;
   }
   if (ca_pem.empty()) {
-    // Best effort, as OpenSSL's own default: an image without CA bundle trusts nobody, and the handshake says
-    // so.
+    // Best effort, as OpenSSL's default: without a CA bundle no server is trusted, and the handshake reports
+    // that.
     X509_STORE_load_file(store.get(), system_ca_file().c_str());
     X509_STORE_load_path(store.get(), X509_get_default_cert_dir());
     ERR_clear_error();
@@ -83,7 +83,7 @@ bool is_ip_address(const std::string& host) {
 Result<std::shared_ptr<TlsMaterial>> TlsMaterial::make(const ClientConfig& config) {
   std::shared_ptr<TlsMaterial> material(new TlsMaterial());
   material->host_ = config.tls_server_name.empty() ? host_of(config.server) : config.tls_server_name;
-  // Without verification nobody needs the system's CAs, which take tens of milliseconds to load.
+  // Without verification the system's CAs are not needed; they take tens of milliseconds to load.
   material->insecure_ = config.insecure_skip_tls_verify || !config.server.starts_with("https:");
   Result<std::shared_ptr<X509_STORE>> store = trusted_store(config.ca_pem, !material->insecure_);
   if (!store) {
@@ -131,7 +131,7 @@ Result<void> TlsMaterial::set_client_certificate(const std::string& certificate_
     return {};
   }
   Result<Identity> identity = parse_identity(certificate_pem, key_pem);
-  if (identity || identity_.key) {  // without one to go on with, the same text is as wrong again
+  if (identity || identity_.key) {  // without a previous one the same text must be an error again
     certificate_pem_ = certificate_pem;
     key_pem_ = key_pem;
   }
@@ -153,7 +153,7 @@ Result<void> TlsMaterial::set_trusted(const std::string& ca_pem) {
     return {};
   }
   ca_pem_ = ca_pem;
-  // Files that name CAs never become "the system's CAs" by being empty.
+  // An empty CA file must not mean "the system's CAs".
   Result<std::shared_ptr<X509_STORE>> store =
       ca_pem.empty() ? invalid("certificate-authority is empty") : trusted_store(ca_pem, false);
   if (!store) {
@@ -185,7 +185,7 @@ int TlsMaterial::verify(X509_STORE_CTX* context, void* self) {
   if (is_ip_address(material.host_)) {
     X509_VERIFY_PARAM_set1_ip_asc(wanted, material.host_.c_str());
   } else {
-    // As Go: a name must stand among the alternative names; the common name says nothing.
+    // As in Go: the host must be one of the alternative names; the common name is ignored.
     X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
     X509_VERIFY_PARAM_set1_host(wanted, material.host_.c_str(), 0);
   }

@@ -1,7 +1,7 @@
-// TlsMaterial: whom we trust and who we are, for the connections to one API server. Only the CAs of the
-// kubeconfig are trusted (the system's when it names none), and the server's certificate must name the host
-// or address that we dial. Thread-safe: cpprestsdk's threads configure connections while the client
-// certificate is exchanged.
+// TlsMaterial: the trusted CAs and the client certificate for the connections to one API server. Only the CAs
+// of the kubeconfig are trusted (the system's when it names none), and the server's certificate must name the
+// host or address of the URL. Thread-safe: cpprestsdk's threads configure connections while the client
+// certificate is replaced.
 #pragma once
 
 #include <openssl/ossl_typ.h>
@@ -18,23 +18,22 @@ namespace plimsoll::kube {
 
 class TlsMaterial {
  public:
-  // Errors: kInvalid for PEM that cannot be read, or a key that does not belong to its certificate.
+  // Errors: kInvalid for unreadable PEM or a key that does not belong to its certificate.
   static Result<std::shared_ptr<TlsMaterial>> make(const ClientConfig& config);
 
   // The host of the server's URL or tls-server-name: what its certificate must name.
   const std::string& server_name() const { return host_; }
 
-  // Used by connections opened from now on. Do nothing for what was given last. Errors: as make; then it is
-  // as it was, and the same text again is no error.
+  // For connections that are opened from now on. No effect for the same text as last time. Errors: as make;
+  // the previous certificate then stays, and the same text again is not an error.
   Result<void> set_client_certificate(const std::string& certificate_pem, const std::string& key_pem);
   Result<void> set_trusted(const std::string& ca_pem);
-  // Whether there is a client certificate to go on with.
   bool has_client_certificate() const;
 
   // Prepares the context of a new connection.
   void configure(SSL_CTX* context);
 
-  // Why the last server certificate was refused; empty when none was.
+  // Why the last server certificate was rejected; empty when none was.
   std::string last_refusal() const;
 
  private:
@@ -58,7 +57,7 @@ class TlsMaterial {
   std::string last_refusal_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
-// True for "10.0.0.1"; such a host takes part in certificates as an address, and never in SNI.
+// True for "10.0.0.1": certificates name such a host as an address, and SNI does not name it.
 bool is_ip_address(const std::string& host);
 
 }  // namespace plimsoll::kube

@@ -6,11 +6,8 @@
 #include <openssl/x509.h>
 #include <pplx/threadpool.h>
 
-#include <boost/asio/post.hpp>
 #include <cstdlib>
 #include <exception>
-#include <future>
-#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -48,24 +45,9 @@ void start_transport_pool() {
     try {
       crossplat::threadpool::initialize_with_threads(kPoolThreads);
     } catch (const std::exception&) {
-      // Somebody else in the process (a test's server) has started the pool; its size serves us too.
+      // Other code of the process (a test's server) has started the pool; any size will do.
     }
   });
-}
-
-void settle_transport_pool(std::chrono::milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  // What runs beside the first marker may queue a continuation, and that one another.
-  constexpr int kRounds = 3;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto reached = std::make_shared<std::promise<void>>();
-    std::future<void> waiting = reached->get_future();
-    boost::asio::post(crossplat::threadpool::shared_instance().service(),
-                      [reached] { reached->set_value(); });
-    if (waiting.wait_until(deadline) != std::future_status::ready) {
-      return;
-    }
-  }
 }
 
 std::string system_ca_file() {

@@ -36,7 +36,7 @@ Result<void> WatchStream::deliver(std::string_view line) const {
   }
   const Result<JsonText> parsed = JsonText::parse_as_tree(line);
   if (!parsed) {
-    return Error(ErrorCode::kInternal, "a watch event is no JSON: " + parsed.error().message,
+    return Error(ErrorCode::kInternal, "a watch event is not JSON: " + parsed.error().message,
                  std::string(line.substr(0, 40)));
   }
   const JsonView root = parsed->root();
@@ -56,7 +56,7 @@ Result<void> WatchStream::deliver(std::string_view line) const {
     }
   }
   if (text_member(root, {"kind"}) == "Status") {
-    return error_of_status(tree_of(root));  // a 200 that is an error all the same
+    return error_of_status(tree_of(root));  // a response with status 200 that holds an error
   }
   return Error(ErrorCode::kInternal, "a watch event has an unknown type", type.substr(0, 40));
 }

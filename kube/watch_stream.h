@@ -1,4 +1,4 @@
-// WatchStream: the body of a watch as it arrives, in pieces of any size, cut into lines of which each is one
+// WatchStream: splits the body of a watch, which arrives in pieces of any size, into lines; each line is one
 // event.
 //
 //   WatchStream stream(on_event);
@@ -7,7 +7,7 @@
 //   }
 //   return stream.finish();
 //
-// It keeps at most one line that is not complete. After an error nothing more may be appended. One thread.
+// It stores at most one incomplete line. Append nothing after an error. One thread.
 #pragma once
 
 #include <functional>
@@ -28,11 +28,11 @@ class WatchStream {
   // `on_event` must outlive the stream.
   explicit WatchStream(const OnEvent& on_event) : on_event_(on_event) {}
 
-  // Calls on_event for each line that is complete now. Errors: what an ERROR event says (kExpired on 410);
-  // kInternal for what is no event; kTooLarge for a line beyond kWatchLineLimit.
+  // Calls on_event for each complete line. Errors: the error of an ERROR event (kExpired on 410); kInternal
+  // for a line that is not an event; kTooLarge for a line longer than kWatchLineLimit.
   Result<void> append(std::string_view piece);
 
-  // The stream has ended; an answer that is not chunked may lack its last line's end. Errors: as append.
+  // The stream has ended; the last line may lack its line break. Errors: as append.
   Result<void> finish();
 
  private:

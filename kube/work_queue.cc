@@ -3,27 +3,21 @@
 #include <algorithm>
 #include <limits>
 
-#include "kube/object_key.h"
+#include "kube/object_store.h"
 
 namespace plimsoll::kube {
 namespace {
 
-// Of one wait for a delayed key, however late that is due: sums of times must not leave the clock's range.
+// The longest single wait for a delayed key: a sum of times must stay within the clock's range.
 constexpr std::chrono::hours kMaxWait{1};
 
 }  // namespace
 
 WorkQueue::WorkQueue(Options options)
     : clock_(*options.clock),
-      observer_(options.observer),
+      observer_(options.observer != nullptr ? *options.observer : ignore_),
       retries_(options.retries, *options.clock),
-      most_of_a_flow_(options.workers > 1 ? options.workers - 1 : std::numeric_limits<int>::max()) {}
-
-void WorkQueue::tell_depth() {
-  if (observer_ != nullptr) {
-    observer_->depth(waiting_);
-  }
-}
+      max_processing_(options.workers > 1 ? options.workers - 1 : std::numeric_limits<int>::max()) {}
 
 void WorkQueue::push(const std::string& key) {
   const std::string name = namespace_of(key);
@@ -32,8 +26,7 @@ void WorkQueue::push(const std::string& key) {
     turns_.push_back(name);
   }
   flow.waiting.push_back(key);
-  ++waiting_;
-  tell_depth();
+  observer_.depth(++waiting_);
   changed_.notify_all();
 }
 
@@ -41,15 +34,13 @@ void WorkQueue::add_locked(const std::string& key, Time now) {
   if (shut_down_ || !dirty_.emplace(key, now).second) {
     return;
   }
-  if (observer_ != nullptr) {
-    observer_->added();
-  }
+  observer_.added();
   if (!processing_.contains(key)) {
     push(key);
   }
 }
 
-// What is due is added as of its own time, before anything that comes now.
+// A key is added as of the time when it was due, before keys that are added now.
 void WorkQueue::move_due() {
   const Time now = clock_.steady_now();
   while (!delayed_.empty() && delayed_.begin()->first.first <= now) {
@@ -66,15 +57,13 @@ void WorkQueue::delay_locked(const std::string& key, std::chrono::nanoseconds de
   if (shut_down_) {
     return;
   }
-  if (observer_ != nullptr) {
-    observer_->retried();
-  }
+  observer_.retried();
   const Time now = clock_.steady_now();
   if (delay <= std::chrono::nanoseconds::zero()) {
     add_locked(key, now);
     return;
   }
-  // A time beyond the clock's end would come out before now.
+  // A time beyond the clock's range would overflow to one before now.
   const Time due = now + std::min<Time::duration>(delay, Time::max() - now);
   std::uint64_t order = delays_++;
   if (const auto known = delayed_by_key_.find(key); known != delayed_by_key_.end()) {
@@ -85,7 +74,7 @@ void WorkQueue::delay_locked(const std::string& key, std::chrono::nanoseconds de
     delayed_.erase(known->second);
   }
   delayed_by_key_[key] = delayed_.emplace(std::pair(due, order), key).first;
-  changed_.notify_all();  // it may be due before what workers wait for
+  changed_.notify_all();  // it may be due before the key that workers wait for
 }
 
 void WorkQueue::add(const std::string& key) {
@@ -116,11 +105,11 @@ int WorkQueue::failures(const std::string& key) const {
   return retries_.failures(key);
 }
 
-// Few namespaces are passed over: each has nearly all workers. After the end workers take what is left.
+// Skips few namespaces, since each of those has nearly all workers. After shut_down none is skipped.
 WorkQueue::Turns::const_iterator WorkQueue::next_turn() const {
   return std::find_if(turns_.begin(), turns_.end(),
                       [this](const std::string& name) PLIMSOLL_REQUIRES(mutex_) {
-                        return shut_down_ || flows_.at(name).processing < most_of_a_flow_;
+                        return shut_down_ || flows_.at(name).processing < max_processing_;
                       });
 }
 
@@ -141,10 +130,8 @@ std::optional<std::string> WorkQueue::take() {
   }
   const Time now = clock_.steady_now();
   const auto waiting = dirty_.find(key);
-  if (observer_ != nullptr) {
-    observer_->depth(waiting_);
-    observer_->waited(now - waiting->second);
-  }
+  observer_.depth(waiting_);
+  observer_.waited(now - waiting->second);
   dirty_.erase(waiting);
   processing_.emplace(key, now);
   return key;
@@ -189,13 +176,11 @@ void WorkQueue::done(const std::string& key) {
   if (worked == processing_.end()) {
     return;
   }
-  if (observer_ != nullptr) {
-    observer_->worked(clock_.steady_now() - worked->second);
-  }
+  observer_.worked(clock_.steady_now() - worked->second);
   processing_.erase(worked);
   last_done_ = clock_.steady_now();
   const auto flow = flows_.find(namespace_of(key));
-  const bool was_full = flow->second.processing-- == most_of_a_flow_;
+  const bool was_full = flow->second.processing-- == max_processing_;
   if (dirty_.contains(key)) {
     push(key);
   } else if (flow->second.processing == 0 && flow->second.waiting.empty()) {
@@ -221,11 +206,6 @@ bool WorkQueue::drain(const std::stop_token& stop) {
   return changed_.wait(lock, stop, [this]() PLIMSOLL_REQUIRES(mutex_) { return processing_.empty(); });
 }
 
-bool WorkQueue::is_shut_down() const {
-  const MutexLock lock(mutex_);
-  return shut_down_;
-}
-
 std::size_t WorkQueue::size() {
   const MutexLock lock(mutex_);
   move_due();
@@ -242,7 +222,7 @@ WorkQueue::Unfinished WorkQueue::unfinished() const {
   const Time now = clock_.steady_now();
   Unfinished work;
   for (const auto& [key, since] : processing_) {
-    work.in_all += now - since;
+    work.total += now - since;
     work.longest = std::max<std::chrono::nanoseconds>(work.longest, now - since);
   }
   return work;

@@ -1,22 +1,22 @@
-// WorkQueue: the keys of objects that somebody must look at, with the semantics of client-go's rate-limiting
-// work queue (util/workqueue): a key stands in it once however often it is added; it is never given to two
-// workers at a time; and one that is added while a worker has it comes back when that worker is done.
+// WorkQueue: the keys of objects to be reconciled, with the semantics of client-go's rate-limiting work queue
+// (util/workqueue): a key is in the queue once, however often it is added; it is never given to two workers
+// at the same time; and a key that is added while a worker has it is queued again when that worker is done.
 //
 //   while (std::optional<std::string> key = queue.get(stop)) {
 //     if (reconcile(*key)) queue.forget(*key); else queue.add_rate_limited(*key);
 //     queue.done(*key);   // always, also after a failure
 //   }
 //
-// Unlike client-go's, it is fair: namespaces (what stands before a key's slash) take turns, each with its own
-// keys in the order they came; and of several workers one is always kept from the namespace that has all the
-// others, so that slow objects of one namespace delay no other's.
+// Unlike client-go's queue it is fair: namespaces (the part of a key before its slash) take turns, each with
+// its keys in the order in which they were added. One of several workers is never given to the namespace that
+// has all the others, so that slow objects of one namespace do not delay those of others.
 //
-// Delayed keys (`add_after`) wait in a heap; one that is delayed again while it waits keeps the earlier time.
-// There is no thread of its own: whoever calls moves what is due, in the order of its time, so the queue is
-// at any call what it would be had each key been added at that very time. After `shut_down` nothing can be
-// added, delayed keys are dropped, and workers get what is left, then nothing.
+// Delayed keys (`add_after`) wait in an ordered map; a key that is delayed again keeps the earlier time. The
+// queue has no thread: each call first moves the keys that are due, in the order of their times, so its
+// result is the same as if each key had been added when it was due. After `shut_down` no key can be added,
+// delayed keys are dropped, and workers get the remaining keys, then nothing.
 //
-// Time comes from a Clock that tests may hold; only `get` and `drain` really wait. Thread-safe.
+// Time comes from a Clock, which tests may control; only `get` and `drain` really wait. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -37,31 +37,31 @@
 
 namespace plimsoll::kube {
 
-// What a queue tells about itself: client-go's metrics, whose names follow each. Called under the queue's
-// lock, from any thread: it must be quick and not call the queue.
+// client-go's metrics of a queue, whose names follow each; the default ignores them. Called with the queue
+// locked, from any thread: implementations must be quick and must not call the queue.
 class QueueObserver {
  public:
   virtual ~QueueObserver() = default;
-  virtual void depth(std::size_t keys) = 0;                // workqueue_depth
-  virtual void added() = 0;                                // workqueue_adds_total
-  virtual void waited(std::chrono::nanoseconds time) = 0;  // workqueue_queue_duration_seconds
-  virtual void worked(std::chrono::nanoseconds time) = 0;  // workqueue_work_duration_seconds
-  virtual void retried() = 0;                              // workqueue_retries_total
+  virtual void depth(std::size_t /*keys*/) {}                // workqueue_depth
+  virtual void added() {}                                    // workqueue_adds_total
+  virtual void waited(std::chrono::nanoseconds /*time*/) {}  // workqueue_queue_duration_seconds
+  virtual void worked(std::chrono::nanoseconds /*time*/) {}  // workqueue_work_duration_seconds
+  virtual void retried() {}                                  // workqueue_retries_total
 };
 
 class WorkQueue {
  public:
   struct Options {
     RetryDelays::Options retries = {};
-    // That take keys: a namespace has at most one fewer of them. Up to 1: there is no such limit.
+    // The number of workers: a namespace has at most one fewer of them. Up to 1: no such limit.
     int workers = 0;
     const Clock* clock = &system_clock();
-    QueueObserver* observer = nullptr;  // must outlive the queue
+    QueueObserver* observer = nullptr;  // must outlive the queue; null: none
   };
 
   // Work in progress, for workqueue_unfinished_work_seconds and workqueue_longest_running_processor_seconds.
   struct Unfinished {
-    std::chrono::nanoseconds in_all{};
+    std::chrono::nanoseconds total{};
     std::chrono::nanoseconds longest{};
   };
 
@@ -72,27 +72,26 @@ class WorkQueue {
   void add(const std::string& key);
   void add_after(const std::string& key, std::chrono::nanoseconds delay);
   void add_rate_limited(const std::string& key);
-  // The key's next failure is its first again. It stays in the queue.
+  // The key's next failure counts as its first. It stays in the queue.
   void forget(const std::string& key);
   int failures(const std::string& key) const;
 
-  // The next key, which is then being processed until `done`; waits for one. Nothing: the queue was shut down
-  // and is empty, or the stop came.
+  // Waits for the next key, which is being processed until `done`. Nothing: the queue was shut down and is
+  // empty, or a stop was requested.
   std::optional<std::string> get(const std::stop_token& stop);
   // The same without waiting.
   std::optional<std::string> try_get();
   void done(const std::string& key);
 
   void shut_down();
-  // shut_down(), then waits until no key is being processed: for workers that run on. False: the stop came.
+  // shut_down(), then waits until no key is being processed; workers go on. False: a stop was requested.
   bool drain(const std::stop_token& stop);
-  bool is_shut_down() const;
 
   std::size_t size();  // keys that wait for a worker
   // When the first delayed key is due.
   std::optional<Clock::SteadyTime> next_due() const;
   Unfinished unfinished() const;
-  // How long nothing has been done though something is being processed; zero when nothing is.
+  // For how long no key was finished while keys are being processed; zero when none is.
   std::chrono::nanoseconds stalled_for() const;
 
  private:
@@ -111,17 +110,16 @@ class WorkQueue {
   void move_due() PLIMSOLL_REQUIRES(mutex_);
   Turns::const_iterator next_turn() const PLIMSOLL_REQUIRES(mutex_);
   std::optional<std::string> take() PLIMSOLL_REQUIRES(mutex_);
-  void tell_depth() PLIMSOLL_REQUIRES(mutex_);
 
   const Clock& clock_;
-  QueueObserver* const observer_;
+  QueueObserver ignore_;
+  QueueObserver& observer_;
   mutable Mutex mutex_;
-  std::condition_variable_any changed_;  // tells everyone: workers are few, and drain() waits on it too
+  std::condition_variable_any changed_;  // always notify_all: workers are few, and drain() waits on it, too
   RetryDelays retries_ PLIMSOLL_GUARDED_BY(mutex_);
-  const int most_of_a_flow_;  // keys of one namespace that are being processed
-  std::unordered_map<std::string, Flow> flows_
-      PLIMSOLL_GUARDED_BY(mutex_);           // by namespace; those with anything in them
-  Turns turns_ PLIMSOLL_GUARDED_BY(mutex_);  // namespaces with keys that wait, the next one first
+  const int max_processing_;  // keys of one namespace at the same time
+  std::unordered_map<std::string, Flow> flows_ PLIMSOLL_GUARDED_BY(mutex_);  // by namespace; no empty ones
+  Turns turns_ PLIMSOLL_GUARDED_BY(mutex_);  // namespaces with waiting keys, the next one first
   std::size_t waiting_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Time> dirty_
       PLIMSOLL_GUARDED_BY(mutex_);  // to be processed, and since when

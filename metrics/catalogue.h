@@ -4,8 +4,8 @@
 //
 //   for (const metrics::Metric& metric : metrics::kCatalogue) std::cout << metric.name << '\n';
 //
-// Label values are bounded: they are words of the code or names of Kubernetes objects, never text of a
-// request. Constants; any thread.
+// Label values are bounded: they are constants or names of Kubernetes objects, never text of a request.
+// Constants; any thread.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct Metric {
   const char* name;
   Type type;
   const char* labels;   // separated by ", "
-  const char* process;  // that has it: "webhook", "operator" or "both"
+  const char* process;  // "webhook", "operator" or "both"
   const char* help;
 };
 
@@ -44,7 +44,7 @@ inline constexpr auto kCatalogue = std::to_array<Metric>({
     {"plimsoll_webhook_certificate_expiration_timestamp_seconds", Type::kGauge, "", "webhook",
      "When the serving certificate expires, as Unix time"},
 
-    // What a process may use, and what it has reserved.
+    // Limits and reservations of a process.
     {"plimsoll_cpu_limit", Type::kGauge, "", "both", "Processors that the process may use"},
     {"plimsoll_memory_limit_bytes", Type::kGauge, "", "both", "Memory that the process may use"},
     {"plimsoll_memory_resident_bytes", Type::kGauge, "", "both", "Memory that the process uses"},
@@ -58,7 +58,7 @@ inline constexpr auto kCatalogue = std::to_array<Metric>({
      "Jobs whose first attempt began"},
     {"plimsoll_jobs_succeeded_total", Type::kCounter, "namespace", "operator",
      "Jobs that trained to their end"},
-    {"plimsoll_jobs_failed_total", Type::kCounter, "namespace", "operator", "Jobs that failed for good"},
+    {"plimsoll_jobs_failed_total", Type::kCounter, "namespace", "operator", "Jobs that failed permanently"},
     {"plimsoll_jobs_restarted_total", Type::kCounter, "namespace", "operator",
      "Attempts after the first of a job"},
     {"plimsoll_job_attempts_total", Type::kCounter, "namespace, outcome", "operator",

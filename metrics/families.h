@@ -1,11 +1,11 @@
-// Prometheus families of the catalogue's metrics. A name or a type that the catalogue does not have is an
-// error of the compiler.
+// Prometheus families of the catalogue's metrics. A name or type that the catalogue does not have does not
+// compile.
 //
 //   prometheus::Registry registry;
 //   auto& attempts = metrics::counters(registry, "plimsoll_job_attempts_total");
 //   attempts.Add({{"namespace", "ml"}, {"outcome", "Succeeded"}}).Increment();
 //
-// The registry must outlive what it hands out. Thread-safe as the client library is.
+// The registry must outlive the families. Thread-safe as the client library is.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -50,7 +50,7 @@ inline prometheus::Family<prometheus::Histogram>& histograms(prometheus::Registr
   return prometheus::BuildHistogram().Name(metric->name).Help(metric->help).Register(registry);
 }
 
-// For collectables, which make their families when they are scraped.
+// For collectables, which make their families at each scrape.
 struct Sample {
   double value = 0;
   std::vector<prometheus::ClientMetric::Label> labels{};

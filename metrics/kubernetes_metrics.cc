@@ -21,6 +21,10 @@ prometheus::Histogram::BucketBoundaries durations() {
   return buckets(1e-8, 12);
 }
 
+prometheus::Counter& lost_events(prometheus::Registry& registry, const char* reason) {
+  return counters(registry, "plimsoll_events_lost_total").Add({{"reason", reason}});
+}
+
 }  // namespace
 
 prometheus::Counter& reconcile_panics(prometheus::Registry& registry, const std::string& controller) {
@@ -47,7 +51,7 @@ void QueueMetrics::refresh() {
   const std::lock_guard lock(mutex_);
   const kube::WorkQueue::Unfinished work =
       queue_ != nullptr ? queue_->unfinished() : kube::WorkQueue::Unfinished{};
-  unfinished_.Set(seconds(work.in_all));
+  unfinished_.Set(seconds(work.total));
   longest_.Set(seconds(work.longest));
 }
 
@@ -55,8 +59,8 @@ ElectionMetrics::ElectionMetrics(prometheus::Registry& registry, const std::stri
     : master_(gauges(registry, "leader_election_master_status").Add({{"name", lease}})),
       slow_paths_(counters(registry, "leader_election_slowpath_total").Add({{"name", lease}})) {}
 
-// client-go has summaries of these; histograms of the same names have the same _sum and _count, and can be
-// added up over replicas.
+// client-go has summaries here; histograms of the same names have the same _sum and _count, and can be added
+// up over replicas.
 ReflectorMetrics::ReflectorMetrics(prometheus::Registry& registry, const std::string& name)
     : lists_(counters(registry, "reflector_lists_total").Add({{"name", name}})),
       list_duration_(
@@ -80,7 +84,7 @@ void ReflectorMetrics::watched(std::chrono::nanoseconds time, std::size_t events
   items_per_watch_.Observe(static_cast<double>(events));
 }
 
-// A version that is no number (not kube-apiserver's) leaves the gauge as it is.
+// A version that is not a number (of another server than kube-apiserver) does not change the gauge.
 void ReflectorMetrics::version(const std::string& version) {
   std::uint64_t number = 0;
   const char* const end = version.data() + version.size();
@@ -91,18 +95,7 @@ void ReflectorMetrics::version(const std::string& version) {
 }
 
 EventMetrics::EventMetrics(prometheus::Registry& registry)
-    : lost_(counters(registry, "plimsoll_events_lost_total")) {
-  for (const char* reason : {"QueueFull", "TooMany", "NotWritten"}) {
-    lost_.Add({{"reason", reason}});
-  }
-}
-
-void EventMetrics::lost(kube::EventRecorder::Loss why) {
-  switch (why) {
-    case kube::EventRecorder::Loss::kQueueFull: lost_.Add({{"reason", "QueueFull"}}).Increment(); return;
-    case kube::EventRecorder::Loss::kTooMany: lost_.Add({{"reason", "TooMany"}}).Increment(); return;
-    case kube::EventRecorder::Loss::kNotWritten: lost_.Add({{"reason", "NotWritten"}}).Increment(); return;
-  }
-}
+    : lost_{&lost_events(registry, "QueueFull"), &lost_events(registry, "TooMany"),
+            &lost_events(registry, "NotWritten")} {}
 
 }  // namespace plimsoll::metrics

@@ -1,11 +1,11 @@
 // Metrics of the Kubernetes runtime (metrics/catalogue.h): work queues, leader election, reflectors, events.
 //
 //   QueueMetrics metrics(registry, "trainingjob");
-//   WorkQueue queue({.observer = &metrics});
-//   metrics.watch(&queue);                     // for the figures of work that is under way
+//   kube::WorkQueue queue({.observer = &metrics});
+//   metrics.watch(&queue);                     // for the metrics of work in progress
 //
-// The registry must outlive them all; the queue must outlive the last scrape, or be unwatched first.
-// Thread-safe.
+// The registry must outlive all of them; the queue must outlive the last scrape, unless watch(nullptr) comes
+// first. Thread-safe.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -14,6 +14,7 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -40,7 +41,7 @@ class QueueMetrics final : public kube::QueueObserver {
   void retried() override { retries_.Increment(); }
 
   void watch(const kube::WorkQueue* queue);
-  // Brings the figures of work under way up to date; to be called before a scrape.
+  // Updates the metrics of work in progress; call it before a scrape.
   void refresh();
 
  private:
@@ -62,7 +63,7 @@ class ElectionMetrics {
  public:
   ElectionMetrics(prometheus::Registry& registry, const std::string& lease);
 
-  // For LeaderElector's options of like names.
+  // For LeaderElector's options on_master_status and on_slow_paths.
   void master_status(bool leading) { master_.Set(leading ? 1 : 0); }
   void slow_paths(std::uint64_t more) { slow_paths_.Increment(static_cast<double>(more)); }
 
@@ -99,10 +100,10 @@ class EventMetrics {
   explicit EventMetrics(prometheus::Registry& registry);
 
   // For EventRecorder's option `on_loss`.
-  void lost(kube::EventRecorder::Loss why);
+  void lost(kube::EventRecorder::Loss why) { lost_[static_cast<std::size_t>(why)]->Increment(); }
 
  private:
-  prometheus::Family<prometheus::Counter>& lost_;
+  std::array<prometheus::Counter*, 3> lost_;  // by Loss
 };
 
 }  // namespace plimsoll::metrics

@@ -25,7 +25,7 @@ constexpr cli::Help kHelp = {
     "  plimsoll classify -f pods.yaml --log rank-3.log -o json",
 };
 
-// The end of a log is what tells; a log may be of any length.
+// The reason is at the end of a log, which may have any length.
 constexpr std::size_t kLogTail = 256 << 10;
 
 Json bytes_or_null(const std::optional<Bytes>& bytes) {

@@ -1,5 +1,5 @@
-// `plimsoll classify`: tells why an attempt of a job ended, by the controller's own code. See --help. It
-// stands here and not in cli/, which knows nothing of controllers.
+// `plimsoll classify`: prints why an attempt of a job ended, as the controller classifies it. See --help. It
+// is not in cli/, which may not include remediation/.
 #pragma once
 
 #include <boost/program_options.hpp>

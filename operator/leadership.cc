@@ -1,13 +1,11 @@
 #include "operator/leadership.h"
 
-#include <unistd.h>
-
 #include <random>
 #include <utility>
 
 #include "base/duration.h"
 #include "base/file.h"
-#include "base/log.h"
+#include "operator/process.h"
 
 namespace plimsoll::process {
 namespace {
@@ -16,23 +14,18 @@ namespace po = boost::program_options;
 
 constexpr const char* kPodNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-// The host's name, which in a cluster is the pod's, and a number of this process's own.
+// Unique: the host's name and a random number.
 std::string identity() {
-  std::string host(256, '\0');
-  if (::gethostname(host.data(), host.size() - 1) != 0) {
-    host = "unknown";
-  }
-  host.resize(host.find('\0') == std::string::npos ? host.size() : host.find('\0'));
   std::random_device random;
   char number[20];
   std::snprintf(number, sizeof number, "_%08x%08x", random(), random());
-  return host + number;
+  return host_name() + number;
 }
 
 Result<std::chrono::milliseconds> duration(const char* option, const std::string& text) {
   const std::optional<std::chrono::milliseconds> time = parse_duration(text);
   if (!time) {
-    return invalid(std::string("--") + option + " must be a time such as 15s", text.substr(0, 64));
+    return invalid(std::string("--") + option + " must be a duration such as 15s", text.substr(0, 64));
   }
   return *time;
 }

@@ -1,13 +1,13 @@
-// Leadership: what a server does only while it leads, for as long as it does.
+// Leadership: runs a part of a server only while it leads.
 //
 //   Leadership leadership(client, lease, registry);
 //   leadership.start([&] { controllers.start(); }, [&] { end_the_process(); });
 //   ...
-//   leadership.stop();                        // after what it started has stopped: gives the lease back
+//   leadership.stop();                        // after the controllers have stopped: releases the lease
 //
-// Without election it leads at once. When the lease is lost, `on_lost` is called once, from the election's
-// thread; whoever led must then end, as controller-runtime's managers do, for another may lead already.
-// `leads` from any thread; `start` and `stop` from one.
+// Without a lease it leads at once. When the lease is lost, `on_lost` is called once, on the election's
+// thread; the process must then end, as controller-runtime's managers do, since another process may already
+// lead. Call `leads` from any thread, `start` and `stop` from one.
 #pragma once
 
 #include <prometheus/registry.h>
@@ -35,7 +35,7 @@ struct LeadershipOptions {
   bool elect = true;
   std::string lease_name = "plimsoll-operator";
   std::string lease_namespace;  // empty: the pod's own, outside of a cluster "default"
-  // As flags are written: "15s".
+  // In the syntax of flags: "15s".
   std::string lease_duration = in_seconds(kube::LeaseDurations().lease_duration);
   std::string renew_deadline = in_seconds(kube::LeaseDurations().renew_deadline);
   std::string retry_period = in_seconds(kube::LeaseDurations().retry_period);
@@ -49,7 +49,7 @@ Result<kube::LeaseOptions> lease_of(const LeadershipOptions& options);
 
 class Leadership {
  public:
-  // Nothing to elect without a lease.
+  // Without a lease there is no election.
   Leadership(kube::Client& client, std::optional<kube::LeaseOptions> lease, prometheus::Registry& registry);
   ~Leadership();
   Leadership(const Leadership&) = delete;

@@ -19,7 +19,6 @@
 #include "kube/fenced_client.h"
 #include "kube/http_client.h"
 #include "metrics/kubernetes_metrics.h"
-#include "operator/heap_trimmer.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
@@ -34,12 +33,12 @@ namespace {
 
 namespace po = boost::program_options;
 
-// Of events that wait to be written when the process ends.
-constexpr std::chrono::seconds kEventPatience{3};
+// For writing the queued events when the process ends.
+constexpr std::chrono::seconds kEventTimeout{3};
 // How long the process may take to stop; a pod has 30 s.
 constexpr std::chrono::seconds kStopLimit{27};
-// A pass over a job makes a dozen calls of the API server, each of which may take half a minute; decisions
-// take less. When no worker has finished one for this long, none of them will.
+// A pass over a job calls the API server a dozen times, and each call may take half a minute; decisions take
+// less. When no worker has finished a pass for this long, all of them are stuck.
 constexpr std::chrono::minutes kPassLimit{5};
 
 constexpr ServerCommand kCommand{
@@ -58,10 +57,10 @@ struct OperatorOptions {
   ServerOptions server;
   LeadershipOptions leadership;
   int workers = 0;             // 0: by the processors and memory of the cgroup
-  std::string prometheus_url;  // empty: not asked
+  std::string prometheus_url;  // empty: not used
 };
 
-// Figures that are of the moment of a scrape, brought up to date when one begins.
+// Updates metrics at the beginning of each scrape.
 class Refresher final : public prometheus::Collectable {
  public:
   explicit Refresher(std::function<void()> refresh) : refresh_(std::move(refresh)) {}
@@ -74,9 +73,9 @@ class Refresher final : public prometheus::Collectable {
   const std::function<void()> refresh_;
 };
 
-// The parts of the process, in the order they are started; stopped the other way round, but for the lease,
-// which is given back when all that it allowed has stopped.
-class OperatorProcess {
+// The parts of the process, in the order in which they are started. They are stopped in reverse order, except
+// the lease, which is released after all controllers have stopped.
+class OperatorProcess final : public ServerProcess {
  public:
   OperatorProcess(const OperatorOptions& options, std::optional<kube::LeaseOptions> lease,
                   std::unique_ptr<kube::Client> client, std::unique_ptr<kube::Client> prometheus,
@@ -101,8 +100,8 @@ class OperatorProcess {
               .metrics = {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
                           std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())}}) {}
 
-  Result<void> start() {
-    // Health first: whoever waits for this process sees why it is not ready yet.
+  Result<void> start() override {
+    // Health first: it says why the process is not ready yet.
     if (Result<void> started = ops_.start(); !started) {
       return started;
     }
@@ -119,7 +118,7 @@ class OperatorProcess {
     return {};
   }
 
-  void stop() {
+  void stop() override {
     {
       const std::lock_guard lock(lead_mutex_);
       stopping_ = true;
@@ -129,21 +128,16 @@ class OperatorProcess {
     inventory_.stop();
     keeper_.stop();
     leadership_.stop();
-    events_.stop(kEventPatience);
+    events_.stop(kEventTimeout);
     ops_.stop();
     log_info("Stopped the operator");
   }
 
-  static std::chrono::milliseconds stop_limit() { return kStopLimit; }
-  int exit_code() const { return lost_ ? kExitFailed : kExitDone; }
+  std::chrono::milliseconds stop_limit() const override { return kStopLimit; }
+  int exit_code() const override { return lost_ ? kExitFailed : kExitDone; }
 
  private:
   int workers() const { return options_.workers > 0 ? options_.workers : plan_.reconcilers; }
-
-  static std::string host_name() {
-    char name[256] = {};
-    return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-  }
 
   controllers::GpuInventoryController::Options inventory_options() {
     controllers::GpuInventoryController::Options options;
@@ -173,7 +167,7 @@ class OperatorProcess {
   void lead() {
     const std::lock_guard lock(lead_mutex_);
     if (!stopping_) {
-      log_info("Leads: starting the controllers");
+      log_info("Became the leader: starting the controllers");
       inventory_.start();
       calibration_.start();
       jobs_.start();
@@ -181,14 +175,14 @@ class OperatorProcess {
     }
   }
 
-  // Another may lead already: only the end of this process surely ends all it does.
+  // Another process may already lead: only the end of this one is sure to end all its work.
   void lost() {
     log_error("Lost the lease: the process ends");
     lost_ = true;
     ::kill(::getpid(), SIGTERM);
   }
 
-  // A replica that waits for its turn is as ready as it can be.
+  // A replica that does not lead is ready, too.
   Result<void> controllers_ready() const {
     if (!keeper_.has_synced()) {
       return Error(ErrorCode::kUnavailable, "the cluster's GPU models are not known yet");
@@ -217,12 +211,12 @@ class OperatorProcess {
 
   const OperatorOptions& options_;
   const ResourcePlan plan_ = plan_resources(process_limits());
-  const HeapTrimmer trimmer_{plan_.limits.memory};
+  const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
   const std::unique_ptr<kube::Client> client_;
   const std::unique_ptr<kube::Client> prometheus_;  // null: none
   Leadership leadership_;
-  // What only a leader may do goes through it.
+  // For all writes of a leader.
   kube::FencedClient leader_client_{*client_, [this] { return leadership_.leads(); }};
   metrics::EventMetrics event_metrics_;
   kube::EventRecorder events_;
@@ -261,11 +255,11 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   }
   std::optional<kube::LeaseOptions> lease;
   if (options.leadership.elect) {
-    Result<kube::LeaseOptions> asked = lease_of(options.leadership);
-    if (!asked) {
-      return wrong_usage(kCommand, asked.error().message);
+    Result<kube::LeaseOptions> parsed = lease_of(options.leadership);
+    if (!parsed) {
+      return wrong_usage(kCommand, parsed.error().message);
     }
-    lease = *std::move(asked);
+    lease = *std::move(parsed);
   }
   std::unique_ptr<kube::Client> prometheus;
   if (!options.prometheus_url.empty()) {

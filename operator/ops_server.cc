@@ -17,7 +17,7 @@ http::ServerOptions server_options(const OpsServerOptions& options) {
   http::ServerOptions server;
   server.bind_address = options.address;
   server.port = options.port;
-  server.body_limit = 4096;  // probes and scrapes send none
+  server.body_limit = 4096;  // probes and scrapes have no body
   server.max_connections = 128;
   server.max_in_flight = 16;
   return server;
@@ -36,10 +36,10 @@ OpsServer::OpsServer(OpsServerOptions options)
 http::Response OpsServer::handle(const http::Request& request) const {
   const bool known = request.path == "/healthz" || request.path == "/readyz" || request.path == "/metrics";
   if (!known) {
-    return text(404, "there are /healthz, /readyz and /metrics\n");
+    return text(404, "not found; the paths are /healthz, /readyz and /metrics\n");
   }
   if (request.method != "GET" && request.method != "HEAD") {
-    return text(405, "only GET and HEAD\n");
+    return text(405, "only GET and HEAD are allowed\n");
   }
   if (request.path == "/healthz") {
     return text(200, "ok\n");

@@ -4,14 +4,14 @@
 //       {.address = "0.0.0.0", .port = 8081, .checks = {{"caches", synced}}, .metrics = {registry}});
 //   if (auto started = ops.start(); !started) return started.error();
 //   ...
-//   ops.stop();   // last, so that a process that goes away says so until the end
+//   ops.stop();   // last: it reports until the end that the process is stopping
 //
-// - GET /healthz: 200 as long as the process answers at all
-// - GET /readyz: 200 when every check passes, else 503; a line for each, "[+]caches ok" or "[-]caches: why not"
+// - GET /healthz: 200 while the process answers
+// - GET /readyz: 200 when every check passes, else 503; a line for each, "[+]caches ok" or "[-]caches: reason"
 // - GET /metrics: all collectables in Prometheus' text format
 //
-// Checks run on the server's worker threads, at every probe, several at once; they must return within a
-// second or two. Thread-safe but for start and stop.
+// Checks run on the server's worker threads for each probe, several at the same time; they must return within
+// one or two seconds. Thread-safe except for start and stop.
 #pragma once
 
 #include <prometheus/collectable.h>
@@ -57,8 +57,8 @@ class OpsServer {
   http::Server server_;
 };
 
-// Writes a port's number into a file, at once and whole, for whoever started the process with port 0. Nothing
-// is done for an empty path. Errors: kUnavailable.
+// Writes a port number to a file, atomically, for the one who started the process with port 0. No effect for
+// an empty path. Errors: kUnavailable.
 Result<void> write_port_file(const std::string& path, std::uint16_t port);
 
 }  // namespace plimsoll::process

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
-#include <condition_variable>
 #include <iostream>
 #include <limits>
-#include <mutex>
+#include <string_view>
+#include <utility>  // before asio's headers, which need it under C++20
+
+#include <boost/asio/ip/host_name.hpp>
 
 #include "base/allocator.h"
 #include "base/cgroup.h"
@@ -18,6 +20,7 @@
 #include "base/log.h"
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
+#include "kube/sleeper.h"
 
 namespace plimsoll::process {
 namespace {
@@ -32,7 +35,7 @@ sigset_t stop_signals() {
   return signals;
 }
 
-// The default of 1,024 is for programs that use select(2), as nothing here does.
+// The default of 1,024 is for programs that use select(2); this one does not.
 void raise_file_limit() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
@@ -41,30 +44,21 @@ void raise_file_limit() {
   }
 }
 
-Result<LogLevel> parse_level(const std::string& name) {
-  if (name == "debug") {
-    return LogLevel::kDebug;
-  }
-  if (name == "info") {
-    return LogLevel::kInfo;
-  }
-  if (name == "warning") {
-    return LogLevel::kWarning;
-  }
-  if (name == "error") {
-    return LogLevel::kError;
-  }
-  return invalid("--log-level must be debug, info, warning or error", name);
-}
+constexpr std::pair<std::string_view, LogLevel> kLogLevels[] = {{"debug", LogLevel::kDebug},
+                                                                {"info", LogLevel::kInfo},
+                                                                {"warning", LogLevel::kWarning},
+                                                                {"error", LogLevel::kError}};
+constexpr std::pair<std::string_view, LogFormat> kLogFormats[] = {{"text", LogFormat::kText},
+                                                                  {"json", LogFormat::kJson}};
 
-Result<LogFormat> parse_format(const std::string& name) {
-  if (name == "text") {
-    return LogFormat::kText;
-  }
-  if (name == "json") {
-    return LogFormat::kJson;
-  }
-  return invalid("--log-format must be text or json", name);
+// Of start_heap_trimmer.
+constexpr std::chrono::seconds kTrimInterval{1};
+constexpr Bytes kMinGrowth = 16_MiB;
+
+// Logs the problem. The exit code is kExitUsage where the configuration is wrong, else kExitFailed.
+int fail(const char* what, const Error& error) {
+  log_error(what, {{"problem", to_string(error)}});
+  return error.code == ErrorCode::kInvalid || error.code == ErrorCode::kNotFound ? kExitUsage : kExitFailed;
 }
 
 }  // namespace
@@ -120,15 +114,17 @@ std::optional<int> read_command_line(const ServerCommand& command, const po::opt
 }
 
 Result<void> prepare_server(const ServerOptions& options) {
-  const Result<LogLevel> level = parse_level(options.log_level);
-  if (!level) {
-    return level.error();
+  const auto* level =
+      std::ranges::find(kLogLevels, options.log_level, &std::pair<std::string_view, LogLevel>::first);
+  if (level == std::end(kLogLevels)) {
+    return invalid("--log-level must be debug, info, warning or error", options.log_level);
   }
-  const Result<LogFormat> format = parse_format(options.log_format);
-  if (!format) {
-    return format.error();
+  const auto* format =
+      std::ranges::find(kLogFormats, options.log_format, &std::pair<std::string_view, LogFormat>::first);
+  if (format == std::end(kLogFormats)) {
+    return invalid("--log-format must be text or json", options.log_format);
   }
-  configure_log(*level, *format);
+  configure_log(level->second, format->second);
   use_server_allocator(std::clamp(process_limits().whole_cpus(), 2, 8));
   raise_file_limit();
   ::signal(SIGPIPE, SIG_IGN);
@@ -152,50 +148,68 @@ Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file) {
   return catalog;
 }
 
-int fail(const std::string& what, const Error& error) {
-  log_error(what, {{"problem", to_string(error)}});
-  return error.code == ErrorCode::kInvalid || error.code == ErrorCode::kNotFound ? kExitUsage : kExitFailed;
-}
-
-std::optional<ServerInputs> read_server_inputs(const ServerOptions& options, int& exit_code) {
-  Result<estimator::GpuCatalog> catalog = load_gpu_catalog(options.gpu_catalog);
-  if (!catalog) {
-    exit_code = fail("Could not read the GPU catalogue", catalog.error());
-    return std::nullopt;
-  }
-  const Result<kube::ClientConfig> config =
-      kube::load_client_config(kube::sources_from_environment(options.kubeconfig));
-  if (!config) {
-    exit_code = fail("Found no cluster", config.error());
-    return std::nullopt;
-  }
-  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
-  if (!client) {
-    exit_code = fail("Could not use the kubeconfig", client.error());
-    return std::nullopt;
-  }
-  return ServerInputs{*std::move(client), *std::move(catalog)};
-}
-
 void wait_for_stop_signal() {
   const sigset_t signals = stop_signals();
   int received = 0;
   ::sigwait(&signals, &received);
   log_info("Stopping", {{"signal", received == SIGTERM ? "SIGTERM" : "SIGINT"}});
-  // The next one finds its default action in place.
+  // The next signal has its default action.
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-StopLimit::StopLimit(std::chrono::milliseconds limit)
-    : thread_([limit](const std::stop_token& stopped) {
-        std::mutex mutex;
-        std::condition_variable_any never;
-        std::unique_lock lock(mutex);
-        never.wait_for(lock, stopped, limit, [&] { return stopped.stop_requested(); });
-        if (!stopped.stop_requested()) {
-          log_error("Failed to stop in time: the process ends", {{"milliseconds", limit.count()}});
-          ::_exit(kExitFailed);
-        }
-      }) {}
+std::jthread exit_after(std::chrono::milliseconds limit) {
+  return std::jthread([limit](const std::stop_token& stop) {
+    if (kube::system_sleeper().sleep_for(limit, stop)) {
+      log_error("Failed to stop in time: the process ends", {{"milliseconds", limit.count()}});
+      ::_exit(kExitFailed);
+    }
+  });
+}
+
+std::jthread start_heap_trimmer(Bytes memory_limit) {
+  return std::jthread([threshold = Bytes{memory_limit.count / 4}](const std::stop_token& stop) {
+    Bytes after_last;
+    while (kube::system_sleeper().sleep_for(kTrimInterval, stop)) {
+      if (resident_memory() > std::max(threshold, after_last + kMinGrowth)) {
+        return_free_memory();
+        after_last = resident_memory();
+      } else {
+        after_last = std::min(after_last, resident_memory());
+      }
+    }
+  });
+}
+
+std::string host_name() {
+  boost::system::error_code problem;
+  const std::string name = boost::asio::ip::host_name(problem);
+  return problem ? "unknown" : name;
+}
+
+int serve(const ServerOptions& options,
+          const std::function<std::unique_ptr<ServerProcess>(std::unique_ptr<kube::Client>,
+                                                             estimator::GpuCatalog)>& make) {
+  Result<estimator::GpuCatalog> catalog = load_gpu_catalog(options.gpu_catalog);
+  if (!catalog) {
+    return fail("Failed to read the GPU catalogue", catalog.error());
+  }
+  const Result<kube::ClientConfig> config =
+      kube::load_client_config(kube::sources_from_environment(options.kubeconfig));
+  if (!config) {
+    return fail("Found no cluster", config.error());
+  }
+  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
+  if (!client) {
+    return fail("Failed to use the kubeconfig", client.error());
+  }
+  const std::unique_ptr<ServerProcess> server = make(*std::move(client), *std::move(catalog));
+  if (const Result<void> started = server->start(); !started) {
+    return fail("Failed to start", started.error());
+  }
+  wait_for_stop_signal();
+  const std::jthread limit = exit_after(server->stop_limit());
+  server->stop();
+  return server->exit_code();
+}
 
 }  // namespace plimsoll::process

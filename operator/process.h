@@ -1,5 +1,5 @@
 // What the two servers (`plimsoll operator`, `plimsoll webhook`) share as processes: how they read their
-// command line, begin, run until they are told to stop, and end.
+// command line, start, run until a stop signal, and end.
 //
 //   ServerOptions options;
 //   description.add(describe(options));              // Boost.Program_options
@@ -15,12 +15,14 @@
 #include <boost/program_options/options_description.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "kube/client.h"
@@ -40,20 +42,20 @@ struct ServerCommand {
 };
 
 struct ServerOptions {
-  std::string kubeconfig;               // empty: as kubectl finds it, at last the pod's service account
-  std::string ops_address = "0.0.0.0";  // the kubelet and Prometheus come from outside the pod
+  std::string kubeconfig;               // empty: as kubectl finds it, then the pod's service account
+  std::string ops_address = "0.0.0.0";  // the kubelet and Prometheus connect from outside the pod
   std::uint16_t ops_port = 8081;
-  std::string ops_port_file;  // where to write the port that was taken; empty: nowhere
+  std::string ops_port_file;  // where to write the ops port; empty: nowhere
   std::string gpu_catalog;    // a file that extends the built-in catalogue
   std::string log_format = "text";
   std::string log_level = "info";
 };
 
-// The options that both servers take, to be added to a server's own.
+// The options of both servers, to be added to those of one.
 boost::program_options::options_description describe(ServerOptions& options);
 
-// Stores `arguments` into what `description` points to. Nothing: go on. Else the exit code to end with;
-// --help, or what is wrong with the arguments, has been printed.
+// Stores `arguments` in the variables of `description`. Nothing: go on. Else the exit code, after --help or
+// the problem has been printed.
 std::optional<int> read_command_line(const ServerCommand& command,
                                      const boost::program_options::options_description& description,
                                      const std::vector<std::string>& arguments);
@@ -61,56 +63,43 @@ std::optional<int> read_command_line(const ServerCommand& command,
 // Prints the problem to stderr, and gives kExitUsage.
 int wrong_usage(const ServerCommand& command, const std::string& problem);
 
-// Configures the log and malloc, allows as many open files as the system does, ignores SIGPIPE, and blocks
-// SIGTERM and SIGINT in this thread and those it starts from now on, so that they wait for
-// wait_for_stop_signal. Call it before the first thread is started. Errors: kInvalid for an unknown log
-// format or level.
+// Configures the log and malloc, raises the limit of open files, ignores SIGPIPE, and blocks SIGTERM and
+// SIGINT in this thread and those that it starts, until wait_for_stop_signal receives them. Call it before
+// the first thread is started. Errors: kInvalid for an unknown log format or level.
 Result<void> prepare_server(const ServerOptions& options);
 
 // The built-in catalogue, extended by the file if one is named. Errors: those of reading and decoding it.
 Result<estimator::GpuCatalog> load_gpu_catalog(const std::string& file);
 
-// What a server needs before it can start: the GPU catalogue, extended by the options' file, and the cluster.
-// Nothing: it has been logged why, and `exit_code` is set.
-struct ServerInputs {
-  std::unique_ptr<kube::Client> client;
-  estimator::GpuCatalog catalog;
-};
-std::optional<ServerInputs> read_server_inputs(const ServerOptions& options, int& exit_code);
-
-// Logs the problem and gives the exit code: kExitUsage where what people wrote is wrong, else kExitFailed.
-int fail(const std::string& what, const Error& error);
-
-// Returns at SIGTERM or SIGINT. A second one ends the process at once, whatever it is doing.
+// Returns at SIGTERM or SIGINT. A second one ends the process at once.
 void wait_for_stop_signal();
 
-// Ends the process, with kExitFailed, unless it is destroyed within the limit: a server must not outlive its
-// grace period, whatever hangs.
-class StopLimit {
- public:
-  explicit StopLimit(std::chrono::milliseconds limit);
+// Ends the process with kExitFailed after `limit`, unless the thread is destroyed before: a server must not
+// outlive its grace period.
+std::jthread exit_after(std::chrono::milliseconds limit);
 
- private:
-  std::jthread thread_;
+// Returns memory that malloc keeps after a burst to the system, until the thread is destroyed. Once a second
+// it checks the resident memory: if that is above a quarter of the limit and has grown since the last time,
+// it trims.
+std::jthread start_heap_trimmer(Bytes memory_limit);
+
+// The host's name, which in a cluster is the pod's.
+std::string host_name();
+
+// What serve() runs.
+class ServerProcess {
+ public:
+  virtual ~ServerProcess() = default;
+  virtual Result<void> start() = 0;
+  virtual void stop() = 0;
+  virtual std::chrono::milliseconds stop_limit() const = 0;  // of stop()
+  virtual int exit_code() const { return kExitDone; }        // after stop()
 };
 
-// Runs the server that `make` gives (with `Result<void> start()`, `void stop()`, `stop_limit()`, which is how
-// long that may take, and `int exit_code()` for after the stop) until it is told to stop.
-template <class Make>
-int serve(const ServerOptions& options, Make make) {
-  int exit_code = kExitDone;
-  std::optional<ServerInputs> inputs = read_server_inputs(options, exit_code);
-  if (!inputs) {
-    return exit_code;
-  }
-  const auto server = make(std::move(inputs->client), std::move(inputs->catalog));
-  if (const Result<void> started = server->start(); !started) {
-    return fail("Could not start", started.error());
-  }
-  wait_for_stop_signal();
-  const StopLimit limit(server->stop_limit());
-  server->stop();
-  return server->exit_code();
-}
+// Reads the GPU catalogue, connects to the cluster, and runs the server that `make` returns until a stop
+// signal. Returns the exit code: kExitUsage where the configuration is wrong; failures are logged.
+int serve(const ServerOptions& options,
+          const std::function<std::unique_ptr<ServerProcess>(std::unique_ptr<kube::Client>,
+                                                             estimator::GpuCatalog)>& make);
 
 }  // namespace plimsoll::process

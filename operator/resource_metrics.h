@@ -1,5 +1,5 @@
-// ResourceMetrics: what a server may use, and what of it is reserved (metrics/catalogue.h), read at each
-// scrape. The pools must outlive this.
+// ResourceMetrics: the limits of a server and its reservations (metrics/catalogue.h), read at each scrape.
+// The pools must outlive this.
 #pragma once
 
 #include <prometheus/collectable.h>
@@ -17,7 +17,7 @@ class ResourceMetrics final : public prometheus::Collectable {
  public:
   using Pools = std::vector<std::pair<const char*, const MemoryPool*>>;
 
-  // `workers`: that decide or reconcile at the same time.
+  // `workers`: how many decide or reconcile at the same time.
   ResourceMetrics(const ResourcePlan& plan, Pools pools, int workers)
       : limits_(plan.limits), pools_(std::move(pools)), workers_(workers) {}
   std::vector<prometheus::MetricFamily> Collect() const override;

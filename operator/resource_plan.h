@@ -1,11 +1,11 @@
-// ResourcePlan: how a server divides the memory and the processors that it was given (base/cgroup.h), so that
-// all that it does at once stays below its limit. docs/tenancy.md has the table.
+// ResourcePlan: how a server divides its memory and processors (base/cgroup.h), so that all concurrent work
+// stays below its limits. docs/tenancy.md has the table.
 //
 //   const ResourcePlan plan = plan_resources(process_limits());
 //   MemoryPool reviews(plan.reviews);
 //
-// Each kind of work has a share of its own: work that holds memory of one share and waits for another could
-// otherwise wait for itself.
+// Each kind of work has its own share: work that holds memory of a share and waits for more of the same one
+// could wait for itself.
 #pragma once
 
 #include "base/bytes.h"
@@ -15,16 +15,17 @@ namespace plimsoll::process {
 
 struct ResourcePlan {
   ProcessLimits limits;
-  Bytes bodies;       // requests that are being received
-  Bytes reviews;      // requests that are handled, before and beside the decision
-  Bytes decision;     // of each turn: those of all turns are a quarter of the memory
-  Bytes imports;      // what decisions that read a ConfigMap take on top, together
-  Bytes import;       // ... and each
-  Bytes table_cache;  // what was parsed of ConfigMaps
-  // Of each reconciler, imports included: a half of the memory for all, since an operator has no reviews.
+  Bytes bodies;       // for bodies of requests
+  Bytes reviews;      // for handling requests, without the decision
+  Bytes decision;     // for each turn; all turns together have a quarter of the memory
+  Bytes imports;      // for all decisions that read a ConfigMap, in addition
+  Bytes import;       // for each of them
+  Bytes table_cache;  // for parsed ConfigMaps
+  // For each reconciler, imports included; all together have half of the memory, since an operator has no
+  // reviews.
   Bytes reconcile;
   int deciders = 0;     // admissions that compute at the same time (DecisionScheduler::for_cpus)
-  int reconcilers = 0;  // jobs that the operator looks after at the same time
+  int reconcilers = 0;  // jobs that the operator reconciles at the same time
   int connections = 0;
 };
 

@@ -1,6 +1,5 @@
-// ViewMetrics: what the reflectors behind a process's view of the cluster tell Prometheus. The names say that
-// they are the view's: the operator's inventory watches GPUModels, too. Must outlive the keeper that it is
-// given to.
+// ViewMetrics: metrics of the reflectors of a process's view of the cluster. The prefix of their names tells
+// them from those of the operator's inventory, which watches GPUModels, too. Must outlive the keeper.
 #pragma once
 
 #include <prometheus/registry.h>

@@ -13,7 +13,6 @@
 #include "http/certificate_source.h"
 #include "http/server.h"
 #include "http/tls_dial.h"
-#include "operator/heap_trimmer.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
 #include "operator/resource_metrics.h"
@@ -30,7 +29,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-// Of the dial that readiness makes to our own port; the kubelet waits a second by default.
+// For the readiness check's connection to our own port; the kubelet waits one second by default.
 constexpr std::chrono::milliseconds kDialTimeout{900};
 
 constexpr ServerCommand kCommand{
@@ -78,18 +77,18 @@ po::options_description describe(WebhookOptions& options) {
   return own;
 }
 
-// Requests that are handled or wait for their turn, each on a thread of its own: threads are cheap, and who
-// computes is the scheduler's to say.
+// Requests that are handled or wait for their turn, each on its own thread: threads are cheap, and the
+// scheduler limits those that compute.
 constexpr int kHandlers = 64;
-// How long the process may take to stop beyond the lame duck; a pod has 30 s for all of it.
+// How long the process may take to stop after the lame duck; a pod has 30 s for both.
 constexpr std::chrono::seconds kDrainLimit{22};
 
 int deciders_of(const WebhookOptions& options, const ResourcePlan& plan) {
   return options.workers > 0 ? options.workers : plan.deciders;
 }
 
-// The parts of the process, in the order they are started; stopped the other way round.
-class WebhookProcess {
+// The parts of the process, in the order in which they are started. They are stopped in reverse order.
+class WebhookProcess final : public ServerProcess {
  public:
   WebhookProcess(const WebhookOptions& options, std::chrono::milliseconds lame_duck,
                  std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
@@ -111,9 +110,22 @@ class WebhookProcess {
             [this](const http::Request& request) { return handler_.handle(request); }, certificates_),
         ops_({.address = options.server.ops_address,
               .port = options.server.ops_port,
-              .checks = {{"caches", [this] { return caches_ready(); }},
-                         {"certificate", [this] { return certificate_ready(); }},
-                         {"webhook", [this] { return webhook_ready(); }},
+              .checks = {{"caches",
+                          [this] {
+                            return ready_if(keeper_.has_synced(),
+                                            "GPUModels and MemoryProfiles are not listed yet");
+                          }},
+                         {"certificate",
+                          [this] {
+                            return ready_if(certificates_->current() != nullptr,
+                                            certificates_->status().problem);
+                          }},
+                         {"webhook",
+                          [this] {
+                            return server_.draining()
+                                       ? ready_if(false, "stopping")
+                                       : http::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
+                          }},
                          {"progress", [this] { return handler_.progress(); }}},
               .metrics = {registry_,
                           std::make_shared<webhook::ServerMetrics>(server_, *certificates_, &scheduler_),
@@ -121,20 +133,51 @@ class WebhookProcess {
                               plan_, ResourceMetrics::Pools{{"reviews", &reviews_}, {"imports", &imports_}},
                               deciders_of(options, plan_))}}) {}
 
-  Result<void> start();
-  void stop();
-  std::chrono::milliseconds stop_limit() const { return lame_duck_ + kDrainLimit; }
-  int exit_code() const { return kExitDone; }
+  Result<void> start() override {
+    // Health first: it says why the process is not ready yet.
+    if (Result<void> started = ops_.start(); !started) {
+      return started;
+    }
+    if (Result<void> started = certificates_->start(); !started) {
+      return started;
+    }
+    if (Result<void> started = server_.start(); !started) {
+      return started;
+    }
+    keeper_.start();
+    if (Result<void> written = write_port_file(options_.port_file, server_.port()); !written) {
+      return written;
+    }
+    if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
+      return written;
+    }
+    log_info("Started the webhook", {{"port", server_.port()},
+                                     {"opsPort", ops_.port()},
+                                     {"workers", deciders_of(options_, plan_)},
+                                     {"memory", to_string(plan_.limits.memory)},
+                                     {"version", PLIMSOLL_VERSION}});
+    return {};
+  }
+
+  void stop() override {
+    server_.stop(lame_duck_);
+    keeper_.stop();
+    certificates_->stop();
+    ops_.stop();
+    log_info("Stopped the webhook", {{"requests", server_.stats().requests.load()}});
+  }
+
+  std::chrono::milliseconds stop_limit() const override { return lame_duck_ + kDrainLimit; }
 
  private:
-  Result<void> caches_ready() const;
-  Result<void> certificate_ready() const;
-  Result<void> webhook_ready() const;
+  static Result<void> ready_if(bool condition, const std::string& problem) {
+    return condition ? Result<void>() : Error(ErrorCode::kUnavailable, problem);
+  }
 
   const WebhookOptions& options_;
   const std::chrono::milliseconds lame_duck_;
   const ResourcePlan plan_ = plan_resources(process_limits());
-  const HeapTrimmer trimmer_{plan_.limits.memory};
+  const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
   MemoryPool reviews_{plan_.reviews};
   MemoryPool imports_{plan_.imports};
   webhook::DecisionScheduler scheduler_;
@@ -157,61 +200,6 @@ class WebhookProcess {
   http::Server server_;
   OpsServer ops_;
 };
-
-Result<void> WebhookProcess::start() {
-  // Health first: whoever waits for this process sees why it is not ready yet.
-  if (Result<void> started = ops_.start(); !started) {
-    return started;
-  }
-  if (Result<void> started = certificates_->start(); !started) {
-    return started;
-  }
-  if (Result<void> started = server_.start(); !started) {
-    return started;
-  }
-  keeper_.start();
-  if (Result<void> written = write_port_file(options_.port_file, server_.port()); !written) {
-    return written;
-  }
-  if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
-    return written;
-  }
-  log_info("Started the webhook", {{"port", server_.port()},
-                                   {"opsPort", ops_.port()},
-                                   {"workers", deciders_of(options_, plan_)},
-                                   {"memory", to_string(plan_.limits.memory)},
-                                   {"version", PLIMSOLL_VERSION}});
-  return {};
-}
-
-void WebhookProcess::stop() {
-  server_.stop(lame_duck_);
-  keeper_.stop();
-  certificates_->stop();
-  ops_.stop();
-  log_info("Stopped the webhook", {{"requests", server_.stats().requests}});
-}
-
-Result<void> WebhookProcess::caches_ready() const {
-  if (keeper_.has_synced()) {
-    return {};
-  }
-  return Error(ErrorCode::kUnavailable, "GPUModels and MemoryProfiles are not listed yet");
-}
-
-Result<void> WebhookProcess::certificate_ready() const {
-  if (certificates_->current() != nullptr) {
-    return {};
-  }
-  return Error(ErrorCode::kUnavailable, certificates_->problem());
-}
-
-Result<void> WebhookProcess::webhook_ready() const {
-  if (server_.draining()) {
-    return Error(ErrorCode::kUnavailable, "stopping");
-  }
-  return http::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
-}
 
 }  // namespace
 

@@ -1,8 +1,9 @@
 #include "webhook/admission_handler.h"
 
 #include <algorithm>
-#include <cctype>
+#include <boost/algorithm/string/predicate.hpp>
 #include <exception>
+#include <locale>
 #include <utility>
 
 #include "base/duration.h"
@@ -25,18 +26,14 @@ http::Response refusal(int status, std::string reason, std::string message, cons
 // "application/json", in any case, with or without parameters.
 bool is_json(std::string_view content_type) {
   content_type = content_type.substr(0, content_type.find(';'));
-  while (!content_type.empty() && content_type.back() == ' ') {
-    content_type.remove_suffix(1);
-  }
-  static constexpr std::string_view kJsonType = "application/json";
-  return std::equal(content_type.begin(), content_type.end(), kJsonType.begin(), kJsonType.end(),
-                    [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
+  content_type = content_type.substr(0, content_type.find_last_not_of(' ') + 1);
+  return boost::algorithm::iequals(content_type, "application/json", std::locale::classic());
 }
 
-// Of a review for which there is no room, so that the configuration's failurePolicy decides.
+// The response to a review that cannot be handled now, so that the configuration's failurePolicy decides.
 http::Response refuse_for_now(const Error& why, const std::string& uid) {
   const int status = why.code == ErrorCode::kTooLarge ? 413 : why.code == ErrorCode::kCancelled ? 503 : 429;
-  return refusal(status, name_of(why.code), "the review was not looked at: " + why.message, uid);
+  return refusal(status, name_of(why.code), "the review was not handled: " + why.message, uid);
 }
 
 bool names_config_map(const AdmissionRequest& review) {
@@ -52,8 +49,8 @@ Mutation keep_as_is(const Error& why) {
   return mutation;
 }
 
-// Measured by malloc's own count: 15 bytes a byte for any text that is parsed, 18 with the tables of a job of
-// 2,190 to 20,000 tables.
+// As malloc counts it: 15 bytes for each byte of parsed text, 18 with the tables of a job of 2,190 to 20,000
+// tables.
 constexpr std::int64_t kMemoryPerByte = 20;
 constexpr Bytes kMemoryOfAnyReview = 256_KiB;
 
@@ -69,9 +66,9 @@ std::chrono::milliseconds time_to_answer(std::string_view query) {
   while (!query.empty()) {
     const std::string_view parameter = query.substr(0, query.find('&'));
     if (parameter.substr(0, kName.size()) == kName) {
-      const auto asked = parse_duration(std::string(parameter.substr(kName.size())));
-      if (asked && asked->count() > 0) {
-        timeout = std::min(*asked, kMaxTimeout);
+      const auto requested = parse_duration(std::string(parameter.substr(kName.size())));
+      if (requested && requested->count() > 0) {
+        timeout = std::min(*requested, kMaxTimeout);
       }
     }
     query.remove_prefix(std::min(query.size(), parameter.size() + 1));
@@ -82,7 +79,7 @@ std::chrono::milliseconds time_to_answer(std::string_view query) {
 http::Response AdmissionHandler::handle(const http::Request& request) const {
   const bool mutating = request.path == kMutatePath;
   if (!mutating && request.path != kValidatePath) {
-    return {404, "text/plain; charset=utf-8", "there is nothing at this path\n"};
+    return {404, "text/plain; charset=utf-8", "not found\n"};
   }
   const char* webhook = mutating ? "mutate" : "validate";
   const auto refuse = [&](int status, const char* reason, const char* message) {
@@ -103,7 +100,7 @@ http::Response AdmissionHandler::handle(const http::Request& request) const {
   std::string uid;
   try {
     return answer_review(mutating, request, deadline, uid);
-  } catch (const std::exception& problem) {  // a library's, out of memory among them
+  } catch (const std::exception& problem) {  // of a library, or out of memory
     count(webhook, false, "InternalError", request);
     log_error("Admission handler threw", {{"webhook", webhook}, {"problem", problem.what()}});
     return refusal(500, "InternalError", "the webhook failed on this request; its log says why", uid);
@@ -128,7 +125,7 @@ http::Response AdmissionHandler::answer_review(bool mutating, const http::Reques
   if (review.error) {
     count(webhook, false, "BadReview", request);
     log_warning(
-        "Could not read an AdmissionReview",
+        "Failed to read an AdmissionReview",
         {{"webhook", webhook}, {"uid", one_line(uid, kLoggedNameLimit)}, {"problem", review.error->message}});
     return {review.error->http_status, "application/json", encode_error(*review.error)};
   }
@@ -136,25 +133,20 @@ http::Response AdmissionHandler::answer_review(bool mutating, const http::Reques
                   : answer_validate(review.request, request, deadline);
 }
 
-Result<std::optional<DecisionScheduler::Turn>> AdmissionHandler::enter(const AdmissionRequest& review,
-                                                                       const http::Request& request,
-                                                                       Budget::Time deadline) const {
+Result<DecisionScheduler::Turn> AdmissionHandler::enter(const AdmissionRequest& review,
+                                                        const http::Request& request,
+                                                        Budget::Time deadline) const {
   if (options_.scheduler == nullptr) {
-    return std::optional<DecisionScheduler::Turn>();
+    return DecisionScheduler::Turn(request.stop);
   }
-  Result<DecisionScheduler::Turn> turn =
-      options_.scheduler->enter(review.namespace_name, deadline, request.stop);
-  if (!turn) {
-    return turn.error();
-  }
-  return std::optional<DecisionScheduler::Turn>(*std::move(turn));
+  return options_.scheduler->enter(review.namespace_name, deadline, request.stop);
 }
 
 Mutation AdmissionHandler::decide(const AdmissionRequest& review, const http::Request& request,
                                   Budget::Time deadline) const {
   MemoryPool::Reservation for_import;
   if (options_.imports != nullptr && names_config_map(review)) {
-    // Before the turn: who has one waits for nobody's memory.
+    // Before the turn: during a turn nothing waits for memory.
     Result<MemoryPool::Reservation> memory =
         options_.imports->reserve(options_.import_memory, deadline, request.stop);
     if (!memory) {
@@ -162,20 +154,20 @@ Mutation AdmissionHandler::decide(const AdmissionRequest& review, const http::Re
     }
     for_import = *std::move(memory);
   }
-  const Result<std::optional<DecisionScheduler::Turn>> turn = enter(review, request, deadline);
+  const Result<DecisionScheduler::Turn> turn = enter(review, request, deadline);
   if (!turn) {
     return keep_as_is(turn.error());
   }
-  const std::stop_token stop = *turn ? (*turn)->stop() : request.stop;
   Budget budget(
-      {.deadline = deadline, .stop = stop, .memory = options_.decision_memory + for_import.bytes()});
+      {.deadline = deadline, .stop = turn->stop(), .memory = options_.decision_memory + for_import.bytes()});
   const std::shared_ptr<const estimator::ClusterView> cluster = options_.cluster->get();
   Mutation mutation =
       mutate(review, {.cluster = cluster.get(), .tables = options_.tables, .budget = &budget});
-  if (!mutation.applied && *turn && (*turn)->stopped_for_others()) {
-    return keep_as_is(Error(ErrorCode::kTooManyRequests,
-                            "deciding it took long, and other jobs were waiting; submit fewer such jobs at a "
-                            "time, or a smaller model"));
+  if (!mutation.applied && turn->stopped_for_others()) {
+    return keep_as_is(
+        Error(ErrorCode::kTooManyRequests,
+              "the decision took too long while other jobs were waiting; submit fewer such jobs at a "
+              "time, or a smaller model"));
   }
   return mutation;
 }
@@ -190,19 +182,19 @@ http::Response AdmissionHandler::answer_mutate(const AdmissionRequest& review, c
   }
   if (!mutation.message.empty()) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - request.received;
-    log_info(mutation.applied ? "Provisioned a job" : "Left a job as it was",
+    log_info(mutation.applied ? "Provisioned a job" : "Left a job unchanged",
              {{"job", one_line(review.namespace_name + "/" + review.name, 2 * kLoggedNameLimit)},
               {"reason", mutation.reason},
               {"message", one_line(mutation.message, kMessageLimit)},
-              {"dryRun", review.dry_run ? "true" : "false"},
-              {"seconds", std::to_string(took.count())}});
+              {"dryRun", review.dry_run},
+              {"seconds", took.count()}});
   }
   return response;
 }
 
 http::Response AdmissionHandler::answer_validate(const AdmissionRequest& review, const http::Request& request,
                                                  Budget::Time deadline) const {
-  const Result<std::optional<DecisionScheduler::Turn>> turn = enter(review, request, deadline);
+  const Result<DecisionScheduler::Turn> turn = enter(review, request, deadline);
   if (!turn) {
     count("validate", false, name_of(turn.error().code), request);
     return refuse_for_now(turn.error(), review.uid);

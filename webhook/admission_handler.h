@@ -1,13 +1,13 @@
-// AdmissionHandler: HTTP requests to the two admission webhooks, as http::Server hands them over.
+// AdmissionHandler: handles the HTTP requests to the two admission webhooks, for http::Server.
 //
 //   AdmissionHandler handler({.cluster = &store, .tables = &tables, .metrics = &metrics});
 //   http::Server server(options, [&](const http::Request& request) { return handler.handle(request); }, ...);
 //
-// POST kMutatePath and kValidatePath with an AdmissionReview; whatever comes there is answered with one. The
-// time the API server gives (?timeout=5s) less kAnswerMargin bounds the decision, as do the request's stop
-// token and the memory that is reserved for it. When there is too much to do, a mutating review is answered
-// with the job as it is and a warning, and a validating one with 429, so that its failurePolicy decides.
-// Thread-safe; what the options point to must outlive the handler.
+// POST kMutatePath and kValidatePath with an AdmissionReview; every response there is an AdmissionReview,
+// too. The decision is limited by the API server's timeout (?timeout=5s) less kAnswerMargin, by the request's
+// stop token, and by the memory that is reserved for it. Under overload a mutating review leaves the job
+// unchanged, with a warning, and a validating one gets 429, so that its failurePolicy decides. Thread-safe;
+// the objects that the options point to must outlive the handler.
 #pragma once
 
 #include <chrono>
@@ -29,13 +29,13 @@
 
 namespace plimsoll::webhook {
 
-// As kubebuilder names them; the chart's webhook configurations say the same.
+// Named as kubebuilder does; the chart's webhook configurations have the same paths.
 inline constexpr const char* kMutatePath = "/mutate-plimsoll-dev-v1alpha1-trainingjob";
 inline constexpr const char* kValidatePath = "/validate-plimsoll-dev-v1alpha1-trainingjob";
 
-// For encoding the answer and its way back.
+// For encoding and sending the response.
 inline constexpr std::chrono::milliseconds kAnswerMargin{200};
-// What the API server waits when the configuration says nothing, and at most.
+// The API server's default and longest timeouts.
 inline constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
 inline constexpr std::chrono::milliseconds kMaxTimeout{30'000};
 
@@ -44,14 +44,15 @@ struct AdmissionHandlerOptions {
   estimator::ModelSource* tables = nullptr;              // null: jobs that name a ConfigMap keep their values
   AdmissionMetrics* metrics = nullptr;                   // null: nothing is counted
   MemoryPool* memory = nullptr;                          // of reviews; null: nothing is reserved
-  Bytes decision_memory = estimator::kDecisionMemory;    // of each turn that the scheduler gives
-  // Where decisions that read a ConfigMap reserve `import_memory`, on top of decision_memory; null: nowhere.
+  Bytes decision_memory = estimator::kDecisionMemory;    // of each turn of the scheduler
+  // Decisions that read a ConfigMap reserve `import_memory` here, in addition to decision_memory; null: no
+  // limit.
   MemoryPool* imports = nullptr;
   Bytes import_memory = {};
-  DecisionScheduler* scheduler = nullptr;  // null: all compute at once
+  DecisionScheduler* scheduler = nullptr;  // null: no limit of concurrent decisions
 };
 
-// What a review of so many bytes takes while it is handled, its body apart.
+// The memory that a review of this size takes while it is handled, without its body.
 Bytes memory_of_review(std::size_t body_size);
 
 class AdmissionHandler {
@@ -60,8 +61,7 @@ class AdmissionHandler {
 
   http::Response handle(const http::Request& request) const;
 
-  // Whether reviews get their answers. Errors: kUnavailable when one is past its deadline and, for as long as
-  // it was given, no other was answered either.
+  // Whether reviews are answered in time, see ProgressWatch::check. Errors: kUnavailable.
   Result<void> progress() const { return progress_.check(std::chrono::steady_clock::now()); }
 
  private:
@@ -73,9 +73,8 @@ class AdmissionHandler {
   http::Response answer_validate(const AdmissionRequest& review, const http::Request& request,
                                  Budget::Time deadline) const;
   Mutation decide(const AdmissionRequest& review, const http::Request& request, Budget::Time deadline) const;
-  Result<std::optional<DecisionScheduler::Turn>> enter(const AdmissionRequest& review,
-                                                       const http::Request& request,
-                                                       Budget::Time deadline) const;
+  Result<DecisionScheduler::Turn> enter(const AdmissionRequest& review, const http::Request& request,
+                                        Budget::Time deadline) const;
   void count(const char* webhook, bool applied, const std::string& reason,
              const http::Request& request) const;
 
@@ -83,8 +82,8 @@ class AdmissionHandler {
   mutable ProgressWatch progress_;
 };
 
-// The time for an answer that a query string names ("timeout=5s", Go's notation), within kMaxTimeout, and
-// kDefaultTimeout when it names none; less kAnswerMargin, but never less than half of it.
+// The time for a response: the timeout of the query string ("timeout=5s", Go's notation), at most
+// kMaxTimeout, or kDefaultTimeout without one; less kAnswerMargin, but at least half of the timeout.
 std::chrono::milliseconds time_to_answer(std::string_view query);
 
 }  // namespace plimsoll::webhook

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kReviewApiVersion = "admission.k8s.io/v1";
 constexpr const char* kReviewKind = "AdmissionReview";
-// The API server's are 36 characters long.
+// The API server's uids have 36 characters.
 constexpr std::size_t kUidLimit = 256;
 
 constexpr std::array kOperations = {
@@ -25,8 +25,8 @@ constexpr std::array kOperations = {
     std::pair{"CONNECT", Operation::kConnect},
 };
 
-// The uid of a review that is no JSON (cut off, say): the first string after "request" and "uid". Only what
-// looks like a uid is given back.
+// The uid of a review that is not JSON (because it is cut off, for example): the first string after "request"
+// and "uid", if it looks like a uid.
 std::string salvaged_uid(std::string_view body) {
   const auto skip = [&](std::size_t at, std::string_view characters) {
     return std::min(body.find_first_not_of(characters, at), body.size());
@@ -49,11 +49,7 @@ std::string salvaged_uid(std::string_view body) {
   return end < body.size() && body[end] == '"' && uid.size() <= kUidLimit ? std::string(uid) : "";
 }
 
-ReviewError bad_request(std::string message) {
-  return {.http_status = 400, .uid = "", .reason = "BadRequest", .message = std::move(message)};
-}
-
-// Reads members of the request, remembering the first that has the wrong type.
+// Reads members of the request and keeps the first error.
 class RequestReader {
  public:
   explicit RequestReader(const JsonView& request) : request_(request) {}
@@ -62,7 +58,7 @@ class RequestReader {
     const JsonView value = member(request_, path);
     const std::optional<std::string_view> text = value.text();
     if (!text && !value.is_null()) {
-      complain(path, "a string");
+      fail(path, "a string");
     }
     return std::string(text.value_or(""));
   }
@@ -71,21 +67,21 @@ class RequestReader {
     const JsonView value = member(request_, {name});
     const std::optional<bool> truth = value.boolean();
     if (!truth && !value.is_null()) {
-      complain({name}, "a boolean");
+      fail({name}, "a boolean");
     }
     return truth.value_or(false);
   }
 
-  void demand_object(std::string_view name) {
+  void require_object(std::string_view name) {
     if (!member(request_, {name}).is_object()) {
-      complain({name}, "an object");
+      fail({name}, "an object");
     }
   }
 
   const std::string& problem() const { return problem_; }
 
  private:
-  void complain(std::initializer_list<std::string_view> path, const char* wanted) {
+  void fail(std::initializer_list<std::string_view> path, const char* wanted) {
     if (!problem_.empty()) {
       return;
     }
@@ -100,10 +96,10 @@ class RequestReader {
   std::string problem_;
 };
 
-// Reads everything but the objects. The message of what is wrong, or nothing.
+// Reads everything except the objects. The message of what is wrong, or nothing.
 std::string read_request(const JsonView& json, AdmissionRequest& request) {
   RequestReader reader(json);
-  reader.demand_object("kind");
+  reader.require_object("kind");
   request.group = reader.text({"kind", "group"});
   request.version = reader.text({"kind", "version"});
   request.kind = reader.text({"kind", "kind"});
@@ -115,8 +111,7 @@ std::string read_request(const JsonView& json, AdmissionRequest& request) {
   if (!reader.problem().empty()) {
     return reader.problem();
   }
-  const auto* known = std::find_if(kOperations.begin(), kOperations.end(),
-                                   [&](const auto& entry) { return operation == entry.first; });
+  const auto* known = std::ranges::find(kOperations, operation, &std::pair<const char*, Operation>::first);
   if (known == kOperations.end()) {
     return "request.operation must be CREATE, UPDATE, DELETE or CONNECT, is \"" + one_line(operation, 40) +
            "\"";
@@ -125,24 +120,19 @@ std::string read_request(const JsonView& json, AdmissionRequest& request) {
   return "";
 }
 
-// What is wrong with the review around the request; http_status 0: nothing.
-ReviewError check_envelope(const JsonView& review) {
+// Checks the review around the request. The message of what is wrong, or nothing.
+std::string check_envelope(const JsonView& review) {
   if (!review.is_object()) {
-    return bad_request("the body must be a JSON object of kind AdmissionReview");
+    return "the body must be a JSON object of kind AdmissionReview";
   }
   const std::string version = text_member(review, {"apiVersion"});
   if (version == "admission.k8s.io/v1beta1") {
-    return bad_request(
-        "admission.k8s.io/v1beta1 is not served; set admissionReviewVersions: [v1] in the webhook configuration");
+    return "admission.k8s.io/v1beta1 is not served; set admissionReviewVersions: [v1] in the webhook configuration";
   }
   if (version != kReviewApiVersion || text_member(review, {"kind"}) != kReviewKind) {
-    return bad_request(std::string("the body must be of apiVersion ") + kReviewApiVersion + " and kind " +
-                       kReviewKind);
+    return std::string("the body must be of apiVersion ") + kReviewApiVersion + " and kind " + kReviewKind;
   }
-  if (!member(review, {"request"}).is_object()) {
-    return bad_request("the AdmissionReview has no request");
-  }
-  return {.http_status = 0, .uid = "", .reason = "", .message = ""};
+  return member(review, {"request"}).is_object() ? "" : "the AdmissionReview has no request";
 }
 
 Json status_of(int code, const std::string& reason, const std::string& message) {
@@ -192,40 +182,35 @@ std::string encode(Json response) {
 
 Decoded decode_review(std::string_view body) {
   Decoded decoded;
-  const auto refuse = [&](ReviewError error) {
-    error.uid = decoded.request.uid;
-    decoded.error = std::move(error);
+  const auto refuse = [&](std::string message, int status = 400, const char* reason = "BadRequest") {
+    decoded.error = ReviewError{
+        .http_status = status, .uid = decoded.request.uid, .reason = reason, .message = std::move(message)};
     return std::move(decoded);
   };
   if (body.size() > kReviewLimit) {
     decoded.request.uid = salvaged_uid(body.substr(0, 4096));
-    return refuse(
-        {.http_status = 413,
-         .uid = "",
-         .reason = "RequestEntityTooLarge",
-         .message = "the AdmissionReview is larger than " + std::to_string(kReviewLimit) + " bytes"});
+    return refuse("the AdmissionReview is larger than " + std::to_string(kReviewLimit) + " bytes", 413,
+                  "RequestEntityTooLarge");
   }
   Result<JsonText> text = JsonText::parse_as_tree(body);
   if (!text) {
     decoded.request.uid = salvaged_uid(body);
-    return refuse(
-        bad_request(is_utf8(body) ? "the body is " + text.error().message : "the body is not UTF-8"));
+    return refuse(is_utf8(body) ? "the body is " + text.error().message : "the body is not UTF-8");
   }
   decoded.request.text = std::make_shared<const JsonText>(*std::move(text));
   const JsonView review = decoded.request.text->root();
   if (std::string uid = text_member(review, {"request", "uid"}); uid.size() <= kUidLimit) {
     decoded.request.uid = std::move(uid);
   }
-  if (ReviewError wrong = check_envelope(review); wrong.http_status != 0) {
-    return refuse(std::move(wrong));
+  if (const std::string problem = check_envelope(review); !problem.empty()) {
+    return refuse(problem);
   }
   if (decoded.request.uid.empty()) {
-    return refuse(
-        bad_request("request.uid must be a string of 1 to " + std::to_string(kUidLimit) + " bytes"));
+    return refuse("request.uid must be a string of 1 to " + std::to_string(kUidLimit) + " bytes");
   }
   const JsonView request = member(review, {"request"});
   if (const std::string problem = read_request(request, decoded.request); !problem.empty()) {
-    return refuse(bad_request(problem));
+    return refuse(problem);
   }
   decoded.request.object = member(request, {"object"});
   decoded.request.old_object = member(request, {"oldObject"});
@@ -260,12 +245,7 @@ std::string encode_error(const ReviewError& error) {
 }
 
 const char* name_of(Operation operation) {
-  for (const auto& [name, value] : kOperations) {
-    if (value == operation) {
-      return name;
-    }
-  }
-  return "";
+  return std::ranges::find(kOperations, operation, &std::pair<const char*, Operation>::second)->first;
 }
 
 }  // namespace plimsoll::webhook

@@ -4,11 +4,11 @@
 //   if (review.error) return reply(review.error->http_status, encode_error(*review.error));
 //   return reply(200, encode_answer(review.request.uid, handle(review.request)));
 //
-// Whatever the bytes are, the answer is a well-formed AdmissionReview. A review that cannot be read is
-// answered with an HTTP error, which the API server counts as a failed call (its failurePolicy then decides),
-// and with the request's uid where one can be found. An answer says exactly what the API server accepts:
-// patch and patchType together or not at all, the patch in base64, warnings within its limits. v1beta1, which
-// Kubernetes 1.22 dropped, is refused by name. Pure functions and values; any thread.
+// For any input the response is a well-formed AdmissionReview. A review that cannot be read gets an HTTP
+// error, which the API server counts as a failed call (its failurePolicy then decides), and the request's uid
+// if one can be found. Responses contain exactly what the API server accepts: patch and patchType together or
+// not at all, the patch in base64, warnings within its limits. v1beta1, which Kubernetes 1.22 removed, is
+// rejected by name. Pure functions and values; any thread.
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@
 
 namespace plimsoll::webhook {
 
-// As the server's limit on a body: two objects of 3 MB and what surrounds them.
+// As the server's limit of a body: two objects of 3 MB, and 1 MB for the rest.
 inline constexpr std::size_t kReviewLimit = 7 << 20;
-// The API server drops what is beyond (docs: "Response", admission webhooks).
+// The API server drops warnings beyond these limits (docs: "Response", admission webhooks).
 inline constexpr std::size_t kWarningLimit = 256;
 inline constexpr std::size_t kAllWarningsLimit = 4096;
-inline constexpr std::size_t kMessageLimit = 2048;  // of a refusal: what a terminal can show
-inline constexpr std::size_t kCauseLimit = 20;      // fields named one by one in a refusal
+inline constexpr std::size_t kMessageLimit = 2048;  // of a refusal: what fits on a terminal
+inline constexpr std::size_t kCauseLimit = 20;      // fields that a refusal names one by one
 
 enum class Operation { kCreate, kUpdate, kDelete, kConnect };
 
@@ -39,12 +39,12 @@ struct AdmissionRequest {
   std::string kind;
   std::string sub_resource;
   std::string namespace_name;
-  std::string name;  // empty while the server has yet to generate it
+  std::string name;  // empty if the server has not generated it yet
   Operation operation = Operation::kCreate;
   bool dry_run = false;
-  JsonView object;                       // null when absent; any type: the handlers check
-  JsonView old_object;                   // likewise
-  std::shared_ptr<const JsonText> text;  // what both look into
+  JsonView object;                       // null when absent; of any type: the handlers check it
+  JsonView old_object;                   // the same
+  std::shared_ptr<const JsonText> text;  // the text of both
 };
 
 // Why a review cannot be read.
@@ -68,7 +68,7 @@ struct AdmissionAnswer {
 };
 
 struct Decoded {
-  AdmissionRequest request;  // uid alone is set when there is an error
+  AdmissionRequest request;  // only uid is set when there is an error
   std::optional<ReviewError> error;
 };
 

@@ -12,28 +12,11 @@ namespace {
 
 // Changes within this time make one view.
 constexpr std::chrono::milliseconds kSettle{20};
-// The reflectors tell of changes, not of a first list that is empty: that is looked for.
-constexpr std::chrono::milliseconds kLook{100};
+// How often to check for the first lists: an empty list makes no change.
+constexpr std::chrono::milliseconds kSyncPoll{100};
 
-kube::Reflector::Options reflector_options(const char* plural, bool namespaced,
-                                           kube::ReflectorObserver* observer,
-                                           kube::Reflector::Handler on_change) {
-  kube::Reflector::Options options;
-  options.observer = observer;
-  options.resource = {
-      .group = crds::kGroup, .version = crds::kVersion, .plural = plural, .namespaced = namespaced};
-  options.on_change = std::move(on_change);
-  return options;
-}
-
-kube::Reflector::Options without_managed_fields(kube::Reflector::Options options) {
-  options.keep.without({"metadata"}, {"managedFields"});
-  return options;
-}
-
-kube::Reflector::Options within_quota(kube::Reflector::Options options, ProfileQuota& quota) {
-  options.project = [&quota](const JsonView& profile) { return quota.project(profile); };
-  return options;
+kube::Resource resource(const char* plural, bool namespaced) {
+  return {.group = crds::kGroup, .version = crds::kVersion, .plural = plural, .namespaced = namespaced};
 }
 
 }  // namespace
@@ -42,14 +25,14 @@ ClusterViewKeeper::ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog
                                      estimator::ClusterViewStore& store, Observers observers)
     : builder_(std::move(catalog)),
       store_(store),
-      gpu_models_(client, without_managed_fields(reflector_options(
-                              "gpumodels", false, observers.gpu_models,
-                              [this](const kube::Reflector::Change&) { gpu_models_changed(); }))),
-      profiles_(client, within_quota(reflector_options("memoryprofiles", true, observers.profiles,
-                                                       [this](const kube::Reflector::Change& change) {
-                                                         profile_changed(change);
-                                                       }),
-                                     quota_)) {}
+      gpu_models_(client, {.resource = resource("gpumodels", false),
+                           .keep = JsonSelection().without({"metadata"}, {"managedFields"}),
+                           .on_change = [this](const auto&) { gpu_models_changed(); },
+                           .observer = observers.gpu_models}),
+      profiles_(client, {.resource = resource("memoryprofiles", true),
+                         .project = [this](const JsonView& profile) { return quota_.project(profile); },
+                         .on_change = [this](const auto& change) { profile_changed(change); },
+                         .observer = observers.profiles}) {}
 
 ClusterViewKeeper::~ClusterViewKeeper() {
   stop();
@@ -86,7 +69,7 @@ void ClusterViewKeeper::profile_changed(const kube::Reflector::Change& change) {
   if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
     quota_.forget(change.key);
   } else if (change.object == change.before) {
-    return;  // told again
+    return;  // a resync
   }
   const std::lock_guard lock(mutex_);
   changed_profiles_.insert_or_assign(change.key, change);
@@ -95,7 +78,7 @@ void ClusterViewKeeper::profile_changed(const kube::Reflector::Change& change) {
 
 void ClusterViewKeeper::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
-    // OriginalRequest before the changes are taken, so that what counts as synced is in them.
+    // Read before the changes are taken, so that they include both first lists when it is true.
     const bool synced = gpu_models_.has_synced() && profiles_.has_synced();
     bool gpu_models_changed = false;
     std::map<std::string, kube::Reflector::Change> profiles;
@@ -111,8 +94,8 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
       if (change.kind == kube::Reflector::Change::Kind::kSet) {
         builder_.set_profile(change.object);
       } else {
-        const std::size_t slash = key.find('/');
-        builder_.remove_profile(key.substr(0, slash), key.substr(slash + 1));
+        const std::string namespace_name = kube::namespace_of(key);
+        builder_.remove_profile(namespace_name, key.substr(namespace_name.size() + 1));
       }
     }
     if (gpu_models_changed || !profiles.empty()) {
@@ -120,14 +103,14 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
     }
     std::unique_lock lock(mutex_);
     if (synced && !synced_) {
-      log_info("Knew the cluster's GPUs",
+      log_info("Loaded the cluster's GPU models and memory profiles",
                {{"gpuModels", gpu_models_.size()}, {"memoryProfiles", profiles_.size()}});
       synced_ = true;
     }
-    const auto limit = synced_ ? std::chrono::hours(24) : kLook;
+    const auto limit = synced_ ? std::chrono::hours(24) : kSyncPoll;
     const auto dirty = [this] { return gpu_models_changed_ || !changed_profiles_.empty(); };
     if (changed_.wait_for(lock, stop, limit, dirty)) {
-      // Later changes join this one.
+      // Wait for more changes of the same burst.
       changed_.wait_for(lock, stop, kSettle, [] { return false; });
     }
   }

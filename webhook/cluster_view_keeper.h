@@ -1,15 +1,14 @@
-// ClusterViewKeeper: keeps a ClusterViewStore at what the API server says, by two reflectors: GPUModels and
-// the MemoryProfiles of all namespaces.
+// ClusterViewKeeper: keeps a ClusterViewStore up to date, by two reflectors: GPUModels and the MemoryProfiles
+// of all namespaces.
 //
-//   ClusterViewKeeper keeper(client, catalog, store);
+//   ClusterViewKeeper keeper(client, catalog, store, {});
 //   keeper.start();
 //   ... if (keeper.has_synced()) ...
 //   keeper.stop();
 //
-// A burst of changes (the first list, a rescheduled node pool) makes one new view, not one a change, and what
-// did not change is shared with the one before. Of MemoryProfiles each namespace has its share
-// (webhook/profile_quota.h).
-// Thread-safe but for start and stop; stop() waits. Client and store must outlive it.
+// A burst of changes (the first list, a rescheduled node pool) makes one new view, which shares the unchanged
+// parts with the previous one. Each namespace has a quota of MemoryProfiles (webhook/profile_quota.h).
+// Thread-safe except for start and stop; stop() waits. Client and store must outlive it.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +17,6 @@
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/provisioner/cluster_view.h"
@@ -30,7 +28,7 @@ namespace plimsoll::webhook {
 
 class ClusterViewKeeper {
  public:
-  // Of the reflectors, for metrics; each may be null, and must outlive the keeper.
+  // Of the reflectors, for metrics; each may be null and must outlive the keeper.
   struct Observers {
     kube::ReflectorObserver* gpu_models = nullptr;
     kube::ReflectorObserver* profiles = nullptr;
@@ -38,8 +36,6 @@ class ClusterViewKeeper {
 
   ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, estimator::ClusterViewStore& store,
                     Observers observers);
-  ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, estimator::ClusterViewStore& store)
-      : ClusterViewKeeper(client, std::move(catalog), store, Observers()) {}
   ~ClusterViewKeeper();  // stop()
   ClusterViewKeeper(const ClusterViewKeeper&) = delete;
   ClusterViewKeeper& operator=(const ClusterViewKeeper&) = delete;
@@ -47,7 +43,7 @@ class ClusterViewKeeper {
   void start();
   void stop();
 
-  // True once a view of both first lists is in the store.
+  // True once the store has a view of both first lists.
   bool has_synced() const;
 
  private:
@@ -63,7 +59,7 @@ class ClusterViewKeeper {
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  // Guarded by mutex_: what is not in the view yet.
+  // Guarded by mutex_: changes that are not in the view yet.
   bool gpu_models_changed_ = true;
   std::map<std::string, kube::Reflector::Change> changed_profiles_;  // by key, the last of each
   bool synced_ = false;

@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <functional>
 #include <utility>
+#include <vector>
 
 namespace plimsoll::webhook {
 namespace {
 
-// How often running decisions are looked at: well below what makes one long.
+// How often running decisions are checked: much shorter than `long_after`.
 constexpr std::chrono::milliseconds kTick{10};
 
 }  // namespace
@@ -29,7 +30,7 @@ struct DecisionScheduler::Entry {
   }
   ~Entry() { scheduler.leave(*this); }
 
-  // By the thread of the turn.
+  // Processor time of the thread since the turn began.
   std::chrono::nanoseconds computed() const {
     timespec time{};
     ::clock_gettime(clock, &time);
@@ -47,22 +48,23 @@ struct DecisionScheduler::Entry {
   const std::stop_callback<std::function<void()>> stop_with_process;
 };
 
-DecisionScheduler::Turn::Turn(std::unique_ptr<Entry> entry) : entry_(std::move(entry)) {}
+DecisionScheduler::Turn::Turn(std::stop_token stop) : stop_(std::move(stop)) {}
+DecisionScheduler::Turn::Turn(std::unique_ptr<Entry> entry)
+    : stop_(entry->stop.get_token()), entry_(std::move(entry)) {}
 DecisionScheduler::Turn::Turn(Turn&& other) noexcept = default;
 DecisionScheduler::Turn::~Turn() = default;
 
-std::stop_token DecisionScheduler::Turn::stop() const {
-  return entry_->stop.get_token();
-}
-
 bool DecisionScheduler::Turn::stopped_for_others() const {
+  if (entry_ == nullptr) {
+    return false;
+  }
   const std::lock_guard lock(entry_->scheduler.mutex_);
   return entry_->stopped_for_others;
 }
 
 DecisionScheduler::Options DecisionScheduler::for_cpus(int cpus) {
   Options options;
-  // Twice the processors, since some wait for a ConfigMap, and as many again for long ones.
+  // Two for each processor, since some wait for a ConfigMap, and one more for long decisions.
   options.max_long = std::clamp(cpus, 2, 16);
   options.slots = 2 * std::clamp(cpus, 2, 16) + options.max_long;
   return options;
@@ -73,8 +75,8 @@ DecisionScheduler::DecisionScheduler(Options options)
 
 DecisionScheduler::~DecisionScheduler() = default;
 
-// One slot is always another namespace's.
-bool DecisionScheduler::has_room_for(const std::string& namespace_name) const {
+// One slot is always reserved for other namespaces.
+bool DecisionScheduler::has_slot_for(const std::string& namespace_name) const {
   const auto running = running_of_.find(namespace_name);
   return turns_ < static_cast<std::size_t>(options_.slots) &&
          (running == running_of_.end() || running->second < std::max(1, options_.slots - 1));
@@ -83,19 +85,19 @@ bool DecisionScheduler::has_room_for(const std::string& namespace_name) const {
 Result<DecisionScheduler::Turn> DecisionScheduler::enter(const std::string& namespace_name, Time deadline,
                                                          const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  if (const bool waits = waiting_of_.contains(namespace_name) || !has_room_for(namespace_name); !waits) {
+  if (const bool waits = waiting_of_.contains(namespace_name) || !has_slot_for(namespace_name); !waits) {
     ++turns_;
     ++running_of_[namespace_name];
   } else {
-    std::deque<Waiter*>& line = waiting_of_[namespace_name];
-    if (line.size() >= options_.max_waiting) {
+    std::deque<Waiter*>& queue = waiting_of_[namespace_name];
+    if (queue.size() >= options_.max_waiting) {
       ++refused_;
-      return Error(ErrorCode::kTooManyRequests, std::to_string(line.size()) + " jobs of namespace " +
+      return Error(ErrorCode::kTooManyRequests, std::to_string(queue.size()) + " jobs of namespace " +
                                                     namespace_name +
-                                                    " wait for a decision already; submit fewer at a time");
+                                                    " already wait for a decision; submit fewer at a time");
     }
     Waiter waiter;
-    line.push_back(&waiter);
+    queue.push_back(&waiter);
     waiter.calls.wait_until(lock, stop, deadline, [&] { return waiter.called; });
     if (!waiter.called) {
       const auto place = waiting_of_.find(namespace_name);
@@ -105,7 +107,7 @@ Result<DecisionScheduler::Turn> DecisionScheduler::enter(const std::string& name
       }
       ++refused_;
       return stop.stop_requested()
-                 ? Error(ErrorCode::kCancelled, "the process stops")
+                 ? Error(ErrorCode::kCancelled, "the process is stopping")
                  : Error(ErrorCode::kTooManyRequests, "too many other jobs were being decided");
     }
   }
@@ -118,7 +120,7 @@ Result<DecisionScheduler::Turn> DecisionScheduler::enter(const std::string& name
   return Turn(std::move(entry));
 }
 
-// Gives what is free to those that wait: the next namespace in the order of names, then the one after it.
+// Gives free slots to waiting requests, one namespace after the other in the order of names.
 void DecisionScheduler::call_next() {
   for (std::size_t looked_at = 0; looked_at < waiting_of_.size();) {
     auto next = waiting_of_.upper_bound(last_called_);
@@ -126,7 +128,7 @@ void DecisionScheduler::call_next() {
       next = waiting_of_.begin();
     }
     last_called_ = next->first;
-    if (!has_room_for(next->first)) {
+    if (!has_slot_for(next->first)) {
       ++looked_at;
       continue;
     }
@@ -157,16 +159,16 @@ void DecisionScheduler::watch(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested() && begun_.wait(lock, stop, [this] { return !running_.empty(); })) {
     begun_.wait_for(lock, stop, kTick, [] { return false; });
-    look_for_long_ones();
+    check_long_ones();
   }
 }
 
-void DecisionScheduler::look_for_long_ones() {
+void DecisionScheduler::check_long_ones() {
   std::size_t long_ones = 0;
   for (Entry* entry : running_) {
     if (!entry->is_long && entry->computed() >= options_.long_after) {
       entry->is_long = true;
-      // Where it is not allowed, the slots that are left for short ones must do.
+      // If that is not allowed, the remaining slots for short decisions must be enough.
       ::setpriority(PRIO_PROCESS, static_cast<id_t>(entry->thread),
                     ::getpriority(PRIO_PROCESS, static_cast<id_t>(entry->thread)) + options_.nice);
     }
@@ -178,21 +180,17 @@ void DecisionScheduler::look_for_long_ones() {
 }
 
 void DecisionScheduler::stop_one() {
-  const auto counts = [](const Entry* entry) { return entry->is_long && !entry->stopped_for_others; };
   std::map<std::string, int> long_of;
-  for (const Entry* entry : running_) {
-    long_of[entry->namespace_name] += counts(entry) ? 1 : 0;
-  }
-  Entry* victim = nullptr;
-  const auto goes_before = [&](const Entry* one, const Entry* other) {
-    return std::pair(long_of[one->namespace_name], one->computed()) >
-           std::pair(long_of[other->namespace_name], other->computed());
-  };
+  std::vector<Entry*> candidates;
   for (Entry* entry : running_) {
-    if (counts(entry) && (victim == nullptr || goes_before(entry, victim))) {
-      victim = entry;
+    if (entry->is_long && !entry->stopped_for_others) {
+      ++long_of[entry->namespace_name];
+      candidates.push_back(entry);
     }
   }
+  Entry* const victim = *std::ranges::max_element(candidates, {}, [&](const Entry* entry) {
+    return std::pair(long_of[entry->namespace_name], entry->computed());
+  });
   ++stopped_;
   victim->stopped_for_others = true;
   victim->stop.request_stop();
@@ -205,8 +203,8 @@ DecisionScheduler::Stats DecisionScheduler::stats() const {
   for (const Entry* entry : running_) {
     stats.running_long += entry->is_long ? 1 : 0;
   }
-  for (const auto& [name, line] : waiting_of_) {
-    stats.waiting += line.size();
+  for (const auto& [name, queue] : waiting_of_) {
+    stats.waiting += queue.size();
   }
   return stats;
 }

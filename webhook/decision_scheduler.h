@@ -1,17 +1,18 @@
-// DecisionScheduler: which admissions compute at the moment, so that expensive ones do not keep others
-// waiting.
+// DecisionScheduler: limits and orders the admissions that compute at the same time, so that expensive ones
+// do not delay others.
 //
 //   Result<DecisionScheduler::Turn> turn = scheduler.enter(namespace_name, deadline, request.stop);
 //   if (!turn) return keep_the_job(turn.error());
-//   decide(review, turn->stop());                   // gives up when that is requested
+//   decide(review, turn->stop());                   // must end when a stop is requested
 //
-// At most `slots` have a turn; others wait, and namespaces take turns, each in the order of its requests. No
-// namespace has all slots. Whoever has computed for `long_after` is long: its thread goes on at a lower
-// priority, so that short ones pass it, and when there are more than `max_long`, the one that has computed
-// most, of the namespace that has most of them, is asked to stop. So there are always slots for short ones.
+// At most `slots` admissions have a turn; the others wait. Namespaces take turns, each in the order of its
+// requests, and none has all slots. A decision that has computed for `long_after` is long: its thread gets a
+// lower priority, so that short decisions overtake it. When there are more than `max_long`, one is asked to
+// stop: of the namespace with the most long decisions, the one that has computed longest. So there are always
+// slots for short decisions.
 //
-// A turn begins and ends on the thread that computes. Nothing can raise that thread's priority again: let it
-// end (http::Server does). Thread-safe; must outlive its turns. One thread of its own.
+// A turn begins and ends on the thread that computes. The priority of that thread cannot be raised again: the
+// thread must end (http::Server does that). Thread-safe; must outlive its turns. It has one thread.
 #pragma once
 
 #include <chrono>
@@ -38,22 +39,22 @@ class DecisionScheduler {
   struct Options {
     int slots = 6;
     int max_long = 3;
-    // Of one namespace; beyond it the answer comes at once. A deployment tool applies some dozens at a time.
+    // Of one namespace; more are rejected at once. A deployment tool applies some dozens at a time.
     std::size_t max_waiting = 32;
-    // Of processor time. The largest models that are usual take half of it.
+    // Processor time. The largest usual models take half of it.
     std::chrono::milliseconds long_after{50};
-    // Added to the nice value of a long one: a tenth of the share of others.
+    // Added to the nice value of a long decision: it then gets a tenth of the share of others.
     int nice = 10;
   };
-  // `cpus`: that may compute at the same time.
+  // `cpus`: the processors that the process may use.
   static Options for_cpus(int cpus);
 
   struct Stats {
     std::size_t running = 0;
     std::size_t running_long = 0;
     std::size_t waiting = 0;
-    std::uint64_t refused = 0;  // for a full line or for want of a turn in time
-    std::uint64_t stopped = 0;  // to make room for others
+    std::uint64_t refused = 0;  // the queue was full, or no turn came in time
+    std::uint64_t stopped = 0;  // in favour of others
   };
 
  private:
@@ -62,18 +63,21 @@ class DecisionScheduler {
  public:
   class Turn {
    public:
+    // A turn without a scheduler: nobody waits for it.
+    explicit Turn(std::stop_token stop);
     Turn(Turn&& other) noexcept;
     Turn& operator=(Turn&&) = delete;
     ~Turn();
 
-    // Requested when the process stops, or to make room for others.
-    std::stop_token stop() const;
+    // Requested when the process stops, or in favour of others.
+    std::stop_token stop() const { return stop_; }
     bool stopped_for_others() const;
 
    private:
     friend class DecisionScheduler;
     explicit Turn(std::unique_ptr<Entry> entry);
-    std::unique_ptr<Entry> entry_;
+    std::stop_token stop_;
+    std::unique_ptr<Entry> entry_;  // null without a scheduler
   };
 
   explicit DecisionScheduler(Options options);
@@ -82,7 +86,7 @@ class DecisionScheduler {
   DecisionScheduler& operator=(const DecisionScheduler&) = delete;
 
   // Waits for a turn. Errors: kTooManyRequests when too many of the namespace wait, or no turn came by the
-  // deadline; kCancelled when the stop came first.
+  // deadline; kCancelled when a stop was requested first.
   Result<Turn> enter(const std::string& namespace_name, Time deadline, const std::stop_token& stop);
 
   Stats stats() const;
@@ -93,19 +97,19 @@ class DecisionScheduler {
     std::condition_variable_any calls;
   };
 
-  bool has_room_for(const std::string& namespace_name) const;
+  bool has_slot_for(const std::string& namespace_name) const;
   void call_next();
   void leave(Entry& entry);
   void watch(const std::stop_token& stop);
-  void look_for_long_ones();
+  void check_long_ones();
   void stop_one();
 
   const Options options_;
   mutable std::mutex mutex_;
   std::condition_variable_any begun_;
   std::list<Entry*> running_;
-  std::map<std::string, int> running_of_;                  // of a namespace, those called included
-  std::size_t turns_ = 0;                                  // given, those that have yet to begin included
+  std::map<std::string, int> running_of_;                  // by namespace, called ones included
+  std::size_t turns_ = 0;                                  // given, including those that have not begun
   std::map<std::string, std::deque<Waiter*>> waiting_of_;  // no empty ones
   std::string last_called_;                                // the namespace
   std::uint64_t refused_ = 0;

@@ -7,7 +7,7 @@
 namespace plimsoll::webhook {
 namespace {
 
-// From a review that needs no decision to the longest that the API server waits.
+// From a review without a decision to the API server's default timeout.
 const prometheus::Histogram::BucketBoundaries kSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                           0.25,  0.5,    1,     2.5,  5,     10};
 
@@ -42,7 +42,8 @@ ServerMetrics::ServerMetrics(const http::Server& server, const http::FileCertifi
     : server_(server), certificates_(certificates), scheduler_(scheduler) {}
 
 std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
-  const http::ServerStats stats = server_.stats();
+  const http::ServerStats& stats = server_.stats();
+  const http::CertificateStatus certificate = certificates_.status();
   std::vector<prometheus::MetricFamily> families = {
       metrics::gauges("plimsoll_admission_in_flight", {{static_cast<double>(stats.in_flight)}}),
       metrics::gauges("plimsoll_webhook_connections", {{static_cast<double>(stats.open_connections)}}),
@@ -53,9 +54,9 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
            sample("reason", "timeout", stats.rejected_timeout), sample("reason", "tls", stats.rejected_tls),
            sample("reason", "no_descriptor", stats.rejected_no_descriptor),
            sample("reason", "evicted", stats.evicted)}),
-      metrics::counters("plimsoll_webhook_certificate_loads_total",
-                        {sample("result", "taken", certificates_.loads()),
-                         sample("result", "refused", certificates_.failures())}),
+      metrics::counters(
+          "plimsoll_webhook_certificate_loads_total",
+          {sample("result", "taken", certificate.loads), sample("result", "refused", certificate.failures)}),
   };
   if (scheduler_ != nullptr) {
     const DecisionScheduler::Stats decisions = scheduler_->stats();
@@ -67,10 +68,10 @@ std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
         "plimsoll_admission_decisions_rejected_total",
         {sample("reason", "busy", decisions.refused), sample("reason", "long", decisions.stopped)}));
   }
-  if (const std::optional<Clock::WallTime> expiry = certificates_.not_after()) {
-    families.push_back(
-        metrics::gauges("plimsoll_webhook_certificate_expiration_timestamp_seconds",
-                        {{static_cast<double>(std::chrono::system_clock::to_time_t(*expiry))}}));
+  if (certificate.not_after) {
+    families.push_back(metrics::gauges(
+        "plimsoll_webhook_certificate_expiration_timestamp_seconds",
+        {{static_cast<double>(std::chrono::system_clock::to_time_t(*certificate.not_after))}}));
   }
   return families;
 }

@@ -38,7 +38,7 @@ class AdmissionMetrics {
   prometheus::Counter& saved_;
 };
 
-// Figures of the server and the certificate, read at each scrape. Both must outlive this.
+// Metrics of the server and the certificate, read at each scrape. Both must outlive this.
 class ServerMetrics : public prometheus::Collectable {
  public:
   // `scheduler` may be null.

@@ -1,7 +1,6 @@
 #include "webhook/mutate.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/json/edit.h"
@@ -36,31 +35,28 @@ bool annotation_changed(const AdmissionRequest& request, const char* name) {
 
 // Whether an update leaves nothing to decide.
 bool is_settled(const AdmissionRequest& request) {
-  const std::array<std::string_view, 3> inputs = {"model", "training", "provisioning"};
-  const bool inputs_changed = std::any_of(inputs.begin(), inputs.end(),
-                                          [&](std::string_view input) {
-                                            return changed(request, {"spec", input});
-                                          }) ||
-                              annotation_changed(request, crds::kProvisioningAnnotation);
-  if (inputs_changed) {
+  if (changed(request, {"spec", "model"}) || changed(request, {"spec", "training"}) ||
+      changed(request, {"spec", "provisioning"}) ||
+      annotation_changed(request, crds::kProvisioningAnnotation)) {
     return false;
   }
   const bool decision_changed = annotation_changed(request, crds::kDecisionAnnotation);
   if (changed(request, {"spec", "trainers"})) {
-    // `kubectl apply` of the original manifest brings the asked count back and leaves our annotation.
+    // `kubectl apply` of the original manifest restores the requested count and keeps our annotation.
     return decision_changed &&
            !member(request.object, {"metadata", "annotations", crds::kDecisionAnnotation}).is_null();
   }
-  // An object that never had a decision is not given one by an edit of its labels; one that lost it is.
+  // An edit of labels causes no decision for an object without one; one that lost its decision gets a new
+  // one.
   return !decision_changed;
 }
 
 Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const estimator::TraceFile* graph,
                 const MutateInputs& inputs) {
-  // `kubectl apply` of the original manifest must not bring a size back that ran out of memory.
+  // `kubectl apply` of the original manifest must not restore a size that ran out of memory.
   JsonObject history;
   history["status"] = tree_of(member(request.old_object, {"status"}));
-  const estimator::ProvisionRequest question{
+  const estimator::ProvisionRequest to_provision{
       .job = &job,
       .graph = graph,
       .gpus = &inputs.cluster->gpus,
@@ -68,7 +64,7 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
       .method = estimator::Method::kPlimsoll,
       .budget = inputs.budget,
       .failed = estimator::failed_sizes(job, crds::decode_status(history).attempts, inputs.cluster->gpus)};
-  const estimator::Provision provision = estimator::provision(question);
+  const estimator::Provision provision = estimator::provision(to_provision);
 
   Mutation mutation;
   mutation.answer.patch = estimator::patch_for(job, provision);
@@ -77,7 +73,7 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
   mutation.reason = provision.event_reason;
   mutation.message = provision.reason;
   if (!mutation.applied && provision.decided()) {
-    // Said when it was decided; an object that is admitted again is not news.
+    // The user saw them with the decision; do not repeat them when the object is admitted again.
     mutation.answer.warnings.clear();
   }
   if (mutation.applied && !request.dry_run && job.spec.provisioning.mode != crds::ProvisioningMode::kOff) {

@@ -4,11 +4,11 @@
 //   Mutation mutation = mutate(request, {.cluster = view.get(), .tables = &tables, .budget = &budget});
 //   reply(mutation.answer);
 //
-// It never refuses: what cannot be read, estimated or placed keeps the user's values and gets a warning
-// (AMP's fallback), and validate() is the one to say no. Idempotent: its own result gets no patch. A dry run
-// is answered as the real thing, since nothing is written but the answer. An update is decided anew only when
-// what the decision rests on has changed; when the decision itself was changed along with the trainers,
-// whoever did that (the controller, after an out-of-memory) has decided. Pure but for `tables`; any thread.
+// It never rejects a job: one that cannot be read, estimated or placed keeps the user's values and gets a
+// warning (AMP's fallback); only validate() rejects. Idempotent: its own result gets no patch. A dry run gets
+// the same response. An update is decided again only when the inputs of the decision have changed; when the
+// decision was changed together with the trainers (by the controller, after an out-of-memory), that decision
+// stays. Pure except for `tables`; any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct Mutation {
   AdmissionAnswer answer;
   bool applied = false;         // there is a patch
   std::string reason;           // CamelCase, one of a few dozen: for metrics
-  std::string message;          // one sentence for people; empty when there is nothing to tell
-  std::int64_t gpus_saved = 0;  // by this patch, against what the object said before; 0 for a dry run
+  std::string message;          // one sentence for users; may be empty
+  std::int64_t gpus_saved = 0;  // by this patch, compared with the object before it; 0 for a dry run
 };
 
 Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs);

@@ -3,6 +3,7 @@
 #include "base/json/packed.h"
 #include "base/json/selection.h"
 #include "base/log.h"
+#include "kube/object_store.h"
 
 namespace plimsoll::webhook {
 namespace {
@@ -35,15 +36,14 @@ Json ProfileQuota::project(const JsonView& profile) {
   const Bytes size{static_cast<std::int64_t>(slim.size())};
   Use& use = uses_[namespace_name];
   if (use.profiles >= options_.of_namespace || use.bytes + size > options_.bytes_of_namespace ||
-      kept_ + size > options_.in_all) {
-    if (!use.told) {
-      use.told = true;
-      log_warning("Left out MemoryProfiles: there are too many",
-                  {{"namespace", namespace_name},
-                   {"first", key},
-                   {"kept", use.profiles},
-                   {"bytes", to_string(use.bytes)},
-                   {"bytesOfAllNamespaces", to_string(kept_)}});
+      kept_ + size > options_.total) {
+    if (!use.logged) {
+      use.logged = true;
+      log_warning("Left out MemoryProfiles: quota reached", {{"namespace", namespace_name},
+                                                             {"first", key},
+                                                             {"kept", use.profiles},
+                                                             {"bytes", use.bytes.count},
+                                                             {"bytesOfAllNamespaces", kept_.count}});
     }
     return PackedJson(profile, name_alone()).tree();
   }
@@ -59,7 +59,7 @@ void ProfileQuota::forget(const std::string& key) {
   if (known == sizes_.end()) {
     return;
   }
-  const auto use = uses_.find(key.substr(0, key.find('/')));
+  const auto use = uses_.find(kube::namespace_of(key));
   kept_ -= known->second;
   use->second.bytes -= known->second;
   if (--use->second.profiles == 0) {

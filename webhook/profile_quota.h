@@ -1,14 +1,14 @@
-// ProfileQuota: how many MemoryProfiles a process keeps, in all and of each namespace, for anybody who may
+// ProfileQuota: limits the MemoryProfiles that a process keeps, in total and of each namespace: users who may
 // create them could otherwise fill its memory. For Reflector's option `project`.
 //
 //   ProfileQuota quota({});
 //   options.project = [&](const JsonView& profile) { return quota.project(profile); };
 //   ... quota.forget(key) ...                     // when one is removed
 //
-// What a namespace has beyond its share is left out: all that stays of it is its name, so that no decision
-// finds it. A process that starts takes profiles in the order of their names, and those that come later while
-// there is room; one that was left out is looked at again when it is written. The first of a namespace that
-// is left out is logged. One thread.
+// Of profiles beyond the quota only the name is kept, so that no decision finds them. A process that starts
+// reads profiles in the order of their names, and later ones until the quota is reached; a profile that was
+// left out is checked again when it is written. The first of each namespace that is left out is logged. One
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ class ProfileQuota {
   struct Options {
     std::size_t of_namespace = estimator::kProfilesOfNamespace;
     Bytes bytes_of_namespace = 512_KiB;  // packed; one profile has 1 to 4 KiB
-    Bytes in_all = 32_MiB;
+    Bytes total = 32_MiB;
   };
   explicit ProfileQuota(Options options) : options_(options) {}
 
-  // What to keep of it: what decisions read, or only its name.
+  // What to keep of the profile: what decisions read, or only its name.
   Json project(const JsonView& profile);
   void forget(const std::string& key);  // "namespace/name"
 
@@ -41,7 +41,7 @@ class ProfileQuota {
   struct Use {
     std::size_t profiles = 0;
     Bytes bytes;
-    bool told = false;  // that some were left out
+    bool logged = false;  // that some were left out
   };
 
   const Options options_;

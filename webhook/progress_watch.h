@@ -1,4 +1,4 @@
-// ProgressWatch: whether work that has deadlines gets done.
+// ProgressWatch: checks that work with deadlines is finished.
 //
 //   ProgressWatch::Work work(watch, now, deadline);    // in each worker, until the work is finished
 //   if (Result<void> fine = watch.check(now); !fine) be_not_ready(fine.error());
@@ -31,13 +31,13 @@ class ProgressWatch {
     const std::multiset<std::pair<Time, Time>>::iterator place_;
   };
 
-  // Errors: kUnavailable when some work is past its deadline and nothing was finished for as long as it was
-  // given.
+  // Errors: kUnavailable when the oldest work is past its deadline and no work was finished for as long as
+  // that work had time.
   Result<void> check(Time now) const;
 
  private:
   mutable Mutex mutex_;
-  std::multiset<std::pair<Time, Time>> under_way_ PLIMSOLL_GUARDED_BY(mutex_);  // deadline and begin
+  std::multiset<std::pair<Time, Time>> in_progress_ PLIMSOLL_GUARDED_BY(mutex_);  // deadline and begin
   Time last_finished_ PLIMSOLL_GUARDED_BY(mutex_) = Time::min();
 };
 

@@ -12,13 +12,13 @@
 namespace plimsoll::webhook {
 namespace {
 
-// A ConfigMap holds 1 MiB; what that may grow into. A graph of 10,000 operators has 2 MiB, 100,000 tables 6
-// MiB.
+// Limits of the uncompressed content; a ConfigMap has at most 1 MiB. A graph of 10,000 operators has 2 MiB,
+// 100,000 tables have 6 MiB.
 constexpr Bytes kMaxGraph = 8_MiB;
 constexpr Bytes kMaxTables = 16_MiB;
-// Of the time for a decision, the share that reading a ConfigMap may take; the rest is for deciding.
+// Reading a ConfigMap may take half of the time for a decision.
 constexpr int kShareForReading = 2;
-// An entry of the cache beside its content.
+// The size of a cache entry without its content.
 constexpr std::int64_t kEntryBytes = 256;
 
 const kube::Resource kConfigMaps{.group = "", .version = "v1", .plural = "configmaps"};
@@ -39,7 +39,7 @@ Result<std::string> content_of(const Json& config_map, const std::string& key) {
   if (const Json& binary = member(config_map, {"binaryData", key}); binary.isString()) {
     return base64_decode(text_member(binary, {}));
   }
-  return Error(ErrorCode::kNotFound, "it has no key " + key);
+  return Error(ErrorCode::kNotFound, "there is no key " + key);
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ Result<Json> ConfigMapTableSource::read(const std::string& what, const std::stri
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           (deadline - std::chrono::steady_clock::now()) / kShareForReading);
       if (left.count() <= 0) {
-        return Error(ErrorCode::kTimeout, "no time was left to read " + what);
+        return Error(ErrorCode::kTimeout, "the deadline leaves no time to read " + what);
       }
       call.timeout = std::min(call.timeout, left);
     }
@@ -95,7 +95,7 @@ Result<std::shared_ptr<const T>> ConfigMapTableSource::get(const std::string& na
   Result<T> parsed = within.run([&] { return parse(*content, budget); });
   if (!parsed) {
     const Error error = parsed.error().within(what + ", key " + key);
-    // It will be wrong again, as long as the ConfigMap is the same; a deadline may be kept next time.
+    // These errors are permanent while the ConfigMap is unchanged; a deadline may be met next time.
     if (error.code == ErrorCode::kInvalid || error.code == ErrorCode::kTooLarge) {
       keep({.key = place, .content = error, .size = Bytes{static_cast<std::int64_t>(error.message.size())}});
     }

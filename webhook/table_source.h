@@ -1,13 +1,13 @@
-// ConfigMapTableSource: reads what jobs name by a ConfigMap key.
+// ConfigMapTableSource: reads tables and graphs that jobs name by a ConfigMap key.
 //
 //   ConfigMapTableSource source(client, {});
 //   Result<estimator::SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, &budget);
 //
-// It asks the API server for the ConfigMap each time, so that it never decides on an old one, and parses it
-// once a resourceVersion: what was parsed is kept, and so is the error of what cannot be parsed, up to
-// `cache_limit`. When that is reached, the least recently used entry of the namespace that holds most goes,
-// so that no namespace takes the others' share. The content may be CSV or gzip of it, in `data` or
-// `binaryData`. Thread-safe; calls block until the budget's deadline at most.
+// It reads the ConfigMap from the API server each time, so that no decision uses an old one, and parses each
+// resourceVersion once: results are cached, and so are errors of parsing, up to `cache_limit`. When that is
+// reached, the least recently used entry of the namespace with the most cached bytes is evicted, so that no
+// namespace takes the share of others. Tables may be CSV or gzip of it, in `data` or `binaryData`.
+// Thread-safe; calls block at most until the budget's deadline.
 #pragma once
 
 #include <list>
@@ -29,7 +29,7 @@
 namespace plimsoll::webhook {
 
 struct TableSourceOptions {
-  Bytes cache_limit = 64_MiB;  // of parsed tables and graphs; Model-A has some 300 KiB
+  Bytes cache_limit = 64_MiB;  // of parsed tables and graphs; Model-A has about 300 KiB
 };
 
 class ConfigMapTableSource final : public estimator::ModelSource {

@@ -1,5 +1,4 @@
-// Text that comes from outside and goes back out, cut and cleaned.
-// Pure functions; any thread.
+// Untrusted text, prepared for logs and responses. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 
 namespace plimsoll::webhook {
 
-// At most `limit` bytes of valid UTF-8 on one line: control characters become spaces, bytes that are no UTF-8
-// become '?', and what was cut off shows as "...".
+// At most `limit` bytes of valid UTF-8 on one line: control characters become spaces, bytes that are not
+// UTF-8 become '?', and "..." replaces text that is cut off.
 std::string one_line(std::string_view text, std::size_t limit);
 
 }  // namespace plimsoll::webhook

@@ -41,7 +41,7 @@ Validation validate(const AdmissionRequest& request) {
   }
   if (!request.object.is_object()) {
     return refuse(400, "BadRequest",
-                  std::string("the review of this ") + name_of(request.operation) + " carries no object");
+                  std::string("the review of this ") + name_of(request.operation) + " has no object");
   }
   const bool update = request.operation == Operation::kUpdate;
   if (update && member(request.object, {"spec"}) == member(request.old_object, {"spec"})) {
@@ -56,7 +56,7 @@ Validation validate(const AdmissionRequest& request) {
   }
   std::vector<crds::FieldError> wrong = crds::validate(*job);
   if (update) {
-    // What is stored may be older than the rules; then the new object alone is judged.
+    // The stored object may be older than the rules; then only the new object is checked.
     if (const Result<crds::TrainingJob> before = crds::decode_training_job(request.old_object); before) {
       const std::vector<crds::FieldError> forbidden = crds::validate_update(*before, *job);
       wrong.insert(wrong.end(), forbidden.begin(), forbidden.end());

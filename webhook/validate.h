@@ -1,10 +1,10 @@
 // validate(): the answer of the validating webhook to one request: a TrainingJob that cannot be run as
-// written is refused with 422 and every field that is wrong.
+// written is rejected with 422 and a list of all invalid fields.
 //
-// The CRD's schema and its rules refuse most of it already; this adds what they cannot say (how fields fit
-// together, total sizes) and the same answer where the schema is older than the webhook. An update that
-// leaves the spec as it was, or only lets a deleted object go, is never refused, so that a stricter version
-// locks nobody out of what exists. Pure; any thread.
+// The CRD's schema and rules already reject most invalid jobs; this adds what they cannot express (relations
+// between fields, total sizes) and the same answer where the schema is older than the webhook. An update that
+// keeps the spec, or only completes a deletion, is never rejected, so that a stricter version does not block
+// existing objects. Pure; any thread.
 #pragma once
 
 #include <string>

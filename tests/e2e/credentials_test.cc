@@ -83,7 +83,7 @@ TEST_F(CredentialsTest, ANewCaOfTheServerIsTrustedWithoutARestart) {
   EXPECT_TRUE(operator_->running());
   write("own-ca.crt", old_ca + *new_ca);
   ASSERT_NO_FATAL_FAILURE(expect_at_work("with the new CA"));
-  EXPECT_THAT(operator_->log(), HasSubstr("Kept the CA that was read before"));
+  EXPECT_THAT(operator_->log(), HasSubstr("Kept the previous CA"));
 }
 
 TEST_F(CredentialsTest, ATokenThatIsNoLongerGoodIsReadAnew) {

@@ -13,11 +13,6 @@
 namespace plimsoll::examples {
 using namespace process;
 
-struct heap_trimmer_example {
-  struct {
-    Bytes memory;
-  } limits;
-};
 struct leadership_example {
   kube::Client& client;
   std::optional<kube::LeaseOptions> lease;
@@ -35,12 +30,11 @@ struct process_example {
   ServerCommand command;
   boost::program_options::options_description description;
   std::vector<std::string> arguments;
-  struct Server {
+  struct Server : ServerProcess {
     Server(std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog);
-    Result<void> start();
-    void stop();
-    std::chrono::milliseconds stop_limit();
-    int exit_code();
+    Result<void> start() override;
+    void stop() override;
+    std::chrono::milliseconds stop_limit() const override;
   };
 };
 

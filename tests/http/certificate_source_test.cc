@@ -124,11 +124,11 @@ TEST(FileCertificateSource, LoadsAndFollowsAMountedSecret) {
   const auto source = started(secret.path());
   const auto first = source->current();
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(source->loads(), 1U);
-  EXPECT_TRUE(source->not_after().has_value());
+  EXPECT_EQ(source->status().loads, 1U);
+  EXPECT_TRUE(source->status().not_after.has_value());
   for (std::uint64_t swap = 2; swap < 6; ++swap) {
     secret.mount(testing::new_server_pair());
-    EXPECT_TRUE(eventually([&] { return source->loads() == swap; })) << swap;
+    EXPECT_TRUE(eventually([&] { return source->status().loads == swap; })) << swap;
   }
   EXPECT_NE(source->current(), first);
   source->stop();
@@ -143,27 +143,27 @@ TEST(FileCertificateSource, KeepsTheOldOneWhenTheNewOneIsBad) {
   ASSERT_NE(good, nullptr);
 
   secret.mount({testing::new_server_pair().certificate_pem, testing::new_server_pair().key_pem});
-  EXPECT_TRUE(eventually([&] { return source->failures() > 0; }));
+  EXPECT_TRUE(eventually([&] { return source->status().failures > 0; }));
   EXPECT_EQ(source->current(), good);
-  EXPECT_NE(source->problem().find("does not belong"), std::string::npos);
+  EXPECT_NE(source->status().problem.find("does not belong"), std::string::npos);
 
   secret.mount({"", ""});
-  EXPECT_TRUE(eventually([&] { return source->problem().find("empty") != std::string::npos; }))
-      << source->problem();
+  EXPECT_TRUE(eventually([&] { return source->status().problem.find("empty") != std::string::npos; }))
+      << source->status().problem;
   EXPECT_EQ(source->current(), good);
 
   secret.mount(testing::new_server_pair());
-  EXPECT_TRUE(eventually([&] { return source->loads() == 2; }));
+  EXPECT_TRUE(eventually([&] { return source->status().loads == 2; }));
   EXPECT_NE(source->current(), good);
-  EXPECT_EQ(source->problem(), "");
+  EXPECT_EQ(source->status().problem, "");
 }
 
 TEST(FileCertificateSource, WaitsForFilesThatComeLater) {
   MountedSecret secret;
   const auto source = started(secret.path());
   EXPECT_EQ(source->current(), nullptr);
-  EXPECT_FALSE(source->not_after().has_value());
-  EXPECT_FALSE(source->problem().empty());
+  EXPECT_FALSE(source->status().not_after.has_value());
+  EXPECT_FALSE(source->status().problem.empty());
   secret.mount(testing::new_server_pair());
   EXPECT_TRUE(eventually([&] { return source->current() != nullptr; }));
 }
@@ -177,7 +177,7 @@ TEST(FileCertificateSource, WaitsForADirectoryThatComesLater) {
   const KeyPair pair = testing::new_server_pair();
   MountedSecret::write(directory + "/tls.crt", pair.certificate_pem);
   MountedSecret::write(directory + "/tls.key", pair.key_pem);
-  EXPECT_TRUE(eventually([&] { return source->current() != nullptr; })) << source->problem();
+  EXPECT_TRUE(eventually([&] { return source->current() != nullptr; })) << source->status().problem;
 }
 
 TEST(FileCertificateSource, FilesWrittenOneAfterTheOtherEndAsAPair) {
@@ -189,7 +189,7 @@ TEST(FileCertificateSource, FilesWrittenOneAfterTheOtherEndAsAPair) {
     MountedSecret::write(directory + "/tls.crt", pair.certificate_pem);
     std::this_thread::sleep_for(100ms);
     MountedSecret::write(directory + "/tls.key", pair.key_pem);
-    EXPECT_TRUE(eventually([&] { return source->loads() == round; })) << source->problem();
+    EXPECT_TRUE(eventually([&] { return source->status().loads == round; })) << source->status().problem;
   }
 }
 
@@ -198,7 +198,7 @@ TEST(FileCertificateSource, RefusesAFileTooLargeToBeACertificate) {
   secret.mount({std::string(2 << 20, 'x'), "key"});
   const auto source = started(secret.path());
   EXPECT_EQ(source->current(), nullptr);
-  EXPECT_NE(source->problem().find("larger"), std::string::npos);
+  EXPECT_NE(source->status().problem.find("larger"), std::string::npos);
 }
 
 }  // namespace

@@ -46,17 +46,17 @@ class ConnectionTableTest : public ::testing::Test {
   boost::asio::io_context io_;
   tcp::acceptor listener_{io_, {boost::asio::ip::address_v4::loopback(), 0}};
   std::vector<std::unique_ptr<Peer>> peers_;
-  ConnectionTable table_{state_.options, state_.open};
+  ConnectionTable table_{state_.options, state_.stats.open_connections};
 };
 
 TEST_F(ConnectionTableTest, EvictsTheOldestThatWasNeverServedBeyondAHalf) {
   Connection* first = add();
   Connection* second = add();
-  EXPECT_EQ(state_.open, 2U);
+  EXPECT_EQ(state_.stats.open_connections, 2U);
   EXPECT_TRUE(table_.make_room());
   EXPECT_EQ(first->progress(), Connection::Progress::kEvicted);
   EXPECT_EQ(second->progress(), Connection::Progress::kNotServed);
-  EXPECT_EQ(state_.evicted, 1U);
+  EXPECT_EQ(state_.stats.evicted, 1U);
 }
 
 TEST_F(ConnectionTableTest, ClosesTheServedOneThatHasBeenIdleForLongest) {
@@ -69,7 +69,7 @@ TEST_F(ConnectionTableTest, ClosesTheServedOneThatHasBeenIdleForLongest) {
   EXPECT_EQ(served[0]->advance(), Next::kOver);
   EXPECT_TRUE(served[1]->idle());
   EXPECT_TRUE(table_.remove(served[0])) << "somebody may have waited for it";
-  EXPECT_EQ(state_.open, 3U);
+  EXPECT_EQ(state_.stats.open_connections, 3U);
 }
 
 TEST_F(ConnectionTableTest, ThereIsNoRoomWhileAllAreHandled) {

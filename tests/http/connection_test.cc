@@ -126,7 +126,7 @@ TEST_F(ConnectionTest, EndsWhenItIsLate) {
   EXPECT_EQ(connection_->advance(), Next::kReadable) << "it is not late yet";
   connection_->time_out_at(connection_->deadline());
   EXPECT_EQ(connection_->advance(), Next::kOver);
-  EXPECT_EQ(state_.rejected_timeout, 1U);
+  EXPECT_EQ(state_.stats.rejected_timeout, 1U);
   EXPECT_TRUE(peer_->closed_within(5));
 }
 
@@ -170,12 +170,12 @@ TEST_F(ConnectionTest, GivesBackTheMemoryOfABodyThatIsNeverComplete) {
   serve();
   peer_->write("POST / HTTP/1.1\r\nContent-Length: 100\r\n\r\n" + std::string(60, 'x'));
   ASSERT_EQ(connection_->advance(), Next::kReadable);
-  EXPECT_EQ(state_.body_memory, 60U);
+  EXPECT_EQ(state_.stats.body_bytes, 60U);
   connection_->cut();
   EXPECT_EQ(connection_->advance(), Next::kOver);
-  EXPECT_EQ(state_.rejected_malformed, 0U) << "the peer did nothing wrong";
+  EXPECT_EQ(state_.stats.rejected_malformed, 0U) << "the peer did nothing wrong";
   connection_.reset();
-  EXPECT_EQ(state_.body_memory, 0U);
+  EXPECT_EQ(state_.stats.body_bytes, 0U);
 }
 
 }  // namespace

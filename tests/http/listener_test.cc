@@ -35,7 +35,7 @@ TEST_F(ListenerTest, AcceptsWhenThereIsRoom) {
   io_.poll();
   EXPECT_EQ(accepted_.size(), 1U);
   room_ = true;
-  listener_.there_is_room();
+  listener_.resume();
   io_.poll();
   EXPECT_EQ(accepted_.size(), 2U);
 }

@@ -12,7 +12,7 @@ TEST(Families, HaveTheCataloguesNamesAndHelp) {
   counters(registry, "plimsoll_jobs_failed_total").Add({{"namespace", "ml"}}).Increment();
   gauges(registry, "plimsoll_workers").Add({}).Set(4);
   const std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
-  EXPECT_NE(text.find("# HELP plimsoll_jobs_failed_total Jobs that failed for good\n"), text.npos) << text;
+  EXPECT_NE(text.find("# HELP plimsoll_jobs_failed_total Jobs that failed permanently\n"), text.npos) << text;
   EXPECT_NE(text.find("# TYPE plimsoll_jobs_failed_total counter\n"), text.npos) << text;
   EXPECT_NE(text.find("plimsoll_jobs_failed_total{namespace=\"ml\"} 2\n"), text.npos) << text;
   EXPECT_NE(text.find("plimsoll_workers 4\n"), text.npos) << text;

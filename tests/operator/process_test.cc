@@ -118,15 +118,15 @@ TEST(WaitForStopSignal, ReturnsAtEitherSignalAndTheSecondEndsTheProcess) {
 }
 
 // SIGTERM was ignored while decisions ran that did not end.
-TEST(StopLimit, EndsAProcessThatDoesNotStop) {
+TEST(ExitAfter, EndsAProcessThatDoesNotStop) {
   const int hangs = in_child(
       [] {
-        const StopLimit limit(std::chrono::milliseconds(100));
+        const std::jthread limit = exit_after(std::chrono::milliseconds(100));
         ::sleep(60);
       },
       {});
   EXPECT_TRUE(WIFEXITED(hangs) && WEXITSTATUS(hangs) == kExitFailed);
-  const int stops = in_child([] { const StopLimit limit(std::chrono::hours(1)); }, {});
+  const int stops = in_child([] { const std::jthread limit = exit_after(std::chrono::hours(1)); }, {});
   EXPECT_TRUE(WIFEXITED(stops) && WEXITSTATUS(stops) == 0);
 }
 

@@ -259,7 +259,7 @@ TEST_F(WebhookCommand, ASecondSignalEndsItAtOnce) {
 TEST_F(WebhookCommand, TheKeeperFollowsProfiles) {
   const auto client = server_->make_client();
   estimator::ClusterViewStore store;
-  webhook::ClusterViewKeeper keeper(*client, estimator::GpuCatalog::built_in(), store);
+  webhook::ClusterViewKeeper keeper(*client, estimator::GpuCatalog::built_in(), store, {});
   keeper.start();
   ASSERT_TRUE(eventually([&] { return keeper.has_synced(); }));
   EXPECT_EQ(store.get()->gpus.size(), 4U);

@@ -51,7 +51,7 @@ TEST(ProfileQuota, LeavesOutWhatANamespaceHasBeyondItsShare) {
 
 TEST(ProfileQuota, BoundsTheBytesOfANamespaceAndOfAll) {
   configure_log(LogLevel::kError, LogFormat::kText);
-  ProfileQuota quota({.bytes_of_namespace = 400_B, .in_all = 700_B});
+  ProfileQuota quota({.bytes_of_namespace = 400_B, .total = 700_B});
   const auto kept_of = [&](const std::string& namespace_name) {
     int kept = 0;
     for (int i = 0; i < 100; ++i) {

@@ -19,7 +19,7 @@ TEST(ProgressWatch, FailsWhenWorkIsOverdueAndNothingIsFinished) {
   const Result<void> late = watch.check(now + 7s);
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kUnavailable);
-  EXPECT_NE(late.error().message.find("2 are under way"), std::string::npos) << late.error().message;
+  EXPECT_NE(late.error().message.find("2 are in progress"), std::string::npos) << late.error().message;
 }
 
 TEST(ProgressWatch, OneThatIsStuckIsNoFailureWhileOthersAreFinished) {
