@@ -152,6 +152,9 @@ struct placement_example {
 struct search_example {
   ShardRequest request;
   Options& options;
+  MemoryLimits limits;
+  std::int64_t trainers;
+  void use(const Selection& selection, const Places& places);
 };
 struct selection_example {
   Options& options;
@@ -168,7 +171,7 @@ struct shard_example {
 struct exact_search_example {
   ShardRequest request;
   Options& options;
-  Room room;
+  MemoryLimits limits;
   double best_milliseconds;
 };
 struct trainer_loads_example {
