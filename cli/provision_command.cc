@@ -128,7 +128,7 @@ void print_table(Console& console, const std::string& name, const estimator::Pro
   }
   if (!provision.alternatives.empty()) {
     TextTable table({"GPU model", "trainers", "cost", "verdict"});
-    for (const estimator::Candidate& candidate : provision.alternatives) {
+    for (const estimator::Alternative& candidate : provision.alternatives) {
       char cost[32];
       std::snprintf(cost, sizeof cost, "%.1f", candidate.cost);
       table.add({candidate.gpu_model, std::to_string(candidate.trainers), cost, candidate.reason});

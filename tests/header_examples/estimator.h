@@ -127,6 +127,18 @@ struct model_source_example {
   ModelSource* source;
   Budget budget;
 };
+struct candidates_example {
+  crds::TrainingJob job;
+  std::vector<AvailableGpu> gpus;
+  std::vector<FailedSize> failed;
+  void warn(const std::string& reason);
+};
+struct trainer_count_search_example {
+  ProvisionRequest request;
+  Candidate candidate;
+  std::int64_t most;
+  std::string why_not;
+};
 struct provisioner_example {
   crds::TrainingJob job;
   std::vector<AvailableGpu> gpus;
