@@ -41,10 +41,6 @@ Candidate candidate_of(const AvailableGpu& gpu, const crds::TrainingJobSpec& spe
 
 }  // namespace
 
-std::int64_t round_up(std::int64_t trainers, std::int64_t per_node) {
-  return trainers <= per_node ? trainers : (trainers + per_node - 1) / per_node * per_node;
-}
-
 std::int64_t whole_replicas(std::int64_t trainers, std::int64_t per_node,
                             const crds::Parallelism& parallelism) {
   const std::int64_t replica =

@@ -45,9 +45,7 @@ struct Candidates {
 Candidates candidates_for(const crds::TrainingJobSpec& spec, const OriginalRequest& original,
                           const std::vector<AvailableGpu>& gpus, const std::vector<FailedSize>& failed);
 
-// The next number of trainers in whole nodes: any up to one node, multiples of it above.
-std::int64_t round_up(std::int64_t trainers, std::int64_t per_node);
-// The same in whole replicas of the model, too.
+// The next number of trainers in whole nodes (round_up_to_nodes) and whole replicas of the model.
 std::int64_t whole_replicas(std::int64_t trainers, std::int64_t per_node,
                             const crds::Parallelism& parallelism);
 

@@ -100,7 +100,7 @@ class Provisioning {
     const std::int64_t limit = std::min(candidate.most, candidate.capacity);
     std::int64_t most = 0;
     for (std::int64_t count = candidate.bound; count <= limit && rank(candidate, count) < to_beat;
-         count = round_up(count + 1, candidate.per_node)) {
+         count = round_up_to_nodes(count + 1, candidate.per_node)) {
       charge(request_.budget, 1);
       most = count;
     }

@@ -213,7 +213,7 @@ Result<void> TrainerCountSearch::bound_with_tables(Candidate& candidate) {
     std::int64_t fewest = count;
     while (fewest < candidate.most && state_->rules_out(fewest, *left)) {
       charge(request_.budget, 1);
-      fewest = round_up(fewest + 1, candidate.per_node);
+      fewest = round_up_to_nodes(fewest + 1, candidate.per_node);
     }
     if (fewest >= candidate.most && state_->rules_out(fewest, *left)) {
       // All bounds, with the most trainers, say in full what is missing.

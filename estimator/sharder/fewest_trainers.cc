@@ -11,19 +11,6 @@
 namespace plimsoll::estimator::inline sharder {
 namespace {
 
-// All numbers within one node, and whole nodes above.
-std::vector<std::int64_t> counts_between(std::int64_t least, std::int64_t most, std::int64_t per_node) {
-  std::vector<std::int64_t> counts;
-  for (std::int64_t count = std::max<std::int64_t>(least, 1); count <= std::min(most, per_node); ++count) {
-    counts.push_back(count);
-  }
-  const std::int64_t first = std::max(least, per_node + 1);
-  for (std::int64_t count = (first + per_node - 1) / per_node * per_node; count <= most; count += per_node) {
-    counts.push_back(count);
-  }
-  return counts;
-}
-
 // The result for the first number of trainers from `least` to `most` for which `attempt` has one. Skips numbers
 // that the tables' state rules out, except the largest: its error is the result when no number fits.
 template <class T>
@@ -40,7 +27,11 @@ Result<T> first_that_fits(const ShardRequest& request, std::int64_t least, std::
   if (!request.budgets.empty()) {
     return invalid("the number of trainers cannot be searched for: there is a budget for each trainer");
   }
-  const std::vector<std::int64_t> counts = counts_between(least, std::min(most, kMaxTrainers), per_node);
+  std::vector<std::int64_t> counts;
+  for (std::int64_t count = round_up_to_nodes(std::max<std::int64_t>(least, 1), per_node);
+       count <= std::min(most, kMaxTrainers); count = round_up_to_nodes(count + 1, per_node)) {
+    counts.push_back(count);
+  }
   if (counts.empty()) {
     return invalid("no number of trainers from " + std::to_string(least) + " to " + std::to_string(most) +
                    " is at most one node of " + std::to_string(per_node) + " or a multiple of it");

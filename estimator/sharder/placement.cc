@@ -224,16 +224,6 @@ Amount Placement::full(std::size_t main, const Amount& limits) const {
   return full;
 }
 
-// False for a rank whose other measures are full: it could only swap for a shard that is smaller in those.
-bool Placement::can_take(std::size_t rank, const Amount& full) const {
-  for (std::size_t other = 0; other < measures_; ++other) {
-    if (load_[other][rank] > full[other]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 void Placement::apply(std::size_t from, const Exchange& exchange, std::size_t measure) {
   const auto insert = [&](std::vector<Piece>& into, const Piece& piece) {
     into.insert(std::upper_bound(
@@ -258,19 +248,26 @@ void Placement::apply(std::size_t from, const Exchange& exchange, std::size_t me
   insert(pieces_[exchange.partner], given);
 }
 
-void Placement::level(Measure measure, double target, const Amount& limits, std::int64_t steps) {
-  const std::size_t main = static_cast<std::size_t>(measure);
-  const Goal goal{.measure = main, .target = target, .limits = limits};
+void Placement::level(std::size_t measure, double target, const Amount& limits, std::int64_t steps) {
+  const Goal goal{.measure = measure, .target = target, .limits = limits};
   if (highest(measure) <= target) {
     return;
   }
   for (std::vector<Piece>& held : pieces_) {
     charge(budget_, held.size() + 1);
     std::stable_sort(held.begin(), held.end(),
-                     [&](const Piece& a, const Piece& b) { return a.amount[main] < b.amount[main]; });
+                     [&](const Piece& a, const Piece& b) { return a.amount[measure] < b.amount[measure]; });
   }
-  const Amount full = this->full(main, limits);
-  const std::vector<double>& load = load_[main];
+  const Amount full = this->full(measure, limits);
+  // False for a rank whose other measures are full: it could only swap for a shard that is smaller in those.
+  const auto can_take = [&](std::size_t rank) {
+    bool free = true;
+    for (std::size_t other = 0; other < measures_; ++other) {
+      free = free && load_[other][rank] <= full[other];
+    }
+    return free;
+  };
+  const std::vector<double>& load = load_[measure];
   std::vector<std::size_t> order(load.size());  // emptiest first
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto emptier = [&](std::size_t a, std::size_t b) {
@@ -288,7 +285,7 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
       if (partners >= kPartners && best.highest < start) {
         break;
       }
-      if (can_take(order[i], full)) {
+      if (can_take(order[i])) {
         consider(fullest, order[i], goal, &best);
         ++partners;
       }
@@ -298,22 +295,12 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
     }
     order.pop_back();
     order.erase(std::lower_bound(order.begin(), order.end(), best.partner, emptier));
-    apply(fullest, best, main);
+    apply(fullest, best, measure);
     for (const std::size_t changed : {fullest, best.partner}) {
       order.insert(std::upper_bound(order.begin(), order.end(), changed, emptier), changed);
     }
     effort_ += static_cast<std::int64_t>(load.size()) / 16;
   }
-}
-
-double Placement::highest(Measure measure) const {
-  const std::vector<double>& load = load_[static_cast<std::size_t>(measure)];
-  return *std::max_element(load.begin(), load.end());
-}
-
-std::int64_t Placement::fullest(Measure measure) const {
-  const std::vector<double>& load = load_[static_cast<std::size_t>(measure)];
-  return std::max_element(load.begin(), load.end()) - load.begin();
 }
 
 }  // namespace plimsoll::estimator::sharder

@@ -9,6 +9,7 @@
 // Owns copies of its inputs. Not thread-safe. Deterministic: ties go to the lower number.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -18,7 +19,9 @@
 namespace plimsoll::estimator::inline sharder {
 
 // kTime is a shard's whole time, or that of its exchanges where compute is measured separately.
-enum class Measure : std::size_t { kTime = 0, kMemory = 1, kCompute = 2, kHost = 3 };
+struct Measure {
+  enum Index : std::size_t { kTime, kMemory, kCompute, kHost };
+};
 inline constexpr std::size_t kMeasures = 4;
 using Amount = std::array<double, kMeasures>;  // milliseconds, bytes, milliseconds, bytes
 
@@ -46,13 +49,17 @@ class Placement {
 
   // Moves and swaps shards between the fullest rank and emptier ones until no rank has more than `target` of
   // `measure`, no exchange helps, or `steps` exchanges are made. No rank's other measures grow past `limits`.
-  void level(Measure measure, double target, const Amount& limits, std::int64_t steps);
+  void level(std::size_t measure, double target, const Amount& limits, std::int64_t steps);
 
-  double load(std::int64_t rank, Measure measure) const {
-    return load_[static_cast<std::size_t>(measure)][static_cast<std::size_t>(rank)];
+  double load(std::int64_t rank, std::size_t measure) const {
+    return load_[measure][static_cast<std::size_t>(rank)];
   }
-  double highest(Measure measure) const;
-  std::int64_t fullest(Measure measure) const;  // the rank that has the highest
+  double highest(std::size_t measure) const {
+    return *std::max_element(load_[measure].begin(), load_[measure].end());
+  }
+  std::int64_t fullest(std::size_t measure) const {  // the rank that has the highest
+    return std::max_element(load_[measure].begin(), load_[measure].end()) - load_[measure].begin();
+  }
   // Comparisons made so far: a measure of time that does not depend on a clock.
   std::int64_t effort() const { return effort_; }
   const std::vector<std::vector<Piece>>& pieces() const { return pieces_; }
@@ -72,7 +79,6 @@ class Placement {
   std::size_t emptiest(const Piece& piece, const std::array<std::vector<double>, kMeasures>& shares,
                        const Amount& more) const;
   Amount full(std::size_t main, const Amount& limits) const;
-  bool can_take(std::size_t rank, const Amount& full) const;
   void consider(std::size_t from, std::size_t to, const Goal& goal, Exchange* best);
   void apply(std::size_t from, const Exchange& exchange, std::size_t measure);
   bool may_hold(std::size_t rank, const Piece& piece) const {

@@ -42,6 +42,11 @@ struct Topology {
   Bytes host_bandwidth = 32_GiB;  // between a card and its host's memory
 };
 
+// The next number of trainers that nodes allow: any up to one node, whole nodes above.
+inline std::int64_t round_up_to_nodes(std::int64_t trainers, std::int64_t per_node) {
+  return trainers <= per_node ? trainers : (trainers + per_node - 1) / per_node * per_node;
+}
+
 // Table-column-wise is column-wise within one node; grid is column blocks, each table-row-wise on a node.
 enum class ShardingType {
   kDataParallel,

@@ -240,8 +240,8 @@ class Search {
       const std::int64_t rows = cost.rows_of(option.type, shard);
       if (rows < block) {
         const Held held = cost.held(option.type, option.kernel, rows, of.dim / option.cuts);
-        amount[static_cast<std::size_t>(Measure::kMemory)] = static_cast<double>(held.card.count);
-        amount[static_cast<std::size_t>(Measure::kHost)] = static_cast<double>(held.host.count);
+        amount[Measure::kMemory] = static_cast<double>(held.card.count);
+        amount[Measure::kHost] = static_cast<double>(held.host.count);
       }
       ranks->add(first + shard, amount);
     }
@@ -251,17 +251,15 @@ class Search {
   // the slack in time permits.
   void level(Placement* ranks, const Amount& unit) const {
     constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-    constexpr std::size_t kTime = static_cast<std::size_t>(Measure::kTime);
-    constexpr std::size_t kMemory = static_cast<std::size_t>(Measure::kMemory);
-    constexpr std::size_t kCompute = static_cast<std::size_t>(Measure::kCompute);
+    using enum Measure::Index;
     const std::int64_t steps = kStepsARank * model_.trainers;
     Amount limits{kNoLimit, kNoLimit, kNoLimit, limits_.host};
-    if (ranks->highest(Measure::kHost) > limits_.host) {
-      ranks->level(Measure::kHost, limits_.host, {kNoLimit, kNoLimit, kNoLimit, kNoLimit}, steps);
+    if (ranks->highest(kHost) > limits_.host) {
+      ranks->level(kHost, limits_.host, {kNoLimit, kNoLimit, kNoLimit, kNoLimit}, steps);
     }
-    if (ranks->highest(Measure::kMemory) > limits_.gpu) {
-      ranks->level(Measure::kMemory, limits_.gpu, limits, steps);
-      if (ranks->highest(Measure::kMemory) > limits_.gpu) {
+    if (ranks->highest(kMemory) > limits_.gpu) {
+      ranks->level(kMemory, limits_.gpu, limits, steps);
+      if (ranks->highest(kMemory) > limits_.gpu) {
         return;
       }
     }
@@ -272,15 +270,14 @@ class Search {
     const auto level_time = [&](double most_memory) {
       limits[kMemory] = most_memory;
       limits[kCompute] = kNoLimit;
-      ranks->level(Measure::kTime, unit[kTime] * level, limits, steps);
+      ranks->level(kTime, unit[kTime] * level, limits, steps);
       if (lockstep_) {  // ranks of equal total time still wait for each other at every exchange
-        limits[kTime] = std::max(ranks->highest(Measure::kTime), unit[kTime] * level);
-        ranks->level(Measure::kCompute, unit[kCompute] * level, limits, steps);
+        limits[kTime] = std::max(ranks->highest(kTime), unit[kTime] * level);
+        ranks->level(kCompute, unit[kCompute] * level, limits, steps);
         limits[kTime] = kNoLimit;
       }
     };
-    double memory =
-        std::max(std::min(unit[kMemory] * kNearLevel, limits_.gpu), ranks->highest(Measure::kMemory));
+    double memory = std::max(std::min(unit[kMemory] * kNearLevel, limits_.gpu), ranks->highest(kMemory));
     double allowance = kFirstAllowance;
     level_time(memory);
     while (memory < limits_.gpu && slowest(*ranks) > bound_.milliseconds * near_optimal_) {
@@ -289,9 +286,9 @@ class Search {
       level_time(memory);
     }
 
-    limits[kTime] = std::max(ranks->highest(Measure::kTime), unit[kTime] * stretch * near_optimal_);
-    limits[kCompute] = std::max(ranks->highest(Measure::kCompute), unit[kCompute] * stretch * near_optimal_);
-    ranks->level(Measure::kMemory, std::min(unit[kMemory] * kMemoryLevel, limits_.gpu), limits, steps);
+    limits[kTime] = std::max(ranks->highest(kTime), unit[kTime] * stretch * near_optimal_);
+    limits[kCompute] = std::max(ranks->highest(kCompute), unit[kCompute] * stretch * near_optimal_);
+    ranks->level(kMemory, std::min(unit[kMemory] * kMemoryLevel, limits_.gpu), limits, steps);
   }
 
   // Time over the bound counts in full beyond the slack; memory over the mean counts kMemoryWeight of that. A
@@ -304,11 +301,6 @@ class Search {
     }
     const double time = bound_.milliseconds > 0 ? candidate.highest_ms / bound_.milliseconds : 1;
     return std::max(time, near_optimal_) + kMemoryWeight * candidate.highest_bytes / mean_bytes_;
-  }
-
-  bool good_enough() const {
-    return best_.fits(limits_) && best_.highest_bytes <= mean_bytes_ * kNearLevel &&
-           best_.highest_ms <= bound_.milliseconds * near_optimal_;
   }
 
   // Places a selection and keeps it when it is the best so far.
@@ -325,25 +317,22 @@ class Search {
     return true;
   }
 
-  // Limits single shards, so that no rank has more to do than the others together need.
-  Caps caps(const Selection& fastest) const {
-    double base = 0;
-    for (const Option* option : fastest.options) {
-      base += option->everywhere() ? option->ms : 0;
-    }
-    // The part of the bound that is left for shards that only some ranks have.
-    return {.ms = std::max({bound_.milliseconds - base, bound_.milliseconds * 0.05, 1e-300}),
-            .compute_ms = lockstep_ ? unit_of(fastest)[static_cast<std::size_t>(Measure::kCompute)]
-                                    : std::numeric_limits<double>::infinity(),
-            .prices = bound_.prices};
-  }
-
   void sweep() {
     const Selection fastest =
         select(options_, {.ms = bound_.milliseconds, .bytes = limits_.gpu, .prices = bound_.prices});
-    mean_bytes_ = unit_of(fastest)[static_cast<std::size_t>(Measure::kMemory)];
+    const Amount unit = unit_of(fastest);
+    mean_bytes_ = unit[Measure::kMemory];
     scarce_ = bound_.prices.card > 0 || fastest.total_bytes > limits_.all_gpus * (1 - kEase);
-    scarce_ ? squeeze(caps(fastest)) : spread(caps(fastest));
+    double everywhere = 0;
+    for (const Option* option : fastest.options) {
+      everywhere += option->everywhere() ? option->ms : 0;
+    }
+    // Limits single shards to the part of the bound that is left for shards that only some ranks have.
+    const Caps caps{
+        .ms = std::max({bound_.milliseconds - everywhere, bound_.milliseconds * 0.05, 1e-300}),
+        .compute_ms = lockstep_ ? unit[Measure::kCompute] : std::numeric_limits<double>::infinity(),
+        .prices = bound_.prices};
+    scarce_ ? squeeze(caps) : spread(caps);
   }
 
   bool is_new(const Selection& selection) {
@@ -357,11 +346,14 @@ class Search {
 
   // True when no other selection is worth a try.
   bool enough(bool better) {
-    const bool fruitless = !better && best_.fits(limits_) && effort_ > kSettledEffort;
+    const bool good = best_.highest_bytes <= mean_bytes_ * kNearLevel &&
+                      best_.highest_ms <= bound_.milliseconds * near_optimal_;
     const bool near_enough =
-        scarce_ && best_.fits(limits_) && effort_ > kSmallEffort &&
+        scarce_ && effort_ > kSmallEffort &&
         best_.highest_ms <= bound_.milliseconds * (1 + kScarceSlack * request_.time_slack);
-    return good_enough() || near_enough || fruitless || (tried_.size() >= kMinTries && effort_ > kMaxEffort);
+    const bool fruitless = !better && effort_ > kSettledEffort;
+    return (best_.fits(limits_) && (good || near_enough || fruitless)) ||
+           (tried_.size() >= kMinTries && effort_ > kMaxEffort);
   }
 
   // Where memory is nearly full, moving shards needs free memory: tries fine shards and leaves a little of all

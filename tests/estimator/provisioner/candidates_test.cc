@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "estimator/sharder/plan.h"
 #include "tests/estimator/provisioner_fixture.h"
 
 namespace plimsoll::estimator {
@@ -53,8 +54,8 @@ TEST(Candidates, BeginAboveTheSizesThatFailed) {
 }
 
 TEST(Candidates, NumbersOfTrainersAreWholeNodesAndWholeReplicas) {
-  EXPECT_EQ(round_up(5, 8), 5);
-  EXPECT_EQ(round_up(9, 8), 16);
+  EXPECT_EQ(round_up_to_nodes(5, 8), 5);
+  EXPECT_EQ(round_up_to_nodes(9, 8), 16);
   EXPECT_EQ(whole_replicas(3, 8, parallelism(2)), 4);
   EXPECT_EQ(whole_replicas(9, 8, parallelism(2, 3)), 24);
   EXPECT_EQ(whole_replicas(1, 8, parallelism(16)), 16);
