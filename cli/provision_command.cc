@@ -111,7 +111,7 @@ void print_table(Console& console, const std::string& name, const estimator::Pro
   }
   if (!provision.alternatives.empty()) {
     TextTable table({"GPU model", "trainers", "cost", "verdict"});
-    for (const estimator::Candidate& candidate : provision.alternatives) {
+    for (const estimator::Alternative& candidate : provision.alternatives) {
       table.add({candidate.gpu_model, std::to_string(candidate.trainers), decimal_text(candidate.cost, 1),
                  candidate.reason});
     }

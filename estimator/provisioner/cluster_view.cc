@@ -7,8 +7,8 @@
 namespace plimsoll::estimator::inline provisioner {
 namespace {
 
-void log_left_out(const char* kind, const JsonView& object, const Error& why) {
-  log_warning("Left out an object that cannot be read",
+void log_ignored(const char* kind, const JsonView& object, const Error& why) {
+  log_warning("Ignored an object that cannot be read",
               {{"kind", kind},
                {"namespace", text_member(object, {"metadata", "namespace"})},
                {"name", text_member(object, {"metadata", "name"})},
@@ -21,11 +21,11 @@ const crds::MemoryProfile* LearnedProfile::decoded() const {
   std::call_once(once_, [this] {
     Result<crds::MemoryProfile> profile = crds::decode_memory_profile(object_.tree());
     if (!profile) {
-      log_left_out("MemoryProfile", *object_, profile.error());
+      log_ignored("MemoryProfile", *object_, profile.error());
       return;
     }
     decoded_ = *std::move(profile);
-    decoded_->raw = Json();  // ten times what was decoded of it
+    decoded_->raw = Json();  // ten times as large as the decoded fields
   });
   return decoded_ ? &*decoded_ : nullptr;
 }
@@ -45,16 +45,16 @@ const crds::MemoryProfile* ClusterView::profile_of(const std::string& namespace_
 }
 
 void ClusterViewBuilder::set_gpu_models(const std::vector<Json>& objects) {
-  GpuCatalog extended = catalog_;  // to tell which specs are refused
+  GpuCatalog extended = catalog_;  // finds the specs that are refused
   std::vector<crds::GpuModel> models;
   for (const Json& object : objects) {
     Result<crds::GpuModel> model = crds::decode_gpu_model(object);
     if (!model) {
-      log_left_out("GPUModel", object, model.error());
+      log_ignored("GPUModel", object, model.error());
       continue;
     }
     if (const Result<void> applied = extended.apply(*model); !applied) {
-      // Its figures are not used; the GPUs that its status counts still are, if the model is known.
+      // Its figures are not used. The GPUs in its status count if the model is known.
       log_warning("Ignored the spec of a GPUModel",
                   {{"name", model->name}, {"problem", to_string(applied.error())}});
     }

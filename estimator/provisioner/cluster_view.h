@@ -1,14 +1,14 @@
-// ClusterView: what webhook and controllers know of the cluster while they decide: the GPUs that are there,
-// and what was learned of each model family. Immutable; a decision holds one for its whole length, so that it
-// rests on one consistent state while reflectors bring the next.
+// ClusterView: the GPUs of the cluster and what was learned of each model family, for the decisions of webhook
+// and controllers. Immutable: a decision holds one view until it ends, so that its inputs are consistent while
+// reflectors make the next view.
 //
 //   ClusterViewBuilder builder(catalog);
-//   builder.set_profile(object);                            // on each change, and nothing else
+//   builder.set_profile(object);                            // on each change
 //   store.set(builder.view());
 //   std::shared_ptr<const ClusterView> view = store.get();  // once a decision
 //
-// Views share what did not change: a change of one MemoryProfile copies the pointers to those of its
-// namespace. A profile is decoded when a decision first asks for its family, once for all views.
+// Views share what did not change: a change of one MemoryProfile copies only the pointers of its namespace. A
+// profile is decoded once for all views, when a decision first needs its family.
 //
 // Thread-safety: ClusterViewStore from any thread; views are read-only; a builder is for one thread.
 #pragma once
@@ -30,10 +30,10 @@
 
 namespace plimsoll::estimator::inline provisioner {
 
-// MemoryProfiles of a namespace that views hold, and that the operator makes.
+// The most MemoryProfiles of one namespace that views hold and that the operator makes.
 inline constexpr std::size_t kProfilesOfNamespace = 128;
 
-// A MemoryProfile as it lies in a view: packed until somebody needs it.
+// A MemoryProfile in a view, packed until a decision needs it.
 class LearnedProfile {
  public:
   LearnedProfile(PackedJson object, std::string family)
@@ -42,7 +42,7 @@ class LearnedProfile {
   LearnedProfile& operator=(const LearnedProfile&) = delete;
 
   const std::string& family() const { return family_; }
-  // Null: it cannot be read, which is logged once. Any thread.
+  // Null when it cannot be read, which is logged once. Any thread.
   const crds::MemoryProfile* decoded() const;
 
  private:
@@ -58,18 +58,17 @@ struct ClusterView {
   std::vector<AvailableGpu> gpus;
   std::map<std::string, std::shared_ptr<const ByName>> profiles;  // by namespace
 
-  // Of several profiles of one family the first by name holds. Null: nothing was learned yet.
+  // The first by name of a family's profiles. Null when nothing was learned yet.
   const crds::MemoryProfile* profile_of(const std::string& namespace_name, const std::string& family) const;
 };
 
-// Makes one view after another. An object that cannot be read is left out and logged: a bad GPUModel must not
-// take the others from the jobs.
+// Makes views. Skips and logs an object that cannot be read: a bad GPUModel must not hide the others.
 class ClusterViewBuilder {
  public:
   explicit ClusterViewBuilder(GpuCatalog catalog) : catalog_(std::move(catalog)) {}
 
   void set_gpu_models(const std::vector<Json>& objects);
-  // Without a family it counts as removed.
+  // An object without a family counts as removed.
   void set_profile(const PackedJson& object);
   void remove_profile(const std::string& namespace_name, const std::string& name);
   std::shared_ptr<const ClusterView> view();
@@ -79,7 +78,7 @@ class ClusterViewBuilder {
 
   const GpuCatalog catalog_;
   std::vector<AvailableGpu> gpus_;
-  // By namespace; those in `own_` are in no view yet, and may be changed.
+  // By namespace; those in `own_` are in no view yet and may be changed.
   std::map<std::string, std::shared_ptr<ClusterView::ByName>> profiles_;
   std::set<std::string> own_;
 };

@@ -9,13 +9,13 @@
 namespace plimsoll::estimator::inline provisioner {
 namespace {
 
-// Equal as JSON: jsoncpp tells a signed 8 from an unsigned 8.
+// Equal as JSON: for jsoncpp a signed 8 differs from an unsigned 8.
 bool equal(const Json& a, const Json& b) {
   const std::optional<std::int64_t> number = JsonView(a).integer();
   return number ? number == JsonView(b).integer() : a == b;
 }
 
-// The child that a step names, or null when there is none.
+// The child at a step, or null when there is none.
 Json* child_of(Json& parent, const PatchStep& step) {
   if (const auto* key = std::get_if<std::string>(&step)) {
     return find_member(parent, *key);
@@ -23,7 +23,7 @@ Json* child_of(Json& parent, const PatchStep& step) {
   return find_element(parent, std::get<Json::ArrayIndex>(step));
 }
 
-// What the document has at path[depth] and after; a value of another kind on the way is copied as it is.
+// Copies what the document has at path[depth] and below; copies a value that is not an object as it is.
 void copy_part(const Json& from, const std::vector<std::string>& path, std::size_t depth, Json& to) {
   if (depth == path.size() || !from.isObject()) {
     to = from;
@@ -88,7 +88,7 @@ bool JsonPatchBuilder::set(const PatchPath& path, const Json& value) {
     if (child != nullptr && last && equal(*child, value)) {
       return true;
     }
-    // The rest of the path, from its end to here, wrapped around the value.
+    // Wraps the value in the rest of the path, from its end to here.
     Json content = value;
     for (std::size_t inner = path.size(); inner-- > depth + 1;) {
       const auto* inner_key = std::get_if<std::string>(&path[inner]);

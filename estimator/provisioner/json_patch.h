@@ -5,8 +5,8 @@
 //   patch.set({"spec", "trainers", "replicas"}, 64);
 //   Json operations = std::move(patch).take();
 //
-// Missing parents are created by the same operation that needs them; a value that is already there makes no
-// operation; a parent that is no object is left alone. One thread.
+// The operation that needs missing parents creates them. A value that is already present makes no operation. A
+// parent that is not an object stays as it is. One thread.
 #pragma once
 
 #include <string>
@@ -23,10 +23,10 @@ using PatchPath = std::vector<PatchStep>;
 
 class JsonPatchBuilder {
  public:
-  // Copies the subtrees at `parts` (paths of object keys) and knows nothing of the others.
+  // Copies only the subtrees at `parts` (paths of object keys).
   JsonPatchBuilder(const Json& document, const std::vector<std::vector<std::string>>& parts);
 
-  // False when something on the way is neither an object nor an array with that index.
+  // False when a value on the path is neither an object nor an array with that index.
   bool set(const PatchPath& path, const Json& value);
   // Appends to the array at `path`, which must exist.
   bool append(const PatchPath& path, const Json& value);

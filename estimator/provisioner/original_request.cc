@@ -68,22 +68,22 @@ std::map<std::string, std::string> selector_of(const Json& object) {
   return selector;
 }
 
-// What a node of the model wears under `key`: one of these values; nothing known when absent.
+// The values that a node of the model may have under `key`; nothing when they are not known.
 std::optional<std::vector<std::string>> values_under(const std::string& key, const AvailableGpu& gpu,
                                                      const NodeLabel& product,
-                                                     const std::vector<std::string>& asked_values,
+                                                     const std::vector<std::string>& requested,
                                                      const std::set<std::string>& cloud_values) {
   if (key == product.key) {
     return std::vector{product.value};
   }
   if (key == crds::kGpuProductLabel) {
-    return std::vector<std::string>{};  // these nodes wear a cloud's label only
+    return std::vector<std::string>{};  // these nodes have only a cloud's label
   }
   if (key == kGpuFamilyLabel && !gpu.model.family.empty()) {
     return std::vector{gpu.model.family};
   }
-  // A cloud's label is known by its values: they are GPU names.
-  const bool names_gpus = std::any_of(asked_values.begin(), asked_values.end(),
+  // A cloud's label is recognized by its values, which are GPU names.
+  const bool names_gpus = std::any_of(requested.begin(), requested.end(),
                                       [&](const std::string& value) { return cloud_values.contains(value); });
   return names_gpus ? std::optional(gpu.model.cloud_labels) : std::nullopt;
 }
@@ -94,11 +94,11 @@ bool OriginalRequest::allows(const AvailableGpu& gpu, const std::string& product
                              const std::set<std::string>& cloud_values) const {
   const NodeLabel product = parse_product_label(product_label);
   const auto holds = [&](const LabelRequirement& requirement) {
-    const auto worn = values_under(requirement.key, gpu, product, requirement.values, cloud_values);
-    if (!worn) {
+    const auto present = values_under(requirement.key, gpu, product, requirement.values, cloud_values);
+    if (!present) {
       return true;
     }
-    const bool meets = std::any_of(worn->begin(), worn->end(), [&](const std::string& value) {
+    const bool meets = std::any_of(present->begin(), present->end(), [&](const std::string& value) {
       return contains(requirement.values, value);
     });
     return meets == requirement.in;
@@ -114,56 +114,54 @@ bool OriginalRequest::allows(const AvailableGpu& gpu, const std::string& product
 }
 
 OriginalRequest original_request_of(const crds::TrainingJob& job) {
-  OriginalRequest asked;
-  asked.trainers = job.spec.trainers;
-  asked.node_selector = selector_of(member(job.raw, {"spec", "template", "spec", "nodeSelector"}));
-  const std::vector<std::string> written = written_products(job);
+  OriginalRequest original;
+  original.trainers = job.spec.trainers;
+  original.node_selector = selector_of(member(job.raw, {"spec", "template", "spec", "nodeSelector"}));
   const Json record = annotation(job, crds::kRequestedAnnotation);
   const std::int64_t per_node = JsonView(member(record, {"perNode"})).integer().value_or(0);
   if (per_node > 0) {
-    asked.recorded = true;
+    original.recorded = true;
     const std::optional<std::int64_t> replicas = JsonView(member(record, {"replicas"})).integer();
-    asked.trainers.asked = replicas.has_value();
-    asked.trainers.replicas = replicas.value_or(job.spec.provisioning.min_trainers);
-    asked.trainers.per_node = per_node;
-    asked.trainers.gpu_model = text_member(record, {"gpuModel"});
-    // Ours is what we wrote and the user had not asked for; any other value is the user's later word.
+    original.trainers.asked = replicas.has_value();
+    original.trainers.replicas = replicas.value_or(job.spec.provisioning.min_trainers);
+    original.trainers.per_node = per_node;
+    original.trainers.gpu_model = text_member(record, {"gpuModel"});
+    original.written_products =
+        strings_of(member(annotation(job, crds::kDecisionAnnotation), {"gpuProducts"}));
+    // Only a value that we wrote and the user did not request is ours; any other is the user's later change.
     const std::map<std::string, std::string> theirs = selector_of(member(record, {"nodeSelector"}));
-    for (const std::string& spelling : written) {
+    for (const std::string& spelling : original.written_products) {
       const NodeLabel label = parse_product_label(spelling);
-      const auto now = asked.node_selector.find(label.key);
+      const auto now = original.node_selector.find(label.key);
       const auto then = theirs.find(label.key);
-      if (now != asked.node_selector.end() && now->second == label.value &&
+      if (now != original.node_selector.end() && now->second == label.value &&
           (then == theirs.end() || then->second != label.value)) {
-        asked.node_selector.erase(now);
+        original.node_selector.erase(now);
       }
     }
   }
-  const Json ours = asked.recorded && !written.empty() ? product_expression(written) : Json();
+  const Json ours =
+      original.written_products.empty() ? Json() : product_expression(original.written_products);
   const Json& terms = required_terms(job);
   if (terms.isArray()) {
     for (const Json& term : terms) {
-      asked.terms.push_back(requirements_of(term, ours));
+      original.terms.push_back(requirements_of(term, ours));
     }
   }
-  return asked;
+  return original;
 }
 
-Json to_json(const OriginalRequest& asked) {
+Json to_json(const OriginalRequest& original) {
   JsonObject record;
-  if (asked.trainers.asked) {
-    record["replicas"] = static_cast<::Json::Int64>(asked.trainers.replicas);
+  if (original.trainers.asked) {
+    record["replicas"] = original.trainers.replicas;
   }
-  record["perNode"] = static_cast<::Json::Int64>(asked.trainers.per_node);
-  record["gpuModel"] = asked.trainers.gpu_model;
-  for (const auto& [key, value] : asked.node_selector) {
+  record["perNode"] = original.trainers.per_node;
+  record["gpuModel"] = original.trainers.gpu_model;
+  for (const auto& [key, value] : original.node_selector) {
     record["nodeSelector"][key] = value;
   }
   return record;
-}
-
-std::vector<std::string> written_products(const crds::TrainingJob& job) {
-  return strings_of(member(annotation(job, crds::kDecisionAnnotation), {"gpuProducts"}));
 }
 
 Json product_expression(const std::vector<std::string>& labels) {

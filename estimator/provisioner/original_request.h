@@ -1,10 +1,10 @@
-// What the user asked for, told apart from what an earlier admission wrote into the same object.
+// The user's original request, without what an earlier admission wrote into the same object.
 //
-//   OriginalRequest asked = original_request_of(job);
-//   if (asked.allows(gpu, "NVIDIA-A100-SXM4-80GB", cloud_values)) ...
+//   OriginalRequest original = original_request_of(job);
+//   if (original.allows(gpu, "NVIDIA-A100-SXM4-80GB", cloud_values)) ...
 //
-// The first admission records the request in an annotation; later ones read it back, so that a job that is
-// admitted twice is decided twice in the same way. Pure; any thread.
+// The first admission records the request in an annotation and later ones read it, so that a second admission
+// of a job makes the same decision. Pure; any thread.
 #pragma once
 
 #include <map>
@@ -27,14 +27,16 @@ struct LabelRequirement {
 
 struct OriginalRequest {
   bool recorded = false;  // read from the annotation of an earlier admission
+  // The product labels, in the inventory's spelling, that an earlier admission wrote into the selectors.
+  std::vector<std::string> written_products;
   crds::Trainers trainers;
   std::map<std::string, std::string> node_selector;  // the template's, without what we wrote
-  // The template's node affinity, without what we wrote: terms are alternatives, the requirements of one hold
-  // together. Empty: no affinity.
+  // The template's node affinity, without what we wrote: a node must meet all requirements of one term. Empty:
+  // no affinity.
   std::vector<std::vector<LabelRequirement>> terms;
 
-  // Whether the template's own selectors let its pods onto a node of this model with this product label (in
-  // the inventory's spelling). Labels that say nothing of the GPU count as met. `cloud_values` are the cloud
+  // Whether the template's own selectors allow a node of this model with this product label (in the inventory's
+  // spelling). Requirements on labels that do not describe the GPU count as met. `cloud_values` are the cloud
   // labels of all models that are present.
   bool allows(const AvailableGpu& gpu, const std::string& product_label,
               const std::set<std::string>& cloud_values) const;
@@ -43,11 +45,7 @@ struct OriginalRequest {
 OriginalRequest original_request_of(const crds::TrainingJob& job);
 
 // The annotation's content: {"gpuModel", "perNode"[, "replicas"][, "nodeSelector"]}.
-Json to_json(const OriginalRequest& asked);
-
-// The product labels, in the inventory's spelling, that an earlier admission wrote into the template's
-// selectors; empty: it wrote none.
-std::vector<std::string> written_products(const crds::TrainingJob& job);
+Json to_json(const OriginalRequest& original);
 
 // The node selector expression {key, operator: In, values} that takes any of these product labels.
 Json product_expression(const std::vector<std::string>& labels);

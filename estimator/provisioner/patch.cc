@@ -12,10 +12,6 @@
 namespace plimsoll::estimator::inline provisioner {
 namespace {
 
-Json integer(std::int64_t value) {
-  return Json(static_cast<::Json::Int64>(value));
-}
-
 Json array_of(const std::vector<std::string>& texts) {
   JsonArray array;
   for (const std::string& text : texts) {
@@ -24,30 +20,30 @@ Json array_of(const std::vector<std::string>& texts) {
   return array;
 }
 
-// GPUs asked for less GPUs given; nothing is saved where no number was asked for.
-Json gpus_saved(const OriginalRequest& asked, const Decision& decision) {
-  return integer(asked.trainers.asked ? asked.trainers.replicas - decision.trainers : 0);
+// GPUs requested minus GPUs given; 0 when no number was requested.
+std::int64_t gpus_saved(const OriginalRequest& original, const Decision& decision) {
+  return original.trainers.asked ? original.trainers.replicas - decision.trainers : 0;
 }
 
-// What the annotation keeps of a decision. No time and nothing that depends on the rest of the cluster, so
-// that the same decision is always the same text; fractions as text, as everywhere in the API.
-std::string decision_record(const OriginalRequest& asked, const Decision& decision,
+// The content of the decision's annotation. It has no time and nothing that depends on the rest of the cluster,
+// so that equal decisions have equal texts. Fractions are text, as everywhere in the API.
+std::string decision_record(const OriginalRequest& original, const Decision& decision,
                             const std::vector<std::string>& selected) {
   JsonObject record;
   record["gpuModel"] = decision.gpu_model;
   if (!selected.empty()) {
     record["gpuProducts"] = array_of(selected);
   }
-  record["trainers"] = integer(decision.trainers);
-  record["perNode"] = integer(decision.per_node);
+  record["trainers"] = decision.trainers;
+  record["perNode"] = decision.per_node;
   if (decision.estimate.peak.upper_bound > Bytes{}) {
-    record["upperBoundBytes"] = integer(decision.estimate.peak.upper_bound.count);
+    record["upperBoundBytes"] = decision.estimate.peak.upper_bound.count;
   }
   if (decision.estimate.learned != Bytes{}) {
-    record["learnedBytes"] = integer(decision.estimate.learned.count);
+    record["learnedBytes"] = decision.estimate.learned.count;
   }
-  record["capacityBytes"] = integer(decision.capacity.count);
-  record["gpusSaved"] = gpus_saved(asked, decision);
+  record["capacityBytes"] = decision.capacity.count;
+  record["gpusSaved"] = gpus_saved(original, decision);
   if (decision.plan.mean_memory.count > 0) {
     char ratio[32];
     std::snprintf(ratio, sizeof ratio, "%.3f",
@@ -58,7 +54,7 @@ std::string decision_record(const OriginalRequest& asked, const Decision& decisi
   return write_json(record.json());
 }
 
-// A count of GPUs as a template may spell it: 8 or "8"; -1 for anything else.
+// A number of GPUs as a template may spell it, 8 or "8"; -1 for anything else.
 std::int64_t gpu_count(const Json& quantity) {
   if (const std::optional<std::int64_t> count = JsonView(quantity).integer()) {
     return *count;
@@ -115,8 +111,7 @@ const PatchPath kTermsPath = {"spec",
                               "requiredDuringSchedulingIgnoredDuringExecution",
                               "nodeSelectorTerms"};
 
-// Each alternative of the node affinity gets the requirement; one that an earlier admission wrote is
-// replaced.
+// Adds the requirement to each term of the node affinity; replaces one that an earlier admission wrote.
 void require_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, const Json& expression,
                       const Json& earlier) {
   const Json& terms = required_terms(job);
@@ -147,20 +142,19 @@ void require_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, con
   }
 }
 
-// Pods go to nodes of the chosen model only: a node selector when it has one spelling, else an affinity that
-// names all. What an earlier admission wrote is changed in place; what the user wrote stays.
-void select_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, const OriginalRequest& asked,
+// Restricts pods to nodes of the chosen model: by a node selector when its label has one spelling, else by an
+// affinity that names all. Changes in place what an earlier admission wrote; keeps what the user wrote.
+void select_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, const OriginalRequest& original,
                      const std::vector<std::string>& labels) {
   if (labels.empty()) {
     return;
   }
   const NodeLabel label = parse_product_label(labels.front());
-  if (asked.node_selector.contains(label.key)) {
-    return;  // the user's own selector, which the decision has obeyed
+  if (original.node_selector.contains(label.key)) {
+    return;  // the user's own selector, which the decision obeys
   }
-  const std::vector<std::string> written =
-      asked.recorded ? written_products(job) : std::vector<std::string>();
-  const Json earlier = written.empty() ? Json() : product_expression(written);
+  const Json earlier =
+      original.written_products.empty() ? Json() : product_expression(original.written_products);
   const Json& terms = required_terms(job);
   const bool has_expression = terms.isArray() && !earlier.isNull() &&
                               std::any_of(terms.begin(), terms.end(),
@@ -174,7 +168,7 @@ void select_products(JsonPatchBuilder& patch, const crds::TrainingJob& job, cons
     return;
   }
   if (!member(selectors, {label.key}).isNull()) {
-    JsonObject without;  // `remove` is not for us: the map is replaced by one that lacks our own key
+    JsonObject without;  // the patch has no `remove` (ADR 0010): replace the map by one without our own key
     for (const auto& [key, value] : JsonView(selectors).members()) {
       if (key != label.key) {
         without[key] = tree_of(value);
@@ -189,26 +183,26 @@ void annotate(JsonPatchBuilder& patch, const char* name, const std::string& text
   patch.set({"metadata", "annotations", name}, text);
 }
 
-Json to_json(const Candidate& candidate) {
+Json to_json(const Alternative& alternative) {
   JsonObject json;
-  json["gpuModel"] = candidate.gpu_model;
-  json["fits"] = candidate.fits;
-  json["searched"] = candidate.searched;
-  json["trainers"] = integer(candidate.trainers);
-  json["perNode"] = integer(candidate.per_node);
-  json["cost"] = candidate.cost;
-  json["reason"] = candidate.reason;
+  json["gpuModel"] = alternative.gpu_model;
+  json["fits"] = alternative.fits;
+  json["searched"] = alternative.searched;
+  json["trainers"] = alternative.trainers;
+  json["perNode"] = alternative.per_node;
+  json["cost"] = alternative.cost;
+  json["reason"] = alternative.reason;
   return json;
 }
 
-Json to_json(const OriginalRequest& asked, const Decision& decision) {
+Json to_json(const OriginalRequest& original, const Decision& decision) {
   JsonObject json;
   json["gpuModel"] = decision.gpu_model;
-  json["trainers"] = integer(decision.trainers);
-  json["perNode"] = integer(decision.per_node);
+  json["trainers"] = decision.trainers;
+  json["perNode"] = decision.per_node;
   json["reason"] = decision.reason;
-  json["gpusSaved"] = gpus_saved(asked, decision);
-  json["capacityBytes"] = integer(decision.capacity.count);
+  json["gpusSaved"] = gpus_saved(original, decision);
+  json["capacityBytes"] = decision.capacity.count;
   json["productLabels"] = array_of(decision.product_labels);
   json["peak"] = to_json(decision.estimate.peak);
   json["breakdown"] = to_json(decision.estimate.breakdown);
@@ -216,14 +210,8 @@ Json to_json(const OriginalRequest& asked, const Decision& decision) {
   if (!decision.plan.placements.empty()) {
     const Plan& plan = decision.plan;
     const JsonPlace sharding = json["sharding"];
-    sharding["tables"] = integer(static_cast<std::int64_t>(plan.placements.size()));
-    sharding["perf"]["maxMs"] = plan.max_milliseconds;
-    sharding["perf"]["meanMs"] = plan.mean_milliseconds;
-    sharding["perf"]["lowerBoundMs"] = plan.lower_bound_milliseconds;
-    sharding["memory"]["maxBytes"] = integer(plan.max_memory.count);
-    sharding["memory"]["meanBytes"] = integer(plan.mean_memory.count);
-    sharding["memory"]["nodeMaxBytes"] = integer(plan.node_max_memory.count);
-    sharding["memory"]["nodeMeanBytes"] = integer(plan.node_mean_memory.count);
+    sharding["tables"] = Json::Int64(plan.placements.size());
+    write_summary(plan, sharding);
     json["ranks"] = to_json(trainer_loads(decision.estimate, plan));
   }
   return json;
@@ -236,44 +224,42 @@ Json patch_for(const crds::TrainingJob& job, const Provision& provision) {
     return Json(::Json::arrayValue);
   }
   const Decision& decision = *provision.decision;
-  const OriginalRequest asked = original_request_of(job);
+  const OriginalRequest original = original_request_of(job);
   JsonPatchBuilder patch(job.raw, {{"metadata", "annotations"}, {"spec", "trainers"}, {"spec", "template"}});
-  if (job.spec.provisioning.mode != crds::ProvisioningMode::kOff) {
-    patch.set({"spec", "trainers", "replicas"}, integer(decision.trainers));
-    patch.set({"spec", "trainers", "perNode"}, integer(decision.per_node));
+  const bool applied = job.spec.provisioning.mode != crds::ProvisioningMode::kOff;
+  if (applied) {
+    patch.set({"spec", "trainers", "replicas"}, decision.trainers);
+    patch.set({"spec", "trainers", "perNode"}, decision.per_node);
     if (!same_name(job.spec.trainers.gpu_model, decision.gpu_model)) {
       patch.set({"spec", "trainers", "gpuModel"}, decision.gpu_model);
     }
     if (member(job.raw, {"spec", "template", "spec"}).isObject()) {
-      select_products(patch, job, asked, decision.product_labels);
+      select_products(patch, job, original, decision.product_labels);
       set_gpu_resources(patch, std::min(decision.per_node, decision.trainers));
     }
-    if (!asked.recorded) {
-      annotate(patch, crds::kRequestedAnnotation, write_json(to_json(asked)));
-      if (asked.trainers.asked) {
-        annotate(patch, crds::kRequestedReplicasAnnotation, std::to_string(asked.trainers.replicas));
+    if (!original.recorded) {
+      annotate(patch, crds::kRequestedAnnotation, write_json(to_json(original)));
+      if (original.trainers.asked) {
+        annotate(patch, crds::kRequestedReplicasAnnotation, std::to_string(original.trainers.replicas));
       }
     }
   }
-  // What the selectors say stays on record when a recommendation leaves them as they are.
-  const bool applied = job.spec.provisioning.mode != crds::ProvisioningMode::kOff;
-  annotate(patch, crds::kDecisionAnnotation,
-           decision_record(asked, decision,
-                           applied          ? decision.product_labels
-                           : asked.recorded ? written_products(job)
-                                            : std::vector<std::string>()));
+  // A recommendation leaves the selectors as they are, and so their record.
+  annotate(
+      patch, crds::kDecisionAnnotation,
+      decision_record(original, decision, applied ? decision.product_labels : original.written_products));
   annotate(patch, crds::kReasonAnnotation, decision.reason);
   return std::move(patch).take();
 }
 
 Json to_json(const crds::TrainingJob& job, const Provision& provision) {
-  const OriginalRequest asked = original_request_of(job);
+  const OriginalRequest original = original_request_of(job);
   JsonObject json;
-  json["decision"] = provision.decided() ? to_json(asked, *provision.decision) : Json();
-  json["requested"] = to_json(asked);
+  json["decision"] = provision.decided() ? to_json(original, *provision.decision) : Json();
+  json["requested"] = to_json(original);
   json["alternatives"] = Json(::Json::arrayValue);
-  for (const Candidate& candidate : provision.alternatives) {
-    json["alternatives"].append(to_json(candidate));
+  for (const Alternative& alternative : provision.alternatives) {
+    json["alternatives"].append(to_json(alternative));
   }
   json["patch"] = patch_for(job, provision);
   json["eventReason"] = provision.event_reason;

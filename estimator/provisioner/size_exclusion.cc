@@ -32,16 +32,15 @@ std::optional<Bytes> capacity_of(const crds::Attempt& attempt, const std::vector
 
 Bytes needed_at_least(const crds::Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy) {
   const Bytes observed = attempt.observed_peak.value_or(Bytes{});
-  const crds::OutOfMemoryFigures& said = attempt.out_of_memory;
-  if (said.needed) {
-    // Memory that PyTorch did not see (the driver's share, a limit of the process) is missing in the next
-    // attempt, too.
-    const Bytes unseen = std::max(Bytes{}, capacity - said.capacity.value_or(capacity));
-    return std::max({*said.needed + unseen, observed, capacity + Bytes{1}});
+  const crds::OutOfMemoryFigures& reported = attempt.out_of_memory;
+  if (reported.needed) {
+    // Memory that PyTorch did not see (the driver's, a limit of the process) is missing in the next attempt too.
+    const Bytes unseen = std::max(Bytes{}, capacity - reported.capacity.value_or(capacity));
+    return std::max({*reported.needed + unseen, observed, capacity + Bytes{1}});
   }
-  const Bytes there = std::max({capacity, observed, attempt.estimated.value_or(Bytes{})});
-  return std::max(Bytes::ceil(static_cast<double>(there.count) * policy.oom_bump_up_ratio),
-                  there + policy.oom_min_bump_up.value_or(crds::kOomMinBumpUp));
+  const Bytes present = std::max({capacity, observed, attempt.estimated.value_or(Bytes{})});
+  return std::max(Bytes::ceil(static_cast<double>(present.count) * policy.oom_bump_up_ratio),
+                  present + policy.oom_min_bump_up.value_or(crds::kOomMinBumpUp));
 }
 
 std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::vector<crds::Attempt>& attempts,
@@ -54,7 +53,7 @@ std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::ve
     }
     std::optional<Bytes> capacity = capacity_of(attempt, gpus);
     if (!capacity) {
-      // The GPU model is not known: it may have been the largest.
+      // An unknown GPU model may have been the largest.
       capacity = Bytes{};
       for (const AvailableGpu& gpu : gpus) {
         capacity = std::max(*capacity, gpu.model.memory);

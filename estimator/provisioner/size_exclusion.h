@@ -27,22 +27,22 @@ struct FailedSize {
   Bytes needed;    // by one trainer, at least; 0: not known
 };
 
-// Of the attempts of a job.
+// The failed sizes among a job's attempts.
 std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::vector<crds::Attempt>& attempts,
                                      const std::vector<AvailableGpu>& gpus);
 
-// The largest number of trainers that the failed sizes rule out on this GPU model: no smaller and no equal
-// number is tried again. 0: any number may be tried.
+// The largest number of trainers that the failed sizes exclude on this GPU model; no smaller number is tried
+// again either. 0: any number may be tried.
 std::int64_t trainers_ruled_out(const std::vector<FailedSize>& failed, const AvailableGpu& gpu);
 
-// The least memory that one trainer of an attempt needed which ran out of GPU memory.
+// The least memory that one trainer of an attempt that ran out of GPU memory needed.
 Bytes needed_at_least(const crds::Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy);
 
-bool same_name(const std::string& a, const std::string& b);  // of GPU models: upper and lower case are equal
+bool same_name(const std::string& a, const std::string& b);  // of GPU models, ignoring case
 const AvailableGpu* find_gpu(const std::vector<AvailableGpu>& gpus, const std::string& name);  // null: none
 
-// The memory of a card of the attempt's GPU model; nothing where neither cluster, attempt nor catalogue
-// knows.
+// The memory of one GPU of the attempt's model, from the cluster, the attempt or the catalogue; nothing if none
+// of them knows it.
 std::optional<Bytes> capacity_of(const crds::Attempt& attempt, const std::vector<AvailableGpu>& gpus);
 
 }  // namespace plimsoll::estimator::provisioner

@@ -31,9 +31,9 @@ Json to_json(const std::vector<TrainerLoad>& loads) {
   JsonArray json;
   for (const TrainerLoad& load : loads) {
     const JsonPlace each = json.append(::Json::objectValue);
-    each["allocatedBytes"] = Json::Int64(load.allocated.count);
-    each["embeddingBytes"] = Json::Int64(load.embeddings.count);
-    each["lookupBytes"] = Json::Int64(load.lookups.count);
+    each["allocatedBytes"] = load.allocated.count;
+    each["embeddingBytes"] = load.embeddings.count;
+    each["lookupBytes"] = load.lookups.count;
   }
   return json;
 }

@@ -1,7 +1,7 @@
-// What each trainer of a sharded job takes. The dense part is alike on all of them (but for ZeRO-1's owners);
-// what differs is the tables that a trainer holds and what it looks up in them for everybody: indices
-// received, pooled rows sent (AMP, SoCC'23, Findings 10 and 11). The fullest decides what a job is given;
-// this says how far the others are from it.
+// The memory of each trainer of a sharded job. The dense part is equal on all of them (except ZeRO-1's owners).
+// What differs is the tables that a trainer holds and the buffers of its lookups for all trainers: indices
+// received and pooled rows sent (AMP, SoCC'23, Findings 10 and 11). The fullest trainer decides the size of a
+// job; this tells how much less the others take.
 //
 //   for (const TrainerLoad& load : trainer_loads(decision.estimate, decision.plan)) load.lookups;
 //
@@ -19,8 +19,8 @@ namespace plimsoll::estimator::inline provisioner {
 
 struct TrainerLoad {
   Bytes allocated;   // at its peak, as Peak::allocated
-  Bytes embeddings;  // of that: its shards, and their optimizer state
-  Bytes lookups;     // of that: indices of all trainers for its shards, and the pooled rows it sends them
+  Bytes embeddings;  // part of it: its shards with their optimizer state
+  Bytes lookups;     // part of it: all trainers' indices into its shards, and the pooled rows sent back
 };
 
 // By rank. `fullest`: the estimate made with plan.max_memory. Empty when there is no plan.

@@ -9,7 +9,7 @@ namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
-// Sums of doubles in another order may differ in the last digits; a bound must not profit from that.
+// Sums of doubles in another order may differ in the last digits; the bound must not exceed them.
 constexpr double kRounding = 1e-12;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -44,107 +44,100 @@ bool relax(const Options& options, const Prices& prices, double longest, Relaxed
   return true;
 }
 
-// The Lagrangian of one request, for shards within a length.
+// The Lagrangian of one request, for shards that take no longer than `longest`.
 class Dual {
  public:
-  Dual(const Options& options, std::int64_t trainers, const Room& room, double longest)
-      : options_(options), trainers_(static_cast<double>(trainers)), room_(room), longest_(longest) {}
+  Dual(const Options& options, std::int64_t trainers, const MemoryLimits& limits, double longest)
+      : options_(options), trainers_(static_cast<double>(trainers)), limits_(limits), longest_(longest) {}
 
-  // Maximises over the price of card memory. The value is concave and made of straight pieces, whose slope is
-  // memory used minus memory there is; so the next price is where the pieces on either side of the maximum
-  // would meet. Stops early once the value passes `enough`.
-  TimeBound maximise(double host_price, double start, double enough);
+  // Maximises over the price of GPU memory. The value is concave and piecewise linear; its slope is the memory
+  // used minus the memory available. So the next price is where the lines on either side of the maximum meet.
+  // Stops early once the value exceeds `enough`.
+  TimeBound maximise(double host_price, double start, double enough) {
+    best_ = {.milliseconds = 0, .prices = {.card = 0, .host = host_price}};
+    Line rising = line_at(best_.prices);
+    if (rising.slope <= 0 || best_.milliseconds > enough) {
+      return best_;
+    }
+    Line falling;
+    double price = start > 0 ? start : std::max(relaxed_.value, 1e-9) / std::max(limits_.all_gpus, 1.0);
+    constexpr int kGrowths = 30;
+    for (int i = 0; i < kGrowths && best_.milliseconds <= enough; ++i) {
+      falling = line_at({.card = price, .host = host_price});
+      if (falling.slope <= 0) {
+        break;
+      }
+      rising = falling;
+      price *= 4;
+    }
+    constexpr int kMeetings = 12;
+    constexpr double kTolerance = 1e-6;
+    for (int i = 0; i < kMeetings && falling.slope <= 0 && best_.milliseconds <= enough; ++i) {
+      const double meeting = (falling.at(0) - rising.at(0)) / (rising.slope - falling.slope);
+      if (!(rising.at(meeting) > best_.milliseconds * trainers_ * (1 + kTolerance))) {
+        break;
+      }
+      const Line between = line_at({.card = meeting, .host = host_price});
+      (between.slope > 0 ? rising : falling) = between;
+    }
+    return best_;
+  }
 
-  // The same over the price of host memory too, where that is what is scarce.
-  TimeBound maximise_both();
+  // Maximises over the price of host memory too, where host memory is scarce.
+  TimeBound maximise_both() {
+    TimeBound best = maximise(0, 0, kInfinity);
+    if (limits_.host <= 0 || !relax(options_, best.prices, longest_, &relaxed_) ||
+        relaxed_.total_host <= limits_.host * trainers_) {
+      return best;
+    }
+    // From the price at which host memory costs as much as GPU memory; the best of a few is near the optimum.
+    double price =
+        std::max(best.prices.card, best.milliseconds * 1e-3 / std::max(limits_.all_gpus / trainers_, 1.0));
+    constexpr int kPrices = 8;
+    for (int i = 0; i < kPrices; ++i, price /= 2) {
+      const TimeBound found = maximise(price, best.prices.card, kInfinity);
+      if (found.milliseconds > best.milliseconds) {
+        best = found;
+      }
+    }
+    return best;
+  }
 
  private:
-  // The straight piece at a price of card memory: its value there, of all trainers, and its slope.
-  struct Piece {
+  // The value, of all trainers, around one price of GPU memory.
+  struct Line {
     double price = 0;
     double value = 0;
-    double slope = 0;  // above 0: more memory is used than there is
+    double slope = 0;  // above 0: more memory is used than is available
 
     double at(double other) const { return value + slope * (other - price); }
   };
-  Piece piece_at(const Prices& prices);
+
+  Line line_at(const Prices& prices) {
+    if (!relax(options_, prices, longest_, &relaxed_)) {
+      best_.milliseconds = kInfinity;
+      return {};
+    }
+    const double memory = prices.card * limits_.all_gpus + prices.host * limits_.host * trainers_;
+    const double value = relaxed_.value - memory;
+    if (value / trainers_ > best_.milliseconds) {
+      best_ = {.milliseconds = value / trainers_, .prices = prices};
+    }
+    return {.price = prices.card, .value = value, .slope = relaxed_.total_bytes - limits_.all_gpus};
+  }
 
   const Options& options_;
   double trainers_;
-  const Room& room_;
+  const MemoryLimits& limits_;
   double longest_;
   TimeBound best_;
   Relaxed relaxed_;
 };
 
-Dual::Piece Dual::piece_at(const Prices& prices) {
-  if (!relax(options_, prices, longest_, &relaxed_)) {
-    best_.milliseconds = kInfinity;
-    return {};
-  }
-  const double memory = prices.card * room_.total + prices.host * room_.host * trainers_;
-  const double value = relaxed_.value - memory;
-  if (value / trainers_ > best_.milliseconds) {
-    best_ = {.milliseconds = value / trainers_, .prices = prices};
-  }
-  return {.price = prices.card, .value = value, .slope = relaxed_.total_bytes - room_.total};
-}
-
-TimeBound Dual::maximise(double host_price, double start, double enough) {
-  best_ = {.milliseconds = 0, .prices = {.card = 0, .host = host_price}};
-  Piece rising = piece_at(best_.prices);
-  if (rising.slope <= 0 || best_.milliseconds > enough) {
-    return best_;
-  }
-  Piece falling;
-  double price = start > 0 ? start : std::max(relaxed_.value, 1e-9) / std::max(room_.total, 1.0);
-  constexpr int kGrowths = 30;
-  for (int i = 0; i < kGrowths && best_.milliseconds <= enough; ++i) {
-    falling = piece_at({.card = price, .host = host_price});
-    if (falling.slope <= 0) {
-      break;
-    }
-    rising = falling;
-    price *= 4;
-  }
-  constexpr int kMeetings = 12;
-  constexpr double kTolerance = 1e-6;
-  for (int i = 0; i < kMeetings && falling.slope <= 0 && best_.milliseconds <= enough; ++i) {
-    const double meeting = (falling.at(0) - rising.at(0)) / (rising.slope - falling.slope);
-    if (!(rising.at(meeting) > best_.milliseconds * trainers_ * (1 + kTolerance))) {
-      break;
-    }
-    const Piece between = piece_at({.card = meeting, .host = host_price});
-    (between.slope > 0 ? rising : falling) = between;
-  }
-  return best_;
-}
-
-TimeBound Dual::maximise_both() {
-  TimeBound best = maximise(0, 0, kInfinity);
-  const auto host_full = [&] {
-    return relax(options_, best.prices, longest_, &relaxed_) && relaxed_.total_host > room_.host * trainers_;
-  };
-  if (room_.host <= 0 || !host_full()) {
-    return best;
-  }
-  // Prices of host memory from where it costs as much as card memory; the best of a few is as good as exact.
-  double price =
-      std::max(best.prices.card, best.milliseconds * 1e-3 / std::max(room_.total / trainers_, 1.0));
-  constexpr int kPrices = 8;
-  for (int i = 0; i < kPrices; ++i, price /= 2) {
-    const TimeBound found = maximise(price, best.prices.card, kInfinity);
-    if (found.milliseconds > best.milliseconds) {
-      best = found;
-    }
-  }
-  return best;
-}
-
 }  // namespace
 
-TimeBound bound_time(const Options& options, std::int64_t trainers, const Room& room) {
-  // The largest piece that cannot be avoided.
+TimeBound bound_time(const Options& options, std::int64_t trainers, const MemoryLimits& limits) {
+  // At least the shortest option of every table.
   double low = 0;
   options.charge_scan();
   for (std::size_t table = 0; table < options.tables(); ++table) {
@@ -154,14 +147,14 @@ TimeBound bound_time(const Options& options, std::int64_t trainers, const Room& 
     }
     low = std::max(low, shortest);
   }
-  TimeBound best = Dual(options, trainers, room, kInfinity).maximise_both();
+  TimeBound best = Dual(options, trainers, limits, kInfinity).maximise_both();
   low = std::max(low, best.milliseconds);
 
-  // No plan takes T when the bound over options of shards within T is above T. That bound falls as T grows,
-  // so the largest such T lies between one that is refused and one that is not.
+  // No plan takes T when the bound over options whose shards take at most T exceeds T. That bound falls as T
+  // grows, so the largest such T is found by bisection.
   const auto refused = [&](double time) {
     const TimeBound within =
-        Dual(options, trainers, room, time).maximise(best.prices.host, best.prices.card, time);
+        Dual(options, trainers, limits, time).maximise(best.prices.host, best.prices.card, time);
     if (within.milliseconds <= time) {
       best.prices = within.prices;
     }
@@ -185,18 +178,18 @@ TimeBound bound_time(const Options& options, std::int64_t trainers, const Room& 
 }
 
 Infeasibility rule_out(const ShardRequest& request, const Options& options) {
-  const Room room(request);
+  const MemoryLimits limits(request);
   for (std::size_t table = 0; table < options.tables(); ++table) {
     if (!options.possible(table)) {
       const std::string& name = request.tables[table].name;
       return {.constraint = "Pinned",
-              .reason = "none of the sharding types that table " + name + " is allowed can be had on " +
+              .reason = "no sharding type that table " + name + " is allowed is possible on " +
                         std::to_string(request.topology.trainers) + " trainers and the ranks it is pinned to",
               .missing = {},
               .table = name};
     }
   }
-  // Bytes on the cards alone, and on cards and hosts together: either must have room.
+  // The least bytes in GPU memory, and in GPU and host memory together.
   double needed = 0;
   double needed_with_host = 0;
   double worst = 0;
@@ -211,7 +204,7 @@ Infeasibility rule_out(const ShardRequest& request, const Options& options) {
     }
     if (std::isinf(least)) {
       least = least_with_host = options.smallest(table).total_bytes;
-      const double missing = options.smallest(table).bytes - room.largest;
+      const double missing = options.smallest(table).bytes - limits.gpu;
       if (missing > worst) {
         worst = missing;
         worst_table = table;
@@ -224,17 +217,17 @@ Infeasibility rule_out(const ShardRequest& request, const Options& options) {
     const Option& option = options.smallest(worst_table);
     const std::string& name = request.tables[worst_table].name;
     return {.constraint = "LargestPiece",
-            .reason = "the smallest shard of table " + name + " (" + name_of(option.type) + ") takes " +
-                      to_string(Bytes::ceil(option.bytes)) +
-                      " with optimizer state and buffers, a trainer has " +
-                      to_string(Bytes::ceil(room.largest)) + " for it: " + to_string(Bytes::ceil(worst)) +
-                      " missing",
+            .reason =
+                "the smallest shard of table " + name + " (" + name_of(option.type) + ") takes " +
+                to_string(Bytes::ceil(option.bytes)) + " with optimizer state and buffers, a trainer has " +
+                to_string(Bytes::ceil(limits.gpu)) + " for it: " + to_string(Bytes::ceil(worst)) + " missing",
             .missing = Bytes::ceil(worst),
             .table = name};
   }
-  const bool with_host = room.host > 0 && needed <= room.total * (1 + kRounding);
-  const double memory =
-      with_host ? room.total + room.host * static_cast<double>(request.topology.trainers) : room.total;
+  const bool with_host = limits.host > 0 && needed <= limits.all_gpus * (1 + kRounding);
+  const double memory = with_host
+                            ? limits.all_gpus + limits.host * static_cast<double>(request.topology.trainers)
+                            : limits.all_gpus;
   const double least = with_host ? needed_with_host : needed;
   if (least > memory * (1 + kRounding)) {
     const Bytes missing = Bytes::ceil(least - memory);

@@ -1,4 +1,4 @@
-// Lower bounds: what no plan can beat, and counts of trainers that need no search to be refused.
+// Lower bounds: a time that no plan beats, and numbers of trainers that are refused without a search.
 //
 // Lagrangian: every plan of `options` whose slowest rank takes P satisfies, for any price of memory
 // lambda >= 0, with M the memory of all trainers,
@@ -14,25 +14,25 @@ namespace plimsoll::estimator::inline sharder {
 
 struct TimeBound {
   double milliseconds = 0;
-  Prices prices;  // at the optimum: 0 while memory is not scarce
+  Prices prices;  // at the optimum; 0 unless memory is scarce
 };
 
 // Every table must have an option.
-TimeBound bound_time(const Options& options, std::int64_t trainers, const Room& room);
+TimeBound bound_time(const Options& options, std::int64_t trainers, const MemoryLimits& limits);
 
-// What the bounds on memory say: see sharder.h.
+// The lower bounds on memory alone: see fewest_trainers.h.
 Infeasibility rule_out(const ShardRequest& request, const Options& options);
 
-// Trainers below this count are ruled out by the tables' state alone; costs one pass over the tables once.
+// Rules out numbers of trainers by the tables' state alone, after one pass over the tables.
 class StateBound {
  public:
-  explicit StateBound(const ShardRequest& request);  // its budget and trainers play no role
+  explicit StateBound(const ShardRequest& request);  // ignores its budget and number of trainers
   bool rules_out(std::int64_t trainers, Bytes budget) const;
 
  private:
-  bool applies_;        // nothing is kept on hosts, and all trainers are alike
+  bool applies_;        // no host memory is used, and all trainers are equal
   double state_ = 0;    // weights and optimizer state of all tables
-  double buffers_ = 0;  // output buffers of all tables, per trainer and whatever the sharding
+  double buffers_ = 0;  // output buffers of all tables, per trainer, with any sharding
 };
 
 }  // namespace plimsoll::estimator::sharder

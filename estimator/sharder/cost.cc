@@ -12,22 +12,22 @@ constexpr double kIndexBytes = 8;
 constexpr double kBatchedCopyFactor = 2.455;
 constexpr double kElementwiseFactor = 9.22;  // optimizer kernels of a data-parallel table
 constexpr double kDenseKernelShare = 0.5;    // of HBM bandwidth
-constexpr double kHostKernelShare = 0.1;     // of the bandwidth between card and host, or its mix with HBM's
+constexpr double kHostKernelShare = 0.1;     // of the bandwidth between GPU and host, or its mix with HBM's
 constexpr double kBackwardFactor = 2;        // backward compute over forward compute
 constexpr double kWeightsFactor = 1.1;       // gradients of the lookups' weights over forward compute
-constexpr std::int64_t kNarrowestRead = 32;  // columns; a narrower row is read no faster
+constexpr std::int64_t kNarrowestRead = 32;  // columns; narrower rows are read no faster
 
-// planner/shard_estimators.py: batches of input that a pipeline holds; and bytes of a cache's bookkeeping,
-// for each row of the table and for each row it can hold.
+// planner/shard_estimators.py: batches of input that a pipeline holds; and the bytes in which a cache keeps
+// track, for each row of the table and for each row that it can hold.
 constexpr std::int64_t kSparseDistInputs = 2;
 constexpr std::int64_t kPrefetchInputs = 3;
-constexpr std::int64_t kPrefetchBurst = 7;  // more, for a cached table: 1 + 6 in the one pass of a prefetch
+constexpr std::int64_t kPrefetchBurst = 7;  // and these more for a cached table: 1 + 6 while it prefetches
 constexpr double kCacheBytesARow = 4;
 constexpr double kCacheBytesASlot = 16;
 
 constexpr std::int64_t kStateBytes = 4;  // FBGEMM keeps optimizer state in fp32, whatever the weights are
 
-// A thread block that reads a narrow row leaves lanes idle.
+// A thread block that reads a narrow row has idle lanes.
 double block_penalty(std::int64_t columns) {
   if (columns >= 128) {
     return 1;
@@ -73,26 +73,15 @@ double states(crds::Optimizer optimizer, std::int64_t dim) {
 }  // namespace
 
 const char* name_of(ShardingType type) {
-  switch (type) {
-    case ShardingType::kDataParallel: return "data_parallel";
-    case ShardingType::kTableWise: return "table_wise";
-    case ShardingType::kColumnWise: return "column_wise";
-    case ShardingType::kTableColumnWise: return "table_column_wise";
-    case ShardingType::kRowWise: return "row_wise";
-    case ShardingType::kTableRowWise: return "table_row_wise";
-    case ShardingType::kGrid: return "grid_shard";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"data_parallel",     "table_wise", "column_wise",
+                                           "table_column_wise", "row_wise",   "table_row_wise",
+                                           "grid_shard"};
+  return kNames[static_cast<std::size_t>(type)];
 }
 
 const char* name_of(Kernel kernel) {
-  switch (kernel) {
-    case Kernel::kFused: return "fused";
-    case Kernel::kDense: return "dense";
-    case Kernel::kHost: return "fused_uvm";
-    case Kernel::kHostCached: return "fused_uvm_caching";
-  }
-  return "";
+  static constexpr const char* kNames[] = {"fused", "dense", "fused_uvm", "fused_uvm_caching"};
+  return kNames[static_cast<std::size_t>(kernel)];
 }
 
 CostModel::CostModel(const ShardRequest& request)
@@ -112,7 +101,7 @@ CostModel::CostModel(const ShardRequest& request)
       cache_ratio(request.cache_ratio),
       method(request.cost),
       allocated_bytes(request.allocated_bytes || request.cost == CostMethod::kStages) {
-  // planner/constants.py, kernel_bw_lookup. A prefetch hides what a cache must fetch.
+  // planner/constants.py, kernel_bw_lookup. A prefetch hides the time to fill a cache.
   const double cached = (cache_ratio * hbm + (1 - cache_ratio) * host) * kHostKernelShare;
   kernels = {hbm, hbm * kDenseKernelShare, host * kHostKernelShare,
              pipeline == Pipeline::kPrefetchSparseDist ? hbm : cached};
@@ -125,7 +114,7 @@ TableCost::TableCost(const CostModel& model, const Table& table)
       element_(table.element_bytes),
       weighted_(table.weighted),
       lookups_(table.lookups_per_sample * model.batch),
-      // An exchange of pooled rows carries one for every sample, looked up or not, and so do its buffers.
+      // An exchange has a pooled row for every sample, with or without a lookup, and so have its buffers.
       outputs_(!table.pooled                         ? lookups_
                : model.method == CostMethod::kStages ? model.batch
                                                      : std::min(1.0, table.lookups_per_sample) * model.batch),
@@ -238,11 +227,8 @@ Held TableCost::held(ShardingType type, Kernel kernel, std::int64_t rows, std::i
                               (static_cast<long double>(rows_) * static_cast<long double>(dim_));
     const Bytes cached = Bytes::ceil(static_cast<double>(static_cast<long double>(cache) * share));
     const double cached_rows = static_cast<double>(rows) * model_.cache_ratio;
-    const Bytes cached_state =
-        model_.allocated_bytes ? optimizer_state(cached, static_cast<std::int64_t>(std::ceil(cached_rows)))
-                               : optimizer_state(cached, 0);
     held.card +=
-        cached + cached_state +
+        cached + optimizer_state(cached, static_cast<std::int64_t>(std::ceil(cached_rows))) +
         Bytes::ceil(static_cast<double>(rows) * (kCacheBytesARow + model_.cache_ratio * kCacheBytesASlot));
   }
   return held;

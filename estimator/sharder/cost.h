@@ -1,4 +1,4 @@
-// What one shard of a table costs the rank that holds it: time and memory, in closed form.
+// Time and memory that one shard of a table costs the rank that holds it, in closed form.
 //
 //   CostModel model(request);
 //   TableCost cost(model, table);
@@ -7,7 +7,7 @@
 //
 // With CostMethod::kTorchrec the formulas are those of torchrec's planner (meta-pytorch/torchrec 376cac6a,
 // planner/estimator and planner/shard_estimators.py) for pooled tables; docs/sharding.md lists them, and
-// where kStages differs. Plain values; any thread; a TableCost does not refer to what it was made from.
+// where kStages differs. Plain values; any thread; a TableCost refers neither to its model nor to its table.
 #pragma once
 
 #include <array>
@@ -23,14 +23,14 @@ struct CostModel {
   explicit CostModel(const ShardRequest& request);
 
   std::int64_t trainers;
-  std::int64_t local;  // ranks of one host: per_node, or all of them when they are fewer
+  std::int64_t local;  // ranks of one host: per_node, or all ranks if they are fewer
   std::int64_t nodes;
   double batch;
   double intra;  // bytes a millisecond, as the next three
   double inter;
   double host;
-  double global;                  // of a collective of all trainers: the slowest link on its way
-  std::array<double, 4> kernels;  // by Kernel: bytes a millisecond that its lookups move
+  double global;                  // the slowest link that a collective of all trainers uses
+  std::array<double, 4> kernels;  // by Kernel: bytes a millisecond of its lookups
   double hbm;
   crds::Optimizer optimizer;
   Pipeline pipeline;
@@ -42,23 +42,23 @@ struct CostModel {
 
 struct Held {
   Bytes card;
-  Bytes host;       // only of kernels that keep rows there
-  Bytes weights;    // of the shard, in either
-  Bytes optimizer;  // its state, likewise
+  Bytes host;       // 0 for kernels that keep all rows on the GPU
+  Bytes weights;    // of the shard, on GPU and host
+  Bytes optimizer;  // optimizer state, likewise
 };
 
 class TableCost {
  public:
   TableCost(const CostModel& model, const Table& table);
 
-  // Of one shard of `columns` columns. Row-wise shards take the same time whatever their rows, since every
+  // Of one shard of `columns` columns. The time of a row-wise shard does not depend on its rows, because every
   // rank takes part in the exchange.
   StageTimes times(ShardingType type, Kernel kernel, std::int64_t columns) const;
 
-  // Of one shard: weights, optimizer state, and its input and output buffers. Zero when it has no rows.
+  // Weights, optimizer state, and input and output buffers of one shard. Zero when it has no rows.
   Held held(ShardingType type, Kernel kernel, std::int64_t rows, std::int64_t columns) const;
 
-  // Rows in every shard of this type but the last ones, which may be short or empty.
+  // Rows of every shard of this type, except that the last ones may be shorter or empty.
   std::int64_t row_block(ShardingType type) const;
 
   // Rows of the shard with this number, counted over the ranks that share the table's rows.

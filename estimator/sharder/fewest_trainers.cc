@@ -11,21 +11,12 @@
 namespace plimsoll::estimator::inline sharder {
 namespace {
 
-// Every count within one node, whole nodes above.
-std::vector<std::int64_t> counts_between(std::int64_t least, std::int64_t most, std::int64_t per_node) {
-  std::vector<std::int64_t> counts;
-  for (std::int64_t count = std::max<std::int64_t>(least, 1); count <= std::min(most, per_node); ++count) {
-    counts.push_back(count);
-  }
-  const std::int64_t first = std::max(least, per_node + 1);
-  for (std::int64_t count = (first + per_node - 1) / per_node * per_node; count <= most; count += per_node) {
-    counts.push_back(count);
-  }
-  return counts;
-}
-
-Result<std::vector<std::int64_t>> counts_of(const ShardRequest& request, std::int64_t least,
-                                            std::int64_t most) {
+// The result for the first number of trainers from `least` to `most` for which `attempt` has one. Skips numbers
+// that the tables' state rules out, except the largest: its error is the result when no number fits.
+template <class T>
+Result<T> first_that_fits(const ShardRequest& request, std::int64_t least, std::int64_t most,
+                          const std::function<Result<Bytes>(std::int64_t)>& budget_of,
+                          const std::function<Result<T>(const ShardRequest&)>& attempt) {
   if (Result<void> checked = check_tables(request); !checked) {
     return checked.error();
   }
@@ -34,14 +25,40 @@ Result<std::vector<std::int64_t>> counts_of(const ShardRequest& request, std::in
     return checked.error();
   }
   if (!request.budgets.empty()) {
-    return invalid("the number of trainers is given by the budgets of each; it cannot be searched for");
+    return invalid("the number of trainers cannot be searched for: there is a budget for each trainer");
   }
-  std::vector<std::int64_t> counts = counts_between(least, std::min(most, kMaxTrainers), per_node);
+  std::vector<std::int64_t> counts;
+  for (std::int64_t count = round_up_to_nodes(std::max<std::int64_t>(least, 1), per_node);
+       count <= std::min(most, kMaxTrainers); count = round_up_to_nodes(count + 1, per_node)) {
+    counts.push_back(count);
+  }
   if (counts.empty()) {
     return invalid("no number of trainers from " + std::to_string(least) + " to " + std::to_string(most) +
                    " is at most one node of " + std::to_string(per_node) + " or a multiple of it");
   }
-  return counts;
+  const StateBound state(request);
+  charge(request.work_budget, request.tables.size());
+  const BudgetBytes copy(request.work_budget, memory_of(request.tables));
+  ShardRequest at = request;
+  for (const std::int64_t count : counts) {
+    charge(request.work_budget, 1);
+    if (budget_of) {
+      const Result<Bytes> budget = budget_of(count);
+      if (!budget) {
+        return budget.error();
+      }
+      at.budget = *budget;
+    }
+    if (count != counts.back() && state.rules_out(count, at.budget)) {
+      continue;
+    }
+    at.topology.trainers = count;
+    Result<T> found = attempt(at);
+    if (found || found.error().code != ErrorCode::kUnfittable || count == counts.back()) {
+      return found;
+    }
+  }
+  return Error();  // not reached: the largest number returns
 }
 
 }  // namespace
@@ -51,69 +68,27 @@ Infeasibility rule_out(const ShardRequest& request) {
 }
 
 Result<std::int64_t> fewest_trainers_bound(const ShardRequest& request, std::int64_t most) {
-  const Result<std::vector<std::int64_t>> counts = counts_of(request, 1, most);
-  if (!counts) {
-    return counts.error();
-  }
-  const StateBound state(request);
-  charge(request.work_budget, request.tables.size());
-  const BudgetBytes copy(request.work_budget, memory_of(request.tables));
-  ShardRequest at = request;
-  Infeasibility found;
-  for (const std::int64_t count : *counts) {
-    if (count != counts->back() && state.rules_out(count, request.budget)) {
-      continue;
-    }
-    at.topology.trainers = count;
-    found = rule_out(at);
-    if (found.constraint.empty()) {
-      return count;
-    }
-  }
-  return unfittable(found, nullptr);
+  return first_that_fits<std::int64_t>(
+      request, 1, most, {}, [](const ShardRequest& at) -> Result<std::int64_t> {
+        const Infeasibility found = rule_out(at);
+        return found.constraint.empty() ? Result(at.topology.trainers) : unfittable(found, nullptr);
+      });
 }
 
 Result<FewestTrainersPlan> shard_on_fewest_trainers(
     const ShardRequest& request, std::int64_t least, std::int64_t most,
     const std::function<Result<Bytes>(std::int64_t)>& budget_of, Infeasibility* why) {
-  const Result<std::vector<std::int64_t>> counts = counts_of(request, least, most);
-  if (!counts) {
-    return counts.error();
-  }
-  const StateBound state(request);
-  charge(request.work_budget, request.tables.size());
-  const BudgetBytes copy(request.work_budget, memory_of(request.tables));
-  ShardRequest at = request;
-  FewestTrainersPlan smallest;
-  Error last;
-  for (const std::int64_t count : *counts) {
-    charge(request.work_budget, 1);
-    if (budget_of) {
-      const Result<Bytes> budget = budget_of(count);
-      if (!budget) {
-        return budget.error();
-      }
-      at.budget = *budget;
-    }
-    // The largest count is always looked at in full: its failure is what the caller is told.
-    if (count != counts->back() && state.rules_out(count, at.budget)) {
-      continue;
-    }
-    at.topology.trainers = count;
-    Result<Plan> plan = shard(at, why);
-    if (plan || plan.error().code != ErrorCode::kUnfittable) {
-      if (!plan) {
-        return plan.error();
-      }
-      smallest.trainers = count;
-      smallest.plan = *std::move(plan);
-      ++smallest.searched;
-      return smallest;
-    }
-    last = plan.error();
-    ++smallest.searched;
-  }
-  return last;
+  std::int64_t searched = 0;
+  return first_that_fits<FewestTrainersPlan>(
+      request, least, most, budget_of, [&](const ShardRequest& at) -> Result<FewestTrainersPlan> {
+        ++searched;
+        Result<Plan> plan = shard(at, why);
+        if (!plan) {
+          return plan.error();
+        }
+        return FewestTrainersPlan{
+            .trainers = at.topology.trainers, .plan = *std::move(plan), .searched = searched};
+      });
 }
 
 }  // namespace plimsoll::estimator::sharder

@@ -9,19 +9,19 @@ namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
-// Finer cuts than these cost more in indices than they gain in balance.
+// Finer cuts cost more in indices than they gain in balance.
 constexpr std::int64_t kMaxCuts = 64;
 constexpr std::int64_t kMinColumns = 16;
-// Of a table: by columns, by columns on nodes, and the types without cuts, each with three kernels.
+// Of one table: column-wise, grid, and the types without cuts, each with three kernels.
 constexpr std::size_t kMaxOptions = 3 * (2 * kMaxCuts + 4);
 // FBGEMM's kernels read rows in vectors of four elements.
 constexpr std::int64_t kColumnStep = 4;
 
-// What a constraint leaves of a table's ways.
+// What a table's constraint allows.
 struct Freedom {
   unsigned types = ~0U;    // a bit for each ShardingType
   std::int64_t ranks = 0;  // that may hold a shard
-  std::int64_t nodes = 0;  // all of whose ranks may
+  std::int64_t nodes = 0;  // of which all ranks may
 
   bool any_type() const { return types == ~0U; }
   bool allows(ShardingType type) const { return (types >> static_cast<unsigned>(type) & 1U) != 0; }
@@ -37,78 +37,50 @@ Freedom freedom_of(const Constraint& constraint, const CostModel& model) {
   }
   if (!constraint.ranks.empty()) {
     const RankSet set(constraint.ranks, model.trainers);
-    freedom.ranks = set.count();
-    freedom.nodes = 0;
-    for (std::int64_t node = 0; node < model.nodes; ++node) {
-      freedom.nodes += set.holds_all(node * model.local, model.local) ? 1 : 0;
-    }
+    freedom.ranks = static_cast<std::int64_t>(set.in(0, model.trainers).size());
+    freedom.nodes = static_cast<std::int64_t>(set.whole_nodes(model.local).size());
   }
   return freedom;
 }
 
-class Builder {
- public:
-  Builder(const CostModel& model, const Room& room) : model_(model), room_(room) {}
-
-  // Appends the table's options that fit; the smallest of all comes back.
-  Option add(const Table& table, const Freedom& freedom, std::vector<Option>* all) const;
-
- private:
-  Option option(const TableCost& cost, const Table& table, ShardingType type, Kernel kernel,
-                std::int64_t cuts) const;
-
-  const CostModel& model_;
-  const Room& room_;
-};
-
-Option Builder::option(const TableCost& cost, const Table& table, ShardingType type, Kernel kernel,
-                       std::int64_t cuts) const {
+Option make_option(const CostModel& model, const TableCost& cost, const Table& table, ShardingType type,
+                   Kernel kernel, std::int64_t cuts) {
   Option option{.type = type, .kernel = kernel, .cuts = static_cast<std::int32_t>(cuts)};
   const std::int64_t columns = table.dim / cuts;
   const StageTimes times = cost.times(type, kernel, columns);
+  const std::int64_t rows = cost.row_block(type);
+  const Held held = cost.held(type, kernel, rows, columns);
+  const Held last = cost.held(type, kernel, table.rows % rows, columns);  // shorter than the others
+  const double row_blocks = static_cast<double>(table.rows / rows);
+  const double ranks = static_cast<double>(option.ranks_per_block(model));
+  const double copies = type == ShardingType::kDataParallel ? ranks : static_cast<double>(cuts);
   option.ms = times.total();
   option.compute_ms = times.compute();
-  const std::int64_t block = cost.row_block(type);
-  const Held held = cost.held(type, kernel, block, columns);
   option.bytes = static_cast<double>(held.card.count);
   option.host_bytes = static_cast<double>(held.host.count);
-  const double parts = static_cast<double>(cuts);
-  if (type == ShardingType::kDataParallel) {
-    const double trainers = static_cast<double>(model_.trainers);
-    option.total_ms = option.ms * trainers;
-    option.total_bytes = option.bytes * trainers;
-    return option;
-  }
-  if (type != ShardingType::kRowWise && !option.on_nodes()) {  // all rows in each shard
-    option.total_ms = option.ms * parts;
-    option.total_bytes = option.bytes * parts;
-    option.total_host = option.host_bytes * parts;
-    return option;
-  }
-  const std::int64_t ranks = type == ShardingType::kRowWise ? model_.trainers : model_.local;
-  const Held last = cost.held(type, kernel, table.rows % block, columns);
-  const double blocks = static_cast<double>(table.rows / block);
-  option.total_ms = option.ms * static_cast<double>(ranks) * parts;
-  option.total_bytes = (option.bytes * blocks + static_cast<double>(last.card.count)) * parts;
-  option.total_host = (option.host_bytes * blocks + static_cast<double>(last.host.count)) * parts;
+  option.total_ms = option.ms * ranks * static_cast<double>(cuts);
+  option.total_bytes = (option.bytes * row_blocks + static_cast<double>(last.card.count)) * copies;
+  option.total_host = (option.host_bytes * row_blocks + static_cast<double>(last.host.count)) * copies;
   return option;
 }
 
-Option Builder::add(const Table& table, const Freedom& freedom, std::vector<Option>* all) const {
-  const TableCost cost(model_, table);
+// Appends the table's options that fit; returns the one with the smallest shard, fitting or not.
+Option add_options(const CostModel& model, const MemoryLimits& limits, const Table& table,
+                   const Freedom& freedom, std::vector<Option>* all) {
+  const TableCost cost(model, table);
   Option smallest{.cuts = 0, .bytes = std::numeric_limits<double>::infinity()};
   const auto offer = [&](ShardingType type, Kernel kernel, std::int64_t cuts) {
-    const Option made = option(cost, table, type, kernel, cuts);
-    if (made.bytes <= room_.largest && made.host_bytes <= room_.host) {
+    const Option made = make_option(model, cost, table, type, kernel, cuts);
+    if (made.bytes <= limits.gpu && made.host_bytes <= limits.host) {
       all->push_back(made);
     }
-    if (made.bytes < smallest.bytes && (made.host_bytes <= room_.host || smallest.cuts == 0)) {
+    if (made.bytes < smallest.bytes && (made.host_bytes <= limits.host || smallest.cuts == 0)) {
       smallest = made;
     }
   };
   const auto offer_fused = [&](ShardingType type, std::int64_t cuts) {
     offer(type, Kernel::kFused, cuts);
-    if (room_.host > 0) {
+    if (limits.host > 0) {
       offer(type, Kernel::kHostCached, cuts);
       offer(type, Kernel::kHost, cuts);
     }
@@ -121,30 +93,30 @@ Option Builder::add(const Table& table, const Freedom& freedom, std::vector<Opti
     }
   };
   const bool whole = freedom.allows(ShardingType::kTableWise);
-  // Shards without rows are nothing that a kernel need be ready for (FBGEMM's on a CPU crash): only where
-  // asked.
+  // Kernels need not support shards without rows (FBGEMM's CPU kernels crash): only where a constraint asks
+  // for the type.
   const auto fills = [&](ShardingType type, std::int64_t ranks) {
     return !freedom.any_type() || cost.rows_of(type, ranks - 1) > 0;
   };
-  const bool by_rows = freedom.allows(ShardingType::kRowWise) && freedom.ranks == model_.trainers &&
-                       fills(ShardingType::kRowWise, model_.trainers);
-  const bool in_nodes = freedom.nodes > 0 && fills(ShardingType::kTableRowWise, model_.local);
+  const bool by_rows = freedom.allows(ShardingType::kRowWise) && freedom.ranks == model.trainers &&
+                       fills(ShardingType::kRowWise, model.trainers);
+  const bool in_nodes = freedom.nodes > 0 && fills(ShardingType::kTableRowWise, model.local);
   const bool by_node_rows = freedom.allows(ShardingType::kTableRowWise) && in_nodes;
   if (whole) {
     offer_fused(ShardingType::kTableWise, 1);
   }
-  // On one trainer all types are one; on one node, the two by rows.
-  if (freedom.allows(ShardingType::kDataParallel) && freedom.ranks == model_.trainers &&
-      (model_.trainers > 1 || !whole)) {
+  // On one trainer all types are equal; on one node, the two row-wise types are.
+  if (freedom.allows(ShardingType::kDataParallel) && freedom.ranks == model.trainers &&
+      (model.trainers > 1 || !whole)) {
     offer(ShardingType::kDataParallel, Kernel::kDense, 1);
   }
-  if (by_rows && (model_.trainers > 1 || !whole)) {
+  if (by_rows && (model.trainers > 1 || !whole)) {
     offer_fused(ShardingType::kRowWise, 1);
   }
-  if (by_node_rows && (model_.nodes > 1 || !(by_rows || whole))) {
+  if (by_node_rows && (model.nodes > 1 || !(by_rows || whole))) {
     offer_fused(ShardingType::kTableRowWise, 1);
   }
-  // A cut into one block is the table whole; it counts where the plain type is not allowed.
+  // One column block is the whole table: an option only where the plain type is not allowed.
   const auto one_block = [&](ShardingType type, bool plain) {
     if (!plain && freedom.allows(type)) {
       offer_fused(type, 1);
@@ -153,9 +125,9 @@ Option Builder::add(const Table& table, const Freedom& freedom, std::vector<Opti
   if (freedom.allows(ShardingType::kColumnWise)) {
     one_block(ShardingType::kColumnWise, whole);
     offer_cuts(ShardingType::kColumnWise, 2, freedom.ranks);
-  } else if (freedom.allows(ShardingType::kTableColumnWise)) {  // else the more confined of two equals
+  } else if (freedom.allows(ShardingType::kTableColumnWise)) {  // of equal cost, with fewer placements
     one_block(ShardingType::kTableColumnWise, whole);
-    offer_cuts(ShardingType::kTableColumnWise, 2, std::min(freedom.ranks, model_.local));
+    offer_cuts(ShardingType::kTableColumnWise, 2, std::min(freedom.ranks, model.local));
   }
   if (freedom.allows(ShardingType::kGrid) && in_nodes) {
     one_block(ShardingType::kGrid, whole || by_node_rows || by_rows);
@@ -166,21 +138,22 @@ Option Builder::add(const Table& table, const Freedom& freedom, std::vector<Opti
 
 }  // namespace
 
-Room::Room(const ShardRequest& request) : host(static_cast<double>(request.host_budget.count)) {
+MemoryLimits::MemoryLimits(const ShardRequest& request)
+    : host(static_cast<double>(request.host_budget.count)) {
   const auto capped = [](Bytes budget) {
     return std::min(static_cast<double>(budget.count), kLargestBudget);
   };
   if (request.budgets.empty()) {
-    largest = capped(request.budget);
-    total = largest * static_cast<double>(request.topology.trainers);
+    gpu = capped(request.budget);
+    all_gpus = gpu * static_cast<double>(request.topology.trainers);
     return;
   }
   for (const Bytes budget : request.budgets) {
-    largest = std::max(largest, capped(budget));
-    total += capped(budget);
+    gpu = std::max(gpu, capped(budget));
+    all_gpus += capped(budget);
   }
   for (const Bytes budget : request.budgets) {
-    shortfall.push_back(largest - capped(budget));
+    shortfall.push_back(gpu - capped(budget));
   }
 }
 
@@ -188,28 +161,27 @@ Options::Options(const ShardRequest& request) : memory_(request.work_budget) {
   const BudgetCause cause(request.work_budget,
                           {"spec.model.dlrm.tables", static_cast<std::int64_t>(request.tables.size())});
   const CostModel model(request);
-  const Room room(request);
-  const Builder builder(model, room);
+  const MemoryLimits limits(request);
   const Freedom free = freedom_of({}, model);
   const std::vector<const Constraint*> constraints = constraints_by_table(request);
-  // Of a table: its places in first_ and smallest_, and as much for what a selection holds of it.
+  // Of one table in first_ and smallest_, and as much again for a selection.
   constexpr std::int64_t kBytesPerTable = 2 * (sizeof(Option) + sizeof(std::size_t));
   const Bytes fixed = Bytes{kBytesPerTable} * static_cast<std::int64_t>(request.tables.size());
-  const auto make_room = [&](std::size_t options) {
+  const auto reserve = [&](std::size_t options) {
     memory_.resize(fixed + Bytes{sizeof(Option)} * static_cast<std::int64_t>(options));
     all_.reserve(options);
   };
   constexpr std::size_t kUsualOptions = 12;
-  make_room(request.tables.size() * kUsualOptions);
+  reserve(request.tables.size() * kUsualOptions);
   first_.reserve(request.tables.size() + 1);
   smallest_.reserve(request.tables.size());
   first_.push_back(0);
   for (std::size_t table = 0; table < request.tables.size(); ++table) {
     const Constraint* constraint = constraints.empty() ? nullptr : constraints[table];
     if (all_.capacity() - all_.size() < kMaxOptions) {
-      make_room(2 * all_.capacity() + kMaxOptions);
+      reserve(2 * all_.capacity() + kMaxOptions);
     }
-    smallest_.push_back(builder.add(request.tables[table],
+    smallest_.push_back(add_options(model, limits, request.tables[table],
                                     constraint == nullptr ? free : freedom_of(*constraint, model), &all_));
     charge(request.work_budget, all_.size() - first_.back() + 1);
     first_.push_back(all_.size());

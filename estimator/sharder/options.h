@@ -1,10 +1,10 @@
-// The ways each table may be sharded, with what each costs: the search's raw material.
+// The ways to shard each table, and what each way costs: the input of the search.
 //
 //   Options options(request);
 //   for (const Option& option : options.of(table)) ...
 //
-// One entry per way, not per shard: equal shards cost the same, so thousands of tables on thousands of
-// trainers stay a few tens of thousands of entries. Plain values; any thread; does not refer to the request.
+// One entry for each way, not for each shard: equal shards cost the same, so thousands of tables on thousands
+// of trainers make only tens of thousands of entries. Plain values; any thread; does not refer to the request.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace plimsoll::estimator::inline sharder {
 
-// Bytes are doubles here: exact below 2^53, and no card holds 2^52 (4 PiB), where budgets are cut off.
+// Bytes are doubles here, exact below 2^53. Budgets are cut off at 2^52 (4 PiB), which no GPU has.
 inline constexpr double kLargestBudget = 4503599627370496.0;
 
 struct Option {
@@ -24,33 +24,37 @@ struct Option {
   Kernel kernel = Kernel::kFused;
   std::int32_t cuts = 1;   // equal column blocks; 1 unless columns are cut
   double ms = 0;           // of one shard, on each rank that holds one
-  double bytes = 0;        // of the largest shard, on its card
+  double bytes = 0;        // of the largest shard, in GPU memory
   double total_ms = 0;     // over all ranks
   double total_bytes = 0;  // over all ranks
   double compute_ms = 0;   // part of `ms`
-  double host_bytes = 0;   // of the largest shard, on its host
+  double host_bytes = 0;   // of the largest shard, in host memory
   double total_host = 0;   // over all ranks
 
-  // Work that is the same on every trainer.
+  // The work is the same on every trainer.
   bool everywhere() const { return type == ShardingType::kDataParallel || type == ShardingType::kRowWise; }
-  // Each part takes a whole node.
+  // Each column block takes a whole node.
   bool on_nodes() const { return type == ShardingType::kTableRowWise || type == ShardingType::kGrid; }
+  // The ranks that hold one column block between them, or a copy each.
+  std::int64_t ranks_per_block(const CostModel& model) const {
+    return everywhere() ? model.trainers : on_nodes() ? model.local : 1;
+  }
 };
 
-// Budgets of the trainers, as the search sees them.
-struct Room {
-  explicit Room(const ShardRequest& request);
+// The trainers' budgets in bytes.
+struct MemoryLimits {
+  explicit MemoryLimits(const ShardRequest& request);
 
-  double largest = 0;             // budget of one card
-  double total = 0;               // of all cards
-  double host = 0;                // budget of each trainer's share of its host's memory
-  std::vector<double> shortfall;  // of each trainer to the largest; empty: none has any
+  double gpu = 0;  // of one GPU, the largest
+  double all_gpus = 0;
+  double host = 0;                // host memory of one trainer
+  std::vector<double> shortfall;  // by trainer: how much less than `gpu` it has; empty when all are equal
 };
 
 class Options {
  public:
-  // Only those whose largest shard a trainer can hold. The request must be valid. Their memory is taken from
-  // the request's budget.
+  // Only options whose largest shard fits a trainer. The request must be valid. Their memory is taken from the
+  // request's work budget.
   explicit Options(const ShardRequest& request);
 
   std::span<const Option> of(std::size_t table) const {
@@ -58,23 +62,23 @@ class Options {
   }
   std::size_t tables() const { return first_.size() - 1; }
 
-  // The longest of all shards that only some ranks have, and the longest in compute: no cap above these
-  // excludes any.
+  // The longest time, and the longest compute time, of the shards that only some ranks have: a cap above these
+  // excludes none.
   double longest_ms() const { return longest_ms_; }
   double longest_compute() const { return longest_compute_; }
 
-  // The option with the smallest shard among all there are, fitting or not; what a failure is explained with.
+  // The option with the smallest shard, whether it fits or not; it explains a failure.
   const Option& smallest(std::size_t table) const { return smallest_[table]; }
 
-  // False when the table's constraint leaves no way to shard it on so many trainers, whatever the memory.
+  // False when the table's constraint allows no option on so many trainers, whatever the memory.
   bool possible(std::size_t table) const { return smallest_[table].cuts > 0; }
 
-  // For who looks at all options once more.
+  // To be called before a scan of all options.
   void charge_scan() const { charge(memory_.budget(), all_.size() / kScannedPerUnit + 1); }
   Budget* budget() const { return memory_.budget(); }
 
  private:
-  // Options that a plain scan passes in the time of a unit of work.
+  // Options that are scanned in the time of one unit of work.
   static constexpr std::size_t kScannedPerUnit = 64;
 
   BudgetBytes memory_;

@@ -9,15 +9,15 @@ namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
-// An exchange must lower the fuller rank by this share of its load: smaller gains are rounding, and could go
-// in circles.
+// An exchange must lower the fuller rank by this share of its load: smaller gains are rounding errors, and the
+// loop might not end.
 constexpr double kMinGain = 1e-9;
-// Emptiest ranks that are tried first, and as many as are tried when none of these helps.
+// Emptiest ranks that are tried first, and the most that are tried when none of these helps.
 constexpr std::size_t kPartners = 16;
 constexpr std::size_t kMaxPartners = 256;
-// Shards tried on either side of the ideal one to take in return, when the other measures refuse it.
+// Shards tried on either side of the ideal one to take in return, when other limits forbid the ideal one.
 constexpr std::int64_t kNeighbours = 4;
-// Ranks, or pieces, that a plain scan passes in the time of a unit of work.
+// Ranks or pieces that are scanned in the time of one unit of work.
 constexpr std::size_t kScannedPerUnit = 128;
 
 Bytes times(std::size_t count, std::size_t size) {
@@ -64,7 +64,7 @@ void Placement::add(std::int64_t rank, const Amount& amount) {
   }
 }
 
-// The rank that makes the fullest of the measures least; `shares` are loads in units.
+// The rank on which the highest measure is lowest with the piece; `shares` are loads in units.
 std::size_t Placement::emptiest(const Piece& piece, const std::array<std::vector<double>, kMeasures>& shares,
                                 const Amount& more) const {
   const double* time = shares[0].data();
@@ -105,7 +105,7 @@ std::size_t Placement::emptiest(const Piece& piece, const std::array<std::vector
 
 void Placement::place(std::vector<Piece> pieces, const Amount& unit) {
   charge(budget_, pieces.size());
-  // The pieces as they are placed, whose lists grow by half as much again on the mean, and their order.
+  // The placed pieces, whose lists have half as much spare capacity on average, and their order.
   memory_.resize(memory_.bytes() +
                  times(pieces.size(), 2 * sizeof(Piece) + sizeof(std::pair<double, std::size_t>)));
   std::array<std::vector<double>, kMeasures> shares;
@@ -127,9 +127,9 @@ void Placement::place(std::vector<Piece> pieces, const Amount& unit) {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     order.emplace_back(-size(pieces[i]), i);
   }
-  const auto confined = [&](std::size_t i) { return pieces[i].zone >= 0; };
+  const auto has_zone = [&](std::size_t i) { return pieces[i].zone >= 0; };
   std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-    return confined(a.second) != confined(b.second) ? confined(a.second) : a < b;
+    return has_zone(a.second) != has_zone(b.second) ? has_zone(a.second) : a < b;
   });
   effort_ += static_cast<std::int64_t>(pieces.size() * pieces_.size());
   for (const auto& [negative, index] : order) {
@@ -164,9 +164,9 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
         return false;
       }
     }
-    return may_lie(given, to) && (back == nullptr || may_lie(*back, from));
+    return may_hold(to, given) && (back == nullptr || may_hold(from, *back));
   };
-  // False where the limits refuse an exchange that would be the best so far: then another may be it.
+  // False when the limits forbid an exchange that would be the best so far: then a neighbour may be the best.
   const auto offer = [&](std::size_t given, std::int64_t taken) {
     ++effort_;
     const Piece* back = taken < 0 ? nullptr : &taker[static_cast<std::size_t>(taken)];
@@ -191,8 +191,8 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
     if (value < 2 * half) {
       offer(given, -1);
     }
-    // What comes back should be smaller by half the difference between the two ranks. To either side of that
-    // it only gets worse.
+    // The shard taken in return should be smaller by half the difference between the two ranks. To either side
+    // of that, exchanges get worse.
     const auto ideal =
         std::lower_bound(taker.begin(), taker.end(), value - half,
                          [&](const Piece& piece, double wanted) { return piece.amount[main] < wanted; });
@@ -207,7 +207,7 @@ void Placement::consider(std::size_t from, std::size_t to, const Goal& goal, Exc
   }
 }
 
-// Above which a rank counts as full: where all are nearly so, those that are fuller than most.
+// The loads above which a rank counts as full. Where all ranks are nearly full: those above most.
 Amount Placement::full(std::size_t main, const Amount& limits) const {
   constexpr double kShareOfLimit = 0.001;
   constexpr double kShareOfFree = 0.1;
@@ -222,16 +222,6 @@ Amount Placement::full(std::size_t main, const Amount& limits) const {
     }
   }
   return full;
-}
-
-// False for a rank whose other measures are full: it could only swap, for what is smaller in those.
-bool Placement::has_room(std::size_t rank, const Amount& full) const {
-  for (std::size_t other = 0; other < measures_; ++other) {
-    if (load_[other][rank] > full[other]) {
-      return false;
-    }
-  }
-  return true;
 }
 
 void Placement::apply(std::size_t from, const Exchange& exchange, std::size_t measure) {
@@ -258,19 +248,26 @@ void Placement::apply(std::size_t from, const Exchange& exchange, std::size_t me
   insert(pieces_[exchange.partner], given);
 }
 
-void Placement::level(Measure measure, double target, const Amount& limits, std::int64_t steps) {
-  const std::size_t main = static_cast<std::size_t>(measure);
-  const Goal goal{.measure = main, .target = target, .limits = limits};
+void Placement::level(std::size_t measure, double target, const Amount& limits, std::int64_t steps) {
+  const Goal goal{.measure = measure, .target = target, .limits = limits};
   if (highest(measure) <= target) {
     return;
   }
   for (std::vector<Piece>& held : pieces_) {
     charge(budget_, held.size() + 1);
     std::stable_sort(held.begin(), held.end(),
-                     [&](const Piece& a, const Piece& b) { return a.amount[main] < b.amount[main]; });
+                     [&](const Piece& a, const Piece& b) { return a.amount[measure] < b.amount[measure]; });
   }
-  const Amount full = this->full(main, limits);
-  const std::vector<double>& load = load_[main];
+  const Amount full = this->full(measure, limits);
+  // False for a rank whose other measures are full: it could only swap for a shard that is smaller in those.
+  const auto can_take = [&](std::size_t rank) {
+    bool free = true;
+    for (std::size_t other = 0; other < measures_; ++other) {
+      free = free && load_[other][rank] <= full[other];
+    }
+    return free;
+  };
+  const std::vector<double>& load = load_[measure];
   std::vector<std::size_t> order(load.size());  // emptiest first
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto emptier = [&](std::size_t a, std::size_t b) {
@@ -288,7 +285,7 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
       if (partners >= kPartners && best.highest < start) {
         break;
       }
-      if (has_room(order[i], full)) {
+      if (can_take(order[i])) {
         consider(fullest, order[i], goal, &best);
         ++partners;
       }
@@ -298,22 +295,12 @@ void Placement::level(Measure measure, double target, const Amount& limits, std:
     }
     order.pop_back();
     order.erase(std::lower_bound(order.begin(), order.end(), best.partner, emptier));
-    apply(fullest, best, main);
+    apply(fullest, best, measure);
     for (const std::size_t changed : {fullest, best.partner}) {
       order.insert(std::upper_bound(order.begin(), order.end(), changed, emptier), changed);
     }
     effort_ += static_cast<std::int64_t>(load.size()) / 16;
   }
-}
-
-double Placement::highest(Measure measure) const {
-  const std::vector<double>& load = load_[static_cast<std::size_t>(measure)];
-  return *std::max_element(load.begin(), load.end());
-}
-
-std::int64_t Placement::fullest(Measure measure) const {
-  const std::vector<double>& load = load_[static_cast<std::size_t>(measure)];
-  return std::max_element(load.begin(), load.end()) - load.begin();
 }
 
 }  // namespace plimsoll::estimator::sharder

@@ -1,6 +1,7 @@
-// What is asked of the sharder, and what it answers. Value types.
+// The sharder's request and its result, the plan. Value types.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,13 +23,13 @@ struct Table {
   std::int64_t dim = 0;
   double lookups_per_sample = 1;  // pooling factor times lookup frequency
   std::int64_t element_bytes = 4;
-  bool weighted = false;  // its lookups carry weights, whose gradients are wanted too
-  bool pooled = true;     // else a row is sent for each lookup instead of one a sample
+  bool weighted = false;  // lookups carry weights, and the weights have gradients
+  bool pooled = true;     // false: a row is sent for each lookup instead of one for each sample
 };
 
 // "name" for a single table, "name.0", "name.1", ... for a group.
 std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups, Budget* budget = nullptr);
-// What they take in this process, and what they would take before they are expanded.
+// Memory of this process that they take; and that they will take once they are expanded.
 Bytes memory_of(const std::vector<Table>& tables);
 Bytes memory_of_expanded(const std::vector<crds::EmbeddingTable>& groups);
 
@@ -40,6 +41,11 @@ struct Topology {
   Bytes hbm_bandwidth = 897_GiB;
   Bytes host_bandwidth = 32_GiB;  // between a card and its host's memory
 };
+
+// The next number of trainers that nodes allow: any up to one node, whole nodes above.
+inline std::int64_t round_up_to_nodes(std::int64_t trainers, std::int64_t per_node) {
+  return trainers <= per_node ? trainers : (trainers + per_node - 1) / per_node * per_node;
+}
 
 // Table-column-wise is column-wise within one node; grid is column blocks, each table-row-wise on a node.
 enum class ShardingType {
@@ -53,21 +59,21 @@ enum class ShardingType {
 };
 const char* name_of(ShardingType type);  // torchrec's names: "table_wise", ...
 
-// What runs the lookups: fused with the optimizer, or dense (autograd's; data-parallel tables have no other);
-// on rows in the card's memory, in the host's, or in the host's with a cache on the card.
+// What runs the lookups: fused with the optimizer, or dense (autograd; the only one for data-parallel tables);
+// rows are in GPU memory, in host memory, or in host memory with a cache on the GPU.
 enum class Kernel { kFused, kDense, kHost, kHostCached };
 const char* name_of(Kernel kernel);  // torchrec's names: "fused", "dense", "fused_uvm", "fused_uvm_caching"
 
-// How far the next batches' inputs are on their way while one is trained; they take memory.
+// Which inputs of the next batches are loaded while a batch is trained; they take memory.
 enum class Pipeline { kNone, kSparseDist, kPrefetchSparseDist };
 
-// Which figures are planned with; docs/sharding.md compares them.
+// The cost model; docs/sharding.md compares them.
 enum class CostMethod {
-  kTorchrec,  // those of torchrec's planner
+  kTorchrec,  // that of torchrec's planner
   kStages     // stages in lockstep, exchanges of whole batches, optimizer state as the kernels allocate it
 };
 
-// Where one table may go, when not everywhere.
+// Restricts how and where one table is sharded.
 struct Constraint {
   std::int64_t table = 0;                // index into the request's tables
   std::vector<ShardingType> types = {};  // allowed; empty: all
@@ -79,21 +85,21 @@ struct ShardRequest {
   Topology topology = {};
   std::int64_t batch_size = 512;    // per trainer
   Bytes budget = {};                // per trainer, for shards with optimizer state and buffers
-  std::vector<Bytes> budgets = {};  // instead, one for each trainer, where they are not alike
-  Bytes host_budget = {};           // of the host's memory, per trainer: 0 keeps all tables on the cards
+  std::vector<Bytes> budgets = {};  // replaces `budget` where trainers differ: one for each
+  Bytes host_budget = {};           // of host memory, per trainer; 0 keeps all tables on the GPUs
   crds::Optimizer optimizer = crds::Optimizer::kRowWiseAdagrad;
   Pipeline pipeline = Pipeline::kNone;
-  bool embeddings_at_peak = false;  // with a pipeline: outputs count too, the peak being in the lookups
-  double cache_ratio = 0.2;         // share of a cached table's rows that the card holds (torchrec's default)
+  bool embeddings_at_peak = false;  // with a pipeline: outputs count too, because the peak is in the lookups
+  double cache_ratio = 0.2;         // share of a cached table's rows that the GPU holds (torchrec's default)
   CostMethod cost = CostMethod::kTorchrec;
-  // Bytes as the kernels allocate them, whichever model the times are of: what must fit a card. kStages has
-  // no other; torchrec's count less for narrow column blocks, half-precision weights and seldom lookups.
+  // Count bytes as the kernels allocate them, with either cost model. kStages always does; torchrec's planner
+  // counts fewer for narrow column blocks, half-precision weights and rare lookups.
   bool allocated_bytes = false;
-  // The knob between time and memory: the share by which a plan may be slower than the bound before time
-  // counts. Up to there, the plan with the emptiest fullest trainer wins.
+  // Trades time for memory: a plan may be slower than the bound by this share before its time counts. Among
+  // such plans, the one with the smallest peak memory wins.
   double time_slack = 0.005;
   std::vector<Constraint> constraints = {};
-  // Of the decision; null: no limit. All functions below that take a request throw its BudgetExceeded.
+  // Of the decision; null: no limit. All functions that take a request throw its BudgetExceeded.
   Budget* work_budget = nullptr;
 };
 
@@ -107,7 +113,7 @@ struct TablePlacement {
   std::int64_t table = 0;  // index into the request's tables
   ShardingType type = ShardingType::kTableWise;
   Kernel kernel = Kernel::kFused;
-  // Those that have rows. Data-parallel: none are listed, for every rank has the whole table.
+  // Only shards with rows. Empty for data-parallel tables: every rank has the whole table.
   std::vector<Shard> shards;
 };
 
@@ -121,14 +127,25 @@ struct StageTimes {
   double compute() const { return forward_compute + backward_compute; }
   double exchange() const { return forward_exchange + backward_exchange; }
   double total() const { return compute() + exchange(); }
+  StageTimes& operator+=(const StageTimes& other) {
+    return *this = {forward_compute + other.forward_compute, forward_exchange + other.forward_exchange,
+                    backward_compute + other.backward_compute, backward_exchange + other.backward_exchange};
+  }
 };
+
+// The longer of each stage.
+inline StageTimes longest(const StageTimes& a, const StageTimes& b) {
+  return {std::max(a.forward_compute, b.forward_compute), std::max(a.forward_exchange, b.forward_exchange),
+          std::max(a.backward_compute, b.backward_compute),
+          std::max(a.backward_exchange, b.backward_exchange)};
+}
 
 struct RankLoad {
   StageTimes stages;
   double milliseconds = 0;  // of all stages
-  Bytes memory;             // of the card: shards, optimizer state, input and output buffers
-  Bytes host_memory;        // of the host: tables that are kept there
-  Bytes weights;            // of the shards alone, wherever they are
+  Bytes memory;             // GPU memory: shards, optimizer state, input and output buffers
+  Bytes host_memory;        // of tables that are kept in host memory
+  Bytes weights;            // of the shards alone, on GPU and host
   Bytes optimizer;          // their optimizer state
 };
 
@@ -145,14 +162,14 @@ struct Plan {
   Bytes node_mean_memory;
 };
 
-// Why a request cannot be met. `constraint` is "TotalMemory" (of all trainers), "LargestPiece" (one table's
-// smallest shard), "Pinned" (a table's own constraint leaves no way) or "Placement" (no bound forbids it, but
-// no plan was found); empty when nothing is wrong.
+// Why a request cannot be met. `constraint` is "TotalMemory" (of all trainers), "LargestPiece" (the smallest
+// shard of one table), "Pinned" (a table's own constraint allows no option) or "Placement" (no lower bound
+// excludes it, but no plan was found); empty when nothing is wrong.
 struct Infeasibility {
   std::string constraint;
   std::string reason;
   Bytes missing;
-  std::string table;  // the one at fault, where it is one
+  std::string table;  // where one table is the cause
 };
 
 }  // namespace plimsoll::estimator::sharder

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
-// Beyond these the figures are no tables; below them no product of two leaves 64 bits or turns infinite.
+// No table is larger; and up to here no product of two figures exceeds 64 bits or becomes infinite.
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
@@ -16,24 +17,21 @@ constexpr std::int64_t kMaxElementBytes = 16;
 constexpr double kMaxLookups = 1e12;
 constexpr double kMaxSlack = 10;
 
-Result<void> within(const std::string& what, std::int64_t value, std::int64_t most) {
+// Makes a text only for what is wrong: there are thousands of tables, and an admission request waits.
+Result<void> within(const char* what, std::int64_t value, std::int64_t most, const Table* table = nullptr) {
   if (value < 1 || value > most) {
-    return invalid(what + " must be from 1 to " + std::to_string(most) + ", is " + std::to_string(value));
+    return invalid(what + (table == nullptr ? std::string() : " of table " + table->name) +
+                   " must be from 1 to " + std::to_string(most) + ", is " + std::to_string(value));
   }
   return {};
 }
 
-// Words are made only for what is wrong: there are thousands of tables, and an admission request waits.
 Result<void> check_table(const Table& table) {
-  struct Size {
-    const char* what;
-    std::int64_t value;
-    std::int64_t most;
-  };
-  for (const Size& size : {Size{"rows", table.rows, kMaxRows}, Size{"dim", table.dim, kMaxColumns},
-                           Size{"bytes of an element", table.element_bytes, kMaxElementBytes}}) {
-    if (size.value < 1 || size.value > size.most) {
-      return within(std::string(size.what) + " of table " + table.name, size.value, size.most);
+  for (const auto& [what, value, most] :
+       {std::tuple("rows", table.rows, kMaxRows), std::tuple("dim", table.dim, kMaxColumns),
+        std::tuple("bytes of an element", table.element_bytes, kMaxElementBytes)}) {
+    if (Result<void> checked = within(what, value, most, &table); !checked) {
+      return checked;
     }
   }
   if (!(table.lookups_per_sample >= 0 && table.lookups_per_sample <= kMaxLookups)) {
@@ -96,12 +94,12 @@ Result<void> check_tables(const ShardRequest& request) {
     }
   }
   if (!(request.cache_ratio > 0 && request.cache_ratio <= 1)) {
-    return invalid("the cache's share of a table must be above 0 and at most 1, is " +
+    return invalid("the cache ratio must be above 0 and at most 1, is " +
                    std::to_string(request.cache_ratio));
   }
   if (!(request.time_slack >= 0 && request.time_slack <= kMaxSlack)) {
-    return invalid("the share of time given for memory must be from 0 to " + std::to_string(kMaxSlack) +
-                   ", is " + std::to_string(request.time_slack));
+    return invalid("the time slack must be from 0 to " + std::to_string(kMaxSlack) + ", is " +
+                   std::to_string(request.time_slack));
   }
   if (request.host_budget.count < 0) {
     return invalid("the host's memory for embeddings must not be negative");
@@ -144,12 +142,26 @@ RankSet::RankSet(const std::vector<std::int64_t>& ranks, std::int64_t trainers)
   for (const std::int64_t rank : ranks) {
     held_[static_cast<std::size_t>(rank)] = true;
   }
-  count_ = std::count(held_.begin(), held_.end(), true);
 }
 
-bool RankSet::holds_all(std::int64_t first, std::int64_t count) const {
-  const auto begin = held_.begin() + first;
-  return std::find(begin, begin + count, false) == begin + count;
+std::vector<std::int64_t> RankSet::in(std::int64_t first, std::int64_t count) const {
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t rank = first; rank < first + count; ++rank) {
+    if (held_[static_cast<std::size_t>(rank)]) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+std::vector<std::int64_t> RankSet::whole_nodes(std::int64_t per_node) const {
+  std::vector<std::int64_t> nodes;
+  for (auto node = held_.begin(); node != held_.end(); node += per_node) {
+    if (std::find(node, node + per_node, false) == node + per_node) {
+      nodes.push_back((node - held_.begin()) / per_node);
+    }
+  }
+  return nodes;
 }
 
 std::vector<const Constraint*> constraints_by_table(const ShardRequest& request) {
@@ -171,8 +183,8 @@ Result<void> check_trainers(const Topology& topology) {
     return local;
   }
   if (topology.trainers > topology.per_node && topology.trainers % topology.per_node != 0) {
-    return invalid("trainers must be a multiple of the " + std::to_string(topology.per_node) +
-                   " of a node once they are more, are " + std::to_string(topology.trainers));
+    return invalid("above one node, trainers must be a multiple of the " + std::to_string(topology.per_node) +
+                   " of a node, are " + std::to_string(topology.trainers));
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// What a request must look like before anything is computed from it. Pure; any thread.
+// Checks of a request, which come before any computation. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,33 @@ namespace plimsoll::estimator::inline sharder {
 
 inline constexpr std::int64_t kMaxTrainers = 65'536;  // a limit of ours: loads are kept for each
 
-// Errors: kInvalid naming the table or the field. Leaves the number of trainers aside.
+// Errors: kInvalid naming the table or the field. Does not check the number of trainers.
 Result<void> check_tables(const ShardRequest& request);
 
-// Errors: kInvalid when budgets or pinned ranks do not suit the number of trainers.
+// Errors: kInvalid when budgets or pinned ranks do not match the number of trainers.
 Result<void> check_ranks(const ShardRequest& request);
 
-// A set of ranks, for pinned tables.
+// The ranks on which a pinned table may be; all of them when it is pinned to none.
 class RankSet {
  public:
   RankSet(const std::vector<std::int64_t>& ranks, std::int64_t trainers);
 
-  bool holds(std::int64_t rank) const { return held_[static_cast<std::size_t>(rank)]; }
-  bool holds_all(std::int64_t first, std::int64_t count) const;
-  std::int64_t count() const { return count_; }
+  // Those of `count` ranks from `first` on.
+  std::vector<std::int64_t> in(std::int64_t first, std::int64_t count) const;
+  // The nodes of `per_node` ranks of which all are in the set.
+  std::vector<std::int64_t> whole_nodes(std::int64_t per_node) const;
 
  private:
   std::vector<bool> held_;
-  std::int64_t count_ = 0;
 };
 
-// By table; null where there is none. Empty when no table has one.
+// By table; null for a table without one. Empty when no table has one.
 std::vector<const Constraint*> constraints_by_table(const ShardRequest& request);
 
-// Errors: kInvalid when the nodes cannot be alike: above one node, trainers must be a multiple of per_node.
+// Errors: kInvalid when nodes would differ: above one node, trainers must be a multiple of per_node.
 Result<void> check_trainers(const Topology& topology);
 
-// The error that says why, and its figures into `why` where that is wanted.
+// The error for `found`, which is also copied to `why` unless that is null.
 Error unfittable(const Infeasibility& found, Infeasibility* why);
 
 }  // namespace plimsoll::estimator::sharder

@@ -7,7 +7,7 @@ namespace plimsoll::estimator::inline sharder {
 
 namespace {
 
-// Options that a plain scan passes in the time of a unit of work.
+// Options that are scanned in the time of one unit of work.
 constexpr std::size_t kScannedPerUnit = 64;
 
 const Option& cheapest(std::span<const Option> options, const Caps& caps) {
@@ -78,7 +78,7 @@ Savings::Savings(const Options& options, const Caps& caps) : budget_(options.bud
                    [](const Step& a, const Step& b) { return a.price < b.price; });
 }
 
-// Along the convex hull: from each option to the one that saves bytes at the lowest price.
+// Follows the convex hull: from each option to the one that saves bytes at the lowest price.
 void Savings::append_steps(std::size_t table, const std::vector<const Option*>& smaller,
                            const Prices& prices) {
   const Option* from = fastest_.options[table];
@@ -126,7 +126,7 @@ Choices::Choices(const Options& options, const Caps& caps) : options_(&options),
   steps_.reserve(options.tables() * kUsualSteps);
   first_.reserve(options.tables() + 1);
   first_.push_back(0);
-  std::vector<Open> open;  // of one table: what may be chosen for some cap
+  std::vector<Open> open;  // options of one table that some cap on bytes allows
   for (std::size_t table = 0; table < options.tables(); ++table) {
     open.clear();
     for (const Option& option : options.of(table)) {
@@ -140,7 +140,7 @@ Choices::Choices(const Options& options, const Caps& caps) : options_(&options),
   }
 }
 
-// The cheapest, then the cheapest of those that are smaller, and so on. Of equals the first.
+// Appends the cheapest, then the cheapest of those that are smaller, and so on; of equal ones the first.
 void Choices::append_steps(const std::vector<Open>& open) {
   double bytes = std::numeric_limits<double>::infinity();
   while (true) {

@@ -1,4 +1,4 @@
-// Which option each table takes, before any shard has a place.
+// Chooses an option for each table, before shards are placed.
 //
 //   Selection chosen = select(options, Caps{.ms = bound.milliseconds, .bytes = cap, .prices = bound.prices});
 //   Choices choices(options, caps);  // for many caps on bytes
@@ -17,7 +17,7 @@
 
 namespace plimsoll::estimator::inline sharder {
 
-// What a byte is worth, in milliseconds.
+// The price of a byte, in milliseconds.
 struct Prices {
   double card = 0;
   double host = 0;
@@ -27,14 +27,14 @@ struct Prices {
   }
 };
 
-// What no single shard should exceed (above 0), and prices.
+// Limits of a single shard (above 0), and prices.
 struct Caps {
   double ms = std::numeric_limits<double>::infinity();
   double bytes = std::numeric_limits<double>::infinity();
   double compute_ms = std::numeric_limits<double>::infinity();
   Prices prices = {};
 
-  // Work that is everywhere is level already, however much it is.
+  // Work that every rank does is level already.
   bool allow(const Option& option) const {
     return option.everywhere() ||
            (option.ms <= ms && option.bytes <= bytes && option.compute_ms <= compute_ms);
@@ -51,19 +51,18 @@ struct Selection {
   void add(const Option& option, double sign = 1);
 };
 
-// The cheapest option within the caps; where a table has none, the one that exceeds them least.
+// For each table the cheapest option within the caps; if there is none, the one that exceeds them least.
 Selection select(const Options& options, const Caps& caps);
 
-// How the fastest selection within the caps is made to take fewer bytes of cards' memory: one table after the
-// other turns to a smaller option, first those that save a byte at the lowest price of time. This is the
-// greedy solution of the relaxed multiple-choice knapsack problem (Sinha and Zoltners 1979): no selection of
-// as few bytes is faster, but for the last table turned. The caps' price of card memory plays no role. Refers
-// to the options.
+// Makes the fastest selection within the caps take fewer bytes of GPU memory: one table after the other gets a
+// smaller option, first those with the lowest cost in time for each byte saved. This is the greedy solution of
+// the relaxed multiple-choice knapsack problem (Sinha and Zoltners 1979): no selection of as few bytes is faster,
+// except for the last table changed. Ignores the caps' price of GPU memory. Refers to the options.
 class Savings {
  public:
   Savings(const Options& options, const Caps& caps);
 
-  // None where the smallest options take more.
+  // Nothing when even the smallest options take more.
   std::optional<Selection> within(double bytes) const;
 
  private:
@@ -80,18 +79,17 @@ class Savings {
   double saved_ = 0;         // by all of them
 };
 
-// What `select` chooses at the same prices and caps on time, whatever the cap on bytes: looks at all options
-// once, then at few of them a table for each cap that is asked for. Refers to the options.
+// select() for many caps on bytes, at the same prices and caps on time: scans all options once, then a few per
+// table for each cap. Refers to the options.
 class Choices {
  public:
-  Choices(const Options& options, const Caps& caps);  // its cap on bytes plays no role
+  Choices(const Options& options, const Caps& caps);  // ignores the cap on bytes
 
   // Equal, to the last bit, to select() with the cap.
   Selection select(double bytes) const;
 
-  // The smallest cap on the bytes of a shard, not below `least`, that keeps the selection's totals within
-  // those allowed; smaller shards balance better, and cost time, and some of them bytes. Totals are kept for
-  // the next question.
+  // The smallest cap on the bytes of a shard, from `least` to `most`, with which the selection's totals are
+  // within those allowed. Smaller shards balance better, but cost time and sometimes bytes. Caches totals.
   struct Totals {
     double ms = 0;
     double bytes = 0;
@@ -100,7 +98,7 @@ class Choices {
 
  private:
   struct Step {
-    double bytes = 0;  // of the largest shard; 0 where no cap forbids the option
+    double bytes = 0;  // of the largest shard; 0 for an option that no cap forbids
     double total_ms = 0;
     double total_bytes = 0;
     const Option* option = nullptr;

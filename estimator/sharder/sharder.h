@@ -1,4 +1,4 @@
-// The front door of the sharder: all that its callers need. shard.h has an example.
+// All headers of the sharder that its callers need. shard.h has an example.
 #pragma once
 
 #include "estimator/sharder/fewest_trainers.h"  // IWYU pragma: export

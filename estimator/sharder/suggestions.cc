@@ -11,10 +11,10 @@ namespace plimsoll::estimator::inline sharder {
 namespace {
 
 constexpr double kBudgetStep = 1.02;  // a suggested budget is at most this much larger than needed
-constexpr int kMaxSteps = 400;        // 1.02^400: from a gibibyte past any card
-constexpr int kCoarse = 16;           // steps taken at once at first
+constexpr int kMaxSteps = 400;        // 1.02^400: from 1 GiB to more than any GPU has
+constexpr int kCoarse = 16;           // steps of the first, coarse search
 
-// The least budget for which a plan is found, within a step above the bounds on memory.
+// The smallest budget for which a plan is found, to within a step; starts at the lower bounds on memory.
 std::optional<Bytes> enough_budget(ShardRequest request) {
   const Infeasibility bound = rule_out(request);
   double budget = std::max(static_cast<double>(request.budget.count), 1.0) * kBudgetStep;
@@ -54,7 +54,7 @@ std::optional<Bytes> enough_budget(ShardRequest request) {
 Suggestion find_suggestion(const ShardRequest& request, std::int64_t most_trainers) {
   Suggestion suggestion;
   if (!request.budgets.empty()) {
-    return suggestion;  // no one figure says how unequal trainers should grow
+    return suggestion;  // one figure cannot say how unequal trainers should change
   }
   if (request.budget.count > 0 && request.topology.trainers < most_trainers) {
     const Result<FewestTrainersPlan> found =
@@ -70,13 +70,13 @@ Suggestion find_suggestion(const ShardRequest& request, std::int64_t most_traine
 std::string to_string(const Suggestion& suggestion, std::int64_t trainers) {
   std::string text;
   if (suggestion.trainers) {
-    text = std::to_string(*suggestion.trainers) + " trainers would do";
+    text = std::to_string(*suggestion.trainers) + " trainers fit";
   }
   if (suggestion.budget) {
     text += (text.empty() ? "" : ", or ") + std::to_string(trainers) + " with " +
-            to_string(*suggestion.budget) + " each" + (suggestion.trainers ? "" : " would do");
+            to_string(*suggestion.budget) + " each" + (suggestion.trainers ? "" : " fit");
   }
-  return text.empty() ? "no number of trainers and no budget tried would do" : text;
+  return text.empty() ? "no number of trainers and no budget that was tried fits" : text;
 }
 
 }  // namespace plimsoll::estimator::sharder

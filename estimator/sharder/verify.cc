@@ -1,7 +1,6 @@
 #include "estimator/sharder/verify.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -12,16 +11,6 @@ namespace plimsoll::estimator::inline sharder {
 namespace {
 
 using Interval = std::pair<std::int64_t, std::int64_t>;
-using Stages = std::array<double, 4>;  // forward kernels and exchange, backward kernels and exchange
-
-// What one rank does and holds.
-struct Share {
-  Stages stages{};
-  Bytes card;
-  Bytes host;
-  Bytes weights;
-  Bytes optimizer;
-};
 
 // Double sums of thousands of terms in different orders agree to this.
 constexpr double kTolerance = 1e-9;
@@ -30,20 +19,43 @@ bool near(double a, double b) {
   return std::abs(a - b) <= kTolerance * std::max({std::abs(a), std::abs(b), 1e-9});
 }
 
+bool near(const StageTimes& a, const StageTimes& b) {
+  return near(a.forward_compute, b.forward_compute) && near(a.forward_exchange, b.forward_exchange) &&
+         near(a.backward_compute, b.backward_compute) && near(a.backward_exchange, b.backward_exchange);
+}
+
+// True when the intervals, in any order, cover [0, end) once.
+bool covers(std::vector<Interval> intervals, std::int64_t end) {
+  std::sort(intervals.begin(), intervals.end());
+  std::int64_t at = 0;
+  for (const auto& [from, to] : intervals) {
+    if (from != at || to <= from) {
+      return false;
+    }
+    at = to;
+  }
+  return at == end;
+}
+
+// True when `ranks` is empty, which allows all, or contains the rank.
+bool allows(const std::vector<std::int64_t>& ranks, std::int64_t rank) {
+  return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
 class Verifier {
  public:
   Verifier(const ShardRequest& request, const Plan& plan) : request_(request), plan_(plan) {
     ranks_ = request.topology.trainers;
     host_ = std::min(request.topology.per_node, ranks_);
     hosts_ = ranks_ / host_;
-    shares_.resize(static_cast<std::size_t>(ranks_));
+    loads_.resize(static_cast<std::size_t>(ranks_));
   }
 
   std::vector<std::string> run() {
     std::set<std::int64_t> seen;
     for (const TablePlacement& placement : plan_.placements) {
       if (placement.table < 0 || placement.table >= static_cast<std::int64_t>(request_.tables.size())) {
-        wrong("a placement names table " + std::to_string(placement.table) + ", which there is not");
+        wrong("a placement names table " + std::to_string(placement.table) + ", which does not exist");
       } else if (!seen.insert(placement.table).second) {
         wrong(name(placement) + " is placed twice");
       } else if (check_shape(placement)) {
@@ -68,25 +80,11 @@ class Verifier {
   }
   std::string name(const TablePlacement& placement) const { return "table " + table_of(placement).name; }
 
-  // True when the intervals, in any order, cover [0, end) once.
-  static bool covers(std::vector<Interval> intervals, std::int64_t end) {
-    std::sort(intervals.begin(), intervals.end());
-    std::int64_t at = 0;
-    for (const auto& [from, to] : intervals) {
-      if (from != at || to <= from) {
-        return false;
-      }
-      at = to;
-    }
-    return at == end;
-  }
-
   // Shards in range, and each row and column there exactly once (data-parallel: once a rank), as the type
   // says.
   bool check_shape(const TablePlacement& placement) {
     const Table& table = table_of(placement);
     const std::size_t before = wrong_.size();
-    std::vector<Interval> rows;
     std::vector<Interval> columns;
     std::set<std::int64_t> ranks;
     bool all_rows = true;
@@ -97,33 +95,28 @@ class Verifier {
               std::to_string(ranks_));
       }
       ranks.insert(shard.rank);
-      rows.emplace_back(shard.row_begin, shard.row_end);
       columns.emplace_back(shard.column_begin, shard.column_end);
-      all_rows = all_rows && rows.back() == Interval(0, table.rows);
+      all_rows = all_rows && shard.row_begin == 0 && shard.row_end == table.rows;
       all_columns = all_columns && columns.back() == Interval(0, table.dim);
     }
-    bool whole = !placement.shards.empty();
-    switch (placement.type) {
-      case ShardingType::kDataParallel: whole = placement.shards.empty(); break;  // each rank has all of it
-      case ShardingType::kTableWise:
-        whole = whole && all_rows && all_columns && placement.shards.size() == 1;
-        break;
-      case ShardingType::kColumnWise: whole = whole && all_rows && covers(columns, table.dim); break;
-      case ShardingType::kTableColumnWise:
-        whole = whole && all_rows && covers(columns, table.dim) &&
-                *ranks.begin() / host_ == *ranks.rbegin() / host_;
-        break;
-      case ShardingType::kRowWise:
-        whole =
-            whole && all_columns && covers(rows, table.rows) && in_blocks(placement.shards, table, 0, ranks_);
-        break;
-      case ShardingType::kTableRowWise:
-        whole = whole && all_columns && on_one_node(placement.shards, table);
-        break;
-      case ShardingType::kGrid: whole = whole && in_grid(placement, table); break;
-    }
-    if (!whole) {
-      wrong(name(placement) + " is not there exactly once (" + name_of(placement.type) + ")");
+    const auto whole = [&] {
+      if (placement.shards.empty() || placement.type == ShardingType::kDataParallel) {
+        return placement.shards.empty() && placement.type == ShardingType::kDataParallel;
+      }
+      switch (placement.type) {
+        case ShardingType::kDataParallel: break;  // above: every rank has all of it, and none is listed
+        case ShardingType::kTableWise: return all_rows && all_columns && placement.shards.size() == 1;
+        case ShardingType::kColumnWise: return all_rows && covers(columns, table.dim);
+        case ShardingType::kTableColumnWise:
+          return all_rows && covers(columns, table.dim) && *ranks.begin() / host_ == *ranks.rbegin() / host_;
+        case ShardingType::kRowWise: return all_columns && in_blocks(placement.shards, table, 0, ranks_);
+        case ShardingType::kTableRowWise: return all_columns && on_one_node(placement.shards, table);
+        case ShardingType::kGrid: return in_grid(placement, table);
+      }
+      return false;
+    };
+    if (!whole()) {
+      wrong(name(placement) + " is not covered exactly once (" + name_of(placement.type) + ")");
     }
     if ((placement.type == ShardingType::kDataParallel) != (placement.kernel == Kernel::kDense)) {
       wrong(name(placement) + " cannot be " + name_of(placement.type) + " with kernel " +
@@ -140,18 +133,13 @@ class Verifier {
       }
       const auto& types = constraint.types;
       if (!types.empty() && std::find(types.begin(), types.end(), placement.type) == types.end()) {
-        wrong(name(placement) + " is " + name_of(placement.type) + ", which it is not allowed");
+        wrong(name(placement) + " is " + name_of(placement.type) + ", which its constraint does not allow");
       }
-      if (placement.type == ShardingType::kDataParallel && !constraint.ranks.empty() &&
-          std::set<std::int64_t>(constraint.ranks.begin(), constraint.ranks.end()).size() !=
-              static_cast<std::size_t>(ranks_)) {
-        wrong(name(placement) + " is on every rank, where it is not allowed");
-      }
-      for (const std::int64_t rank : ranks) {
-        const auto& pinned = constraint.ranks;
-        if (!pinned.empty() && std::find(pinned.begin(), pinned.end(), rank) == pinned.end()) {
+      for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+        const bool held = placement.type == ShardingType::kDataParallel || ranks.contains(rank);
+        if (held && !allows(constraint.ranks, rank)) {
           wrong(name(placement) + " has a shard on rank " + std::to_string(rank) +
-                ", where it is not allowed");
+                ", which its constraint does not allow");
         }
       }
     }
@@ -159,11 +147,7 @@ class Verifier {
 
   // All rows once, in blocks over the ranks of one node.
   bool on_one_node(const std::vector<Shard>& shards, const Table& table) const {
-    std::vector<Interval> rows;
-    for (const Shard& shard : shards) {
-      rows.emplace_back(shard.row_begin, shard.row_end);
-    }
-    return covers(rows, table.rows) && in_blocks(shards, table, shards.front().rank / host_ * host_, host_);
+    return in_blocks(shards, table, shards.front().rank / host_ * host_, host_);
   }
 
   // Column blocks that cover the table, each by rows on one node.
@@ -182,41 +166,35 @@ class Verifier {
     return covers(columns, table.dim);
   }
 
-  // Row blocks of equal size but for the last, in the order of `count` ranks from `first` on.
+  // All rows once, in blocks of equal size except the last, in the order of `count` ranks from `first` on.
   static bool in_blocks(const std::vector<Shard>& shards, const Table& table, std::int64_t first,
                         std::int64_t count) {
-    const std::int64_t rows = table.rows;
-    const std::int64_t block = rows / count + (rows % count == 0 ? 0 : 1);
-    return std::all_of(shards.begin(), shards.end(), [&](const Shard& shard) {
+    const std::int64_t block = table.rows / count + (table.rows % count == 0 ? 0 : 1);
+    std::vector<Interval> rows;
+    for (const Shard& shard : shards) {
       const std::int64_t index = shard.rank - first;
-      return index >= 0 && index < count && shard.row_begin == index * block &&
-             shard.row_end == std::min(rows, shard.row_begin + block);
-    });
+      if (index < 0 || index >= count || shard.row_begin != index * block ||
+          shard.row_end != std::min(table.rows, shard.row_begin + block)) {
+        return false;
+      }
+      rows.emplace_back(shard.row_begin, shard.row_end);
+    }
+    return covers(std::move(rows), table.rows);
   }
 
   void add(const TablePlacement& placement) {
     const Table& table = table_of(placement);
+    std::vector<Shard> shards = placement.shards;
     if (placement.type == ShardingType::kDataParallel) {
-      const Stages stages = time(table, placement, table.dim);
       for (std::int64_t rank = 0; rank < ranks_; ++rank) {
-        Share& share = shares_[static_cast<std::size_t>(rank)];
-        const Shard copy{
-            .rank = rank, .row_begin = 0, .row_end = table.rows, .column_begin = 0, .column_end = table.dim};
-        hold(table, placement, copy, &share);
-        for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-          share.stages[stage] += stages[stage];
-        }
+        shards.push_back({.rank = rank, .row_end = table.rows, .column_end = table.dim});
       }
-      return;
     }
-    // Time of a rank for a block of columns: once, however many rows of it are there.
-    std::set<std::pair<std::int64_t, std::int64_t>> taking_part;  // rank, first column
-    std::map<std::int64_t, std::int64_t> widths;                  // of blocks, by first column
-    for (const Shard& shard : placement.shards) {
-      Share& share = shares_[static_cast<std::size_t>(shard.rank)];
-      hold(table, placement, shard, &share);
-      widths[shard.column_begin] = shard.column_end - shard.column_begin;
-      // The ranks of an exchange by rows take part whether or not they hold rows.
+    // A rank takes the time of a block of columns once, whatever the number of its rows.
+    std::set<std::pair<std::int64_t, Interval>> taking_part;  // rank, columns
+    for (const Shard& shard : shards) {
+      hold(table, placement, shard, &loads_[static_cast<std::size_t>(shard.rank)]);
+      // The ranks of an exchange by rows take part even if they hold no rows.
       std::int64_t first = shard.rank;
       std::int64_t last = shard.rank;
       if (placement.type == ShardingType::kRowWise) {
@@ -227,21 +205,18 @@ class Verifier {
         last = first + host_ - 1;
       }
       for (std::int64_t rank = first; rank <= last; ++rank) {
-        taking_part.emplace(rank, shard.column_begin);
+        taking_part.emplace(rank, Interval(shard.column_begin, shard.column_end));
       }
     }
-    for (const auto& [rank, column] : taking_part) {
-      const Stages stages = time(table, placement, widths[column]);
-      for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-        shares_[static_cast<std::size_t>(rank)].stages[stage] += stages[stage];
-      }
+    for (const auto& [rank, columns] : taking_part) {
+      loads_[static_cast<std::size_t>(rank)].stages += time(table, placement, columns.second - columns.first);
     }
   }
 
   bool stages() const { return request_.cost == CostMethod::kStages; }
   bool allocated() const { return stages() || request_.allocated_bytes; }
 
-  // Pooled rows that one rank's batch asks of a table: of every sample, or of those that look it up.
+  // Pooled rows of a table for one rank's batch: of every sample, or of those with a lookup.
   double pooled_rows(const Table& table, bool of_all) const {
     const double batch = static_cast<double>(request_.batch_size);
     if (!table.pooled) {
@@ -250,11 +225,11 @@ class Verifier {
     return of_all ? batch : std::min(1.0, table.lookups_per_sample) * batch;
   }
 
-  void hold(const Table& table, const TablePlacement& placement, const Shard& shard, Share* share) const {
+  void hold(const Table& table, const TablePlacement& placement, const Shard& shard, RankLoad* load) const {
     const std::int64_t rows = shard.row_end - shard.row_begin;
     const std::int64_t columns = shard.column_end - shard.column_begin;
     const double indices = table.lookups_per_sample * static_cast<double>(request_.batch_size);
-    // Whose batches a rank reads indices of, and whose it makes outputs for.
+    // The number of ranks whose indices a rank reads, and for which it makes outputs.
     double readers = static_cast<double>(ranks_);
     double writers = static_cast<double>(ranks_);
     switch (placement.type) {
@@ -268,7 +243,7 @@ class Verifier {
     const Bytes output = Bytes::ceil(pooled_rows(table, allocated()) * writers *
                                      static_cast<double>(columns * table.element_bytes));
     const bool cached = placement.kernel == Kernel::kHostCached;
-    // Buffers by pipeline: how many batches of input are there at once, and whether outputs are.
+    // Buffers by pipeline: the number of batches of input at once, and whether outputs count.
     Bytes buffers = input + output;
     if (request_.pipeline != Pipeline::kNone) {
       const std::int64_t batches = request_.pipeline == Pipeline::kSparseDist ? 2 : cached ? 10 : 3;
@@ -276,14 +251,14 @@ class Verifier {
     }
     const Bytes weights = Bytes{rows} * columns * table.element_bytes;
     const Bytes state = optimizer_state(table, weights, rows);
-    share->weights += weights;
-    share->optimizer += state;
-    share->card += buffers;
+    load->weights += weights;
+    load->optimizer += state;
+    load->memory += buffers;
     if (placement.kernel != Kernel::kHost && !cached) {
-      share->card += weights + state;
+      load->memory += weights + state;
       return;
     }
-    share->host += weights + state;
+    load->host_memory += weights + state;
     if (cached) {
       const long double whole = static_cast<long double>(table.rows) * static_cast<long double>(table.dim);
       const double table_bytes =
@@ -293,8 +268,8 @@ class Verifier {
           static_cast<long double>(std::nearbyint(table_bytes * request_.cache_ratio)) * part));
       const std::int64_t cached_rows =
           static_cast<std::int64_t>(std::ceil(static_cast<double>(rows) * request_.cache_ratio));
-      share->card += cache + optimizer_state(table, cache, cached_rows) +
-                     Bytes::ceil(static_cast<double>(rows) * (4 + 16 * request_.cache_ratio));
+      load->memory += cache + optimizer_state(table, cache, cached_rows) +
+                      Bytes::ceil(static_cast<double>(rows) * (4 + 16 * request_.cache_ratio));
     }
   }
 
@@ -302,8 +277,7 @@ class Verifier {
     double of_each = 0;  // numbers for each weight
     switch (request_.optimizer) {
       case crds::Optimizer::kSGD: return Bytes{0};
-      case crds::Optimizer::kRowWiseAdagrad:  // one number a row; by torchrec's count shared out over the
-                                              // columns
+      case crds::Optimizer::kRowWiseAdagrad:  // one number a row; torchrec divides it among the columns
         if (allocated()) {
           return Bytes{4 * rows};
         }
@@ -325,7 +299,7 @@ class Verifier {
   }
 
   // Milliseconds of one iteration: kernels forward, exchange forward, and both backward.
-  Stages time(const Table& table, const TablePlacement& placement, std::int64_t columns) const {
+  StageTimes time(const Table& table, const TablePlacement& placement, std::int64_t columns) const {
     const auto per_ms = [](Bytes bandwidth) { return static_cast<double>(bandwidth.count) / 1e3; };
     const Topology& topology = request_.topology;
     const double hbm = per_ms(topology.hbm_bandwidth);
@@ -348,8 +322,8 @@ class Verifier {
     const double element = static_cast<double>(table.element_bytes);
     const double row = static_cast<double>(columns) * element;
     const double link = hosts_ > 1 ? network : nvlink;
-    const double ids = table.weighted ? 2 : 1;         // indices come with as many weights
-    const double back = table.weighted ? 2 + 1.1 : 2;  // and these want gradients
+    const double ids = table.weighted ? 2 : 1;         // as many weights as indices
+    const double back = table.weighted ? 2 + 1.1 : 2;  // and gradients of these
     double kernel = 0;
     double there = 0;
     double return_trip = 0;
@@ -391,94 +365,80 @@ class Verifier {
     return request_.budgets.empty() ? request_.budget : request_.budgets[rank];
   }
 
-  static std::array<double, 4> as_array(const StageTimes& stages) {
-    return {stages.forward_compute, stages.forward_exchange, stages.backward_compute,
-            stages.backward_exchange};
-  }
-  static double sum(const Stages& stages) { return stages[0] + stages[1] + stages[2] + stages[3]; }
-
   void check_loads() {
-    if (plan_.ranks.size() != shares_.size()) {
+    if (plan_.ranks.size() != loads_.size()) {
       wrong("loads of " + std::to_string(plan_.ranks.size()) + " ranks for " + std::to_string(ranks_));
       return;
     }
-    for (std::size_t rank = 0; rank < shares_.size(); ++rank) {
-      const RankLoad& said = plan_.ranks[rank];
-      const Share& share = shares_[rank];
+    for (std::size_t rank = 0; rank < loads_.size(); ++rank) {
+      const RankLoad& planned = plan_.ranks[rank];
+      RankLoad& load = loads_[rank];
+      load.milliseconds = load.stages.total();
       const std::string of = "rank " + std::to_string(rank);
-      if (said.memory != share.card) {
-        wrong(of + " holds " + std::to_string(share.card.count) + " bytes, the plan says " +
-              std::to_string(said.memory.count));
+      if (planned.memory != load.memory) {
+        wrong(of + " holds " + std::to_string(load.memory.count) + " bytes, the plan says " +
+              std::to_string(planned.memory.count));
       }
-      if (said.host_memory != share.host || said.weights != share.weights ||
-          said.optimizer != share.optimizer) {
-        wrong(of + " holds " + std::to_string(share.weights.count) + " bytes of tables, " +
-              std::to_string(share.optimizer.count) + " of optimizer state, " +
-              std::to_string(share.host.count) + " on its host, and the plan says otherwise");
+      if (planned.host_memory != load.host_memory || planned.weights != load.weights ||
+          planned.optimizer != load.optimizer) {
+        wrong(of + " holds " + std::to_string(load.weights.count) + " bytes of tables, " +
+              std::to_string(load.optimizer.count) + " of optimizer state, " +
+              std::to_string(load.host_memory.count) + " in host memory, and the plan says otherwise");
       }
-      if (!near(said.milliseconds, sum(share.stages))) {
-        wrong(of + " takes " + std::to_string(sum(share.stages)) + " ms, the plan says " +
-              std::to_string(said.milliseconds));
+      if (!near(planned.milliseconds, load.milliseconds)) {
+        wrong(of + " takes " + std::to_string(load.milliseconds) + " ms, the plan says " +
+              std::to_string(planned.milliseconds));
       }
-      for (std::size_t stage = 0; stage < share.stages.size(); ++stage) {
-        if (!near(as_array(said.stages)[stage], share.stages[stage])) {
-          wrong(of + "'s stages are not as the plan says");
-        }
+      if (!near(planned.stages, load.stages)) {
+        wrong(of + " has stages that differ from the plan's");
       }
-      if (share.card > budget_of(rank)) {
-        wrong(of + " exceeds its budget by " + to_string(share.card - budget_of(rank)));
+      if (load.memory > budget_of(rank)) {
+        wrong(of + " exceeds its budget by " + to_string(load.memory - budget_of(rank)));
       }
-      if (share.host > request_.host_budget) {
-        wrong(of + " exceeds its host's budget by " + to_string(share.host - request_.host_budget));
+      if (load.host_memory > request_.host_budget) {
+        wrong(of + " exceeds its budget of host memory by " +
+              to_string(load.host_memory - request_.host_budget));
       }
     }
   }
 
   void check_summary() {
-    if (shares_.empty() || plan_.ranks.size() != shares_.size()) {
+    if (loads_.empty() || plan_.ranks.size() != loads_.size()) {
       return;
     }
     double total_ms = 0;
     double total_bytes = 0;
     double slowest = 0;
-    Stages critical{};
+    StageTimes critical;
     Bytes fullest;
-    std::map<std::int64_t, Bytes> nodes;
-    for (std::size_t rank = 0; rank < shares_.size(); ++rank) {
-      const Share& share = shares_[rank];
-      total_ms += sum(share.stages);
-      slowest = std::max(slowest, sum(share.stages));
-      for (std::size_t stage = 0; stage < critical.size(); ++stage) {
-        critical[stage] = std::max(critical[stage], share.stages[stage]);
-      }
-      total_bytes += static_cast<double>(share.card.count);
-      fullest = std::max(fullest, share.card);
-      nodes[static_cast<std::int64_t>(rank) / host_] += share.card;
-    }
-    Bytes fullest_node;
-    for (const auto& [node, bytes] : nodes) {
-      fullest_node = std::max(fullest_node, bytes);
+    std::vector<Bytes> nodes(static_cast<std::size_t>(hosts_));
+    for (std::size_t rank = 0; rank < loads_.size(); ++rank) {
+      const RankLoad& load = loads_[rank];
+      total_ms += load.milliseconds;
+      slowest = std::max(slowest, load.milliseconds);
+      critical = longest(critical, load.stages);
+      total_bytes += static_cast<double>(load.memory.count);
+      fullest = std::max(fullest, load.memory);
+      nodes[rank / static_cast<std::size_t>(host_)] += load.memory;
     }
     const double all = static_cast<double>(ranks_);
-    const double longest = stages() ? sum(critical) : slowest;
-    for (std::size_t stage = 0; stage < critical.size(); ++stage) {
-      if (!near(as_array(plan_.critical_path)[stage], critical[stage])) {
-        wrong("the plan's critical path is not that of its ranks");
-      }
+    const double time = stages() ? critical.total() : slowest;
+    if (!near(plan_.critical_path, critical)) {
+      wrong("the plan's critical path is not that of its ranks");
     }
-    if (!near(plan_.max_milliseconds, longest) || !near(plan_.mean_milliseconds, total_ms / all)) {
+    if (!near(plan_.max_milliseconds, time) || !near(plan_.mean_milliseconds, total_ms / all)) {
       wrong("the plan's times are not the largest and the mean of its ranks");
     }
     if (plan_.max_memory != fullest ||
         !near(static_cast<double>(plan_.mean_memory.count), std::ceil(total_bytes / all))) {
       wrong("the plan's memory is not the largest and the mean of its ranks");
     }
-    if (plan_.node_max_memory != fullest_node ||
+    if (plan_.node_max_memory != *std::max_element(nodes.begin(), nodes.end()) ||
         !near(static_cast<double>(plan_.node_mean_memory.count),
               std::ceil(total_bytes / static_cast<double>(hosts_)))) {
       wrong("the plan's node memory is not the largest and the mean of its nodes");
     }
-    if (plan_.lower_bound_milliseconds > longest * (1 + kTolerance)) {
+    if (plan_.lower_bound_milliseconds > time * (1 + kTolerance)) {
       wrong("the plan is faster than its lower bound");
     }
   }
@@ -488,7 +448,7 @@ class Verifier {
   std::int64_t ranks_ = 0;
   std::int64_t host_ = 0;
   std::int64_t hosts_ = 0;
-  std::vector<Share> shares_;
+  std::vector<RankLoad> loads_;
   std::vector<std::string> wrong_;
 };
 
@@ -498,10 +458,10 @@ std::vector<std::string> verify(const ShardRequest& request, const Plan& plan) {
   const Topology& topology = request.topology;
   if (topology.trainers < 1 || topology.per_node < 1 ||
       (topology.trainers > topology.per_node && topology.trainers % topology.per_node != 0)) {
-    return {"the request's topology cannot be"};
+    return {"the request's topology is not possible"};
   }
   if (!request.budgets.empty() && request.budgets.size() != static_cast<std::size_t>(topology.trainers)) {
-    return {"there is not one budget for each trainer"};
+    return {"the number of budgets is not that of the trainers"};
   }
   return Verifier(request, plan).run();
 }

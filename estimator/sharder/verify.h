@@ -1,4 +1,4 @@
-// verify(): whether a plan is what its request asks for. Pure; any thread.
+// verify(): checks a plan against its request. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -8,9 +8,8 @@
 
 namespace plimsoll::estimator::inline sharder {
 
-// An independent check of a plan against its request, written from the definitions: coverage of each row and
-// column exactly once, ranks in range, bytes and times recomputed, budgets kept. Empty: all holds; else what
-// is wrong.
+// An independent check, written from the definitions: each row and column is covered exactly once, ranks are in
+// range, recomputed bytes and times are equal, and budgets are kept. Returns what is wrong; empty: nothing.
 std::vector<std::string> verify(const ShardRequest& request, const Plan& plan);
 
 }  // namespace plimsoll::estimator::sharder

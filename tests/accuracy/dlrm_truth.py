@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Measures what real PyTorch takes, on the CPU, for one steady-state training iteration of DLRM's dense part.
 
-Prints one line a case: the columns of kTruth in tests/estimator/estimate/graph_truth_test.cc, which holds the estimator to
-them. Debian's python3-torch (1.13) is enough, but for DHEN's attention, which needs 2.0 or later; --newer prints the
-cases of kNewer there (DCN-v1, sequences, DHEN):
+Prints tests/estimator/estimate/dlrm_torch1.yaml, to which the estimator is held; --newer prints dlrm_torch2.yaml
+there (DCN-v1, sequences, DHEN). Debian's python3-torch (1.13) is enough, except for DHEN's attention, which needs 2.0 or
+later:
 
     /usr/bin/python3 tests/accuracy/dlrm_truth.py
     python3 tests/accuracy/dlrm_truth.py --newer
 """
+import json
 import sys
 
 import torch
@@ -282,18 +283,34 @@ def measure(name, batch, dense, bottom, tables, interaction, top, optimizer_name
     return size(model.parameters()) + state + size([x, y]) + pairs + peak
 
 
-def braced(values):
-    return "{" + ", ".join(map(str, values)) + "}"
+def pooled(widths):
+    return [{"name": f"t{width}", "count": widths.count(width), "rows": 1000, "dim": width}
+            for width in sorted(set(widths))]
+
+
+def ragged(kinds):
+    return [{"name": f"s{width}x{length}", "count": kinds.count((width, length)), "rows": 1000, "dim": width,
+             "poolingFactor": str(length), "sequenceLength": length} for width, length in sorted(set(kinds))]
+
+
+def show(name, dlrm, batch, optimizer, measured):
+    print("- " + json.dumps({"case": name, "model": {"dlrm": dlrm},
+                             "training": {"batchSizePerTrainer": batch, "optimizer": optimizer}, "bytes": measured}),
+          flush=True)
 
 
 def newer():
+    print("# As dlrm_torch1.yaml, for DCN-v1, sequences of embeddings and DHEN: PyPI's torch", torch.__version__ + ".")
+    print("# Printed by tests/accuracy/dlrm_truth.py --newer.")
     for name, batch, interaction, tables, sequences, modules, optimizer in NEWER:
-        groups = braced("{%d, %d}" % (width, tables.count(width)) for width in sorted(set(tables)))
-        ragged = braced("{%d, %d, %d}" % (*kind, sequences.count(kind)) for kind in sorted(set(sequences)))
-        print('{"%s", %d, Interaction::k%s, %s, %s, %s, Optimizer::k%s, %d},' %
-              (name, batch, interaction, groups, ragged, braced("DhenModule::k" + m for m in modules), optimizer,
-               measure(name, batch, 13, [256, 64], tables, interaction, [256, 1], optimizer, sequences, modules)),
-              flush=True)
+        dlrm = {"denseFeatures": 13, "bottomMLP": [256, 64], "topMLP": [256, 1], "interaction": interaction,
+                "crossLayers": CROSS_LAYERS}
+        if interaction == "DHEN":
+            dlrm["crossRank"] = DHEN_RANK
+            dlrm["dhen"] = {"layers": DHEN_LAYERS, "features": DHEN_FEATURES, "modules": modules, "heads": DHEN_HEADS}
+        dlrm["tables"] = pooled(tables) + ragged(sequences)
+        show(name, dlrm, batch, optimizer,
+             measure(name, batch, 13, [256, 64], tables, interaction, [256, 1], optimizer, sequences, modules))
 
 
 def main():
@@ -301,12 +318,14 @@ def main():
     if sys.argv[1:] == ["--newer"]:
         newer()
         return
+    print("# Bytes at the highest point of one steady-state iteration of DLRM's dense part on the CPU, one thread, Debian's")
+    print("# python3-torch", torch.__version__ + ". Printed by tests/accuracy/dlrm_truth.py. `model` and `training` are",
+          "those of a TrainingJob.")
     for case in CASES:
         name, batch, dense, bottom, tables, interaction, top, optimizer = case
-        groups = ", ".join("{%d, %d}" % (width, tables.count(width)) for width in sorted(set(tables)))
-        print('{"%s", %d, %d, %s, {%s}, Interaction::k%s, %d, %s, Optimizer::k%s, %d},' %
-              (name, batch, dense, braced(bottom), groups, interaction, CROSS_RANK.get(name, 0), braced(top), optimizer,
-               measure(*case)), flush=True)
+        dlrm = {"denseFeatures": dense, "bottomMLP": bottom, "topMLP": top, "interaction": interaction,
+                "crossLayers": CROSS_LAYERS, "crossRank": CROSS_RANK.get(name, 0), "tables": pooled(tables)}
+        show(name, dlrm, batch, optimizer, measure(*case))
 
 
 if __name__ == "__main__":

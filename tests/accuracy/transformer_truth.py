@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures what Hugging Face's transformers take, on the CPU, for one steady-state training iteration.
 
-Prints one line a case: the rows of kTruth in tests/estimator/estimate/transformer_truth_test.cc, which holds the lowered specs to
-them. Needs torch 2 and transformers 5:
+Prints tests/estimator/estimate/transformer_torch2.yaml, to which the lowered specs are held. Needs torch 2 and
+transformers 5:
 
     python3 tests/accuracy/transformer_truth.py
 """
@@ -113,13 +113,19 @@ def main():
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    print(f"// torch {torch.__version__}, transformers {transformers.__version__}")
+    print("# Bytes at the highest point of one steady-state iteration of Hugging Face's models on the CPU, one thread.")
+    print(f"# Printed by tests/accuracy/transformer_truth.py: torch {torch.__version__}, transformers "
+          f"{transformers.__version__}. `model` and `training` are those of a\n# TrainingJob.")
     for case in CASES:
         config, attention, batch, tokens, optimizer, checkpointing, mixed = case
-        kind = {"eager": "kEager", "sdpa": "kSDPA"}[attention]
-        print('{R"(%s)", AttentionKind::%s, %d, %d, Optimizer::k%s, %s, %s, %d},' %
-              (json.dumps(config), kind, batch, tokens, optimizer, str(checkpointing).lower(), str(mixed).lower(),
-               measure(*case)), flush=True)
+        model = {"config": json.dumps(config), "seqLen": tokens, "attention": {"eager": "Eager", "sdpa": "SDPA"}[attention]}
+        training = {"batchSizePerTrainer": batch, "optimizer": optimizer}
+        if checkpointing:
+            training["activationCheckpointing"] = "Full"
+        if mixed:
+            training["precision"] = "BF16Mixed"
+        print("- " + json.dumps({"case": config["model_type"], "model": {"transformer": model}, "training": training,
+                                 "bytes": measure(*case)}), flush=True)
 
 
 if __name__ == "__main__":

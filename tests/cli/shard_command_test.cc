@@ -143,7 +143,7 @@ TEST(ShardCommand, SaysWhatWouldDo) {
   EXPECT_EQ(shard({"--trainers", std::to_string(trainers), "--hbm", "4Gi"}).code, kExitDone);
   EXPECT_EQ(shard({"--trainers", "2", "--hbm", std::to_string(bytes)}).code, kExitDone);
   EXPECT_TRUE(json["table"].isNull());
-  EXPECT_THAT(outcome.err, HasSubstr("trainers would do, or 2 with"));
+  EXPECT_THAT(outcome.err, HasSubstr("trainers fit, or 2 with"));
 }
 
 TEST(ShardCommand, TorchrecFormNamesTheModule) {

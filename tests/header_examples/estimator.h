@@ -127,6 +127,18 @@ struct model_source_example {
   ModelSource* source;
   Budget budget;
 };
+struct candidates_example {
+  crds::TrainingJob job;
+  std::vector<AvailableGpu> gpus;
+  std::vector<FailedSize> failed;
+  void warn(const std::string& reason);
+};
+struct trainer_count_search_example {
+  ProvisionRequest request;
+  Candidate candidate;
+  std::int64_t most;
+  std::string why_not;
+};
 struct provisioner_example {
   crds::TrainingJob job;
   std::vector<AvailableGpu> gpus;
@@ -152,6 +164,9 @@ struct placement_example {
 struct search_example {
   ShardRequest request;
   Options& options;
+  MemoryLimits limits;
+  std::int64_t trainers;
+  void use(const Selection& selection, const Places& places);
 };
 struct selection_example {
   Options& options;
@@ -168,7 +183,7 @@ struct shard_example {
 struct exact_search_example {
   ShardRequest request;
   Options& options;
-  Room room;
+  MemoryLimits limits;
   double best_milliseconds;
 };
 struct trainer_loads_example {

@@ -7,6 +7,7 @@
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/estimate/estimate.h"
 #include "estimator/fixed_costs/table.h"
+#include "tests/estimator/data_files.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -70,28 +71,14 @@ TEST(FixedCostTable, WhatIsNotKnownIsBoundedByWhatIs) {
 
 // Published figures, as fixed_costs/table.cc names them.
 TEST(FixedCostTable, ContextsThatWereSeenAreWithinTheirBounds) {
-  const struct {
-    const char* gpu;
-    const char* family;
-    const char* torch;
-    TorchVersion version;
-    std::int64_t mib;
-  } seen[] = {{"RTX-3090", "ampere", "1.7.1+cu110", 107, 1486},
-              {"RTX-2080-Ti", "turing", "1.6.0+cu101", 106, 877},
-              {"TITAN-V", "volta", "1.3.0+cu101", 103, 1005},
-              {"", "", "1.12.1+cu113", 112, 843},
-              {"RTX-3090", "ampere", "2.7.0+cu128", 207, 256},
-              {"RTX-6000-Ada", "ada-lovelace", "2.10.0+cu130", 210, 426},
-              {"H100-80GB", "hopper", "2.6.0+cu124", 206, 1011},
-              {"A100-40GB", "ampere", "", 0, 1463},
-              {"A100-40GB", "ampere", "2.6.0+cu124", 206, 1435}};
-  for (const auto& each : seen) {
-    const Platform on{.gpu = each.gpu,
-                      .family = each.family,
+  for (const testing::CsvRow& row : testing::csv_rows("fixed_costs/contexts.csv")) {
+    const Platform on{.gpu = row.text("gpu"),
+                      .family = row.text("family"),
                       .memory = 24_GiB,
-                      .cuda = cuda_version_of(each.torch),
-                      .torch = each.version};
-    EXPECT_GE(context_row(on).bytes, Bytes::from_mib(each.mib)) << each.gpu << " " << each.torch;
+                      .cuda = cuda_version_of(row.text("torch")),
+                      .torch = static_cast<TorchVersion>(row.integer("torchVersion"))};
+    EXPECT_GE(context_row(on).bytes, Bytes::from_mib(row.integer("mib")))
+        << row.text("gpu") << " " << row.text("torch");
   }
 }
 

@@ -22,8 +22,8 @@ using ::testing::IsEmpty;
 
 constexpr std::int64_t kGiBOfRows = 2'097'152;  // rows of 128 FP32 columns in a GiB
 
-const Candidate* candidate(const Provision& answer, const std::string& model) {
-  for (const Candidate& one : answer.alternatives) {
+const Alternative* candidate(const Provision& answer, const std::string& model) {
+  for (const Alternative& one : answer.alternatives) {
     if (one.gpu_model == model) {
       return &one;
     }
@@ -188,7 +188,7 @@ TEST(Provisioner, ObjectivesDiffer) {
   ASSERT_TRUE(answer.decided());
   EXPECT_EQ(answer.decision->gpu_model, "V100-32GB");
   EXPECT_THAT(answer.reason, HasSubstr("cheapest"));
-  for (const Candidate& one : answer.alternatives) {
+  for (const Alternative& one : answer.alternatives) {
     EXPECT_GE(one.cost, answer.alternatives.front().cost) << one.gpu_model;
   }
 }
@@ -213,7 +213,7 @@ TEST(Provisioner, ModelsThatCannotWinAreNotSearched) {
   ASSERT_TRUE(answer.decided());
   EXPECT_EQ(answer.alternatives.front().gpu_model, answer.decision->gpu_model);
   int searched = 0;
-  for (const Candidate& one : answer.alternatives) {
+  for (const Alternative& one : answer.alternatives) {
     searched += one.searched ? 1 : 0;
     EXPECT_FALSE(one.reason.empty());
   }

@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <string>
 
 #include "estimator/sharder/cost.h"
-#include "tests/estimator/sharder_golden_kernels.h"
-#include "tests/estimator/sharder_golden_options.h"
+#include "tests/estimator/data_files.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -13,14 +16,6 @@ constexpr ShardingType kTypes[] = {ShardingType::kDataParallel, ShardingType::kT
                                    ShardingType::kColumnWise,   ShardingType::kTableColumnWise,
                                    ShardingType::kRowWise,      ShardingType::kTableRowWise,
                                    ShardingType::kGrid};
-
-Table golden_table(std::size_t index) {
-  const GoldenTable& table = kGoldenTables[index];
-  return {.name = "t" + std::to_string(index),
-          .rows = table.rows,
-          .dim = table.dim,
-          .lookups_per_sample = table.pooling_factor * table.lookup_frequency};
-}
 
 CostModel model_of(std::int64_t trainers, std::int64_t batch, crds::Optimizer optimizer,
                    CostMethod method = CostMethod::kTorchrec) {
@@ -40,32 +35,68 @@ Bytes memory_of(const TableCost& cost, ShardingType type, std::int64_t rows, std
   return cost.held(type, kernel_of(type), rows, columns).card;
 }
 
+ShardingType type_named(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                   [&](ShardingType type) { return name == name_of(type); });
+  EXPECT_NE(found, std::end(kTypes)) << name;
+  return found == std::end(kTypes) ? ShardingType::kTableWise : *found;
+}
+
+// The request of one row of torchrec_kernels.csv, with one table.
+ShardRequest request_of(const testing::CsvRow& row) {
+  static const std::map<std::string, Pipeline> kPipelines = {{"none", Pipeline::kNone},
+                                                             {"sparse-dist", Pipeline::kSparseDist},
+                                                             {"prefetch", Pipeline::kPrefetchSparseDist}};
+  const Table table{.name = "t",
+                    .rows = row.integer("rows"),
+                    .dim = row.integer("dim"),
+                    .lookups_per_sample = row.number("lookups"),
+                    .element_bytes = row.integer("elementBytes"),
+                    .weighted = row.integer("weighted") == 1};
+  return {.tables = {table},
+          .topology = {.trainers = row.integer("trainers"), .per_node = row.integer("perNode")},
+          .batch_size = row.integer("batch"),
+          .optimizer = *crds::parse_optimizer(row.text("optimizer")),
+          .pipeline = kPipelines.at(row.text("pipeline")),
+          .embeddings_at_peak = row.integer("outputsAtPeak") == 1,
+          .cache_ratio = row.number("cacheRatio")};
+}
+
 TEST(SharderCost, EqualsTorchrecOnEveryKernelOptimizerWidthAndPipeline) {
-  const auto cases = golden_cases();
-  for (const GoldenKernel& golden : kGoldenKernels) {
-    const ShardRequest& request = cases[golden.of];
+  static const std::map<std::string, Kernel> kKernels = {{"dense", Kernel::kDense},
+                                                         {"fused", Kernel::kFused},
+                                                         {"fused_uvm", Kernel::kHost},
+                                                         {"fused_uvm_caching", Kernel::kHostCached}};
+  for (const testing::CsvRow& row : testing::csv_rows("sharder/torchrec_kernels.csv")) {
+    const ShardRequest request = request_of(row);
     const TableCost cost(CostModel(request), request.tables.front());
-    SCOPED_TRACE("case " + std::to_string(golden.of) + " " + name_of(golden.type) + " " +
-                 name_of(golden.kernel));
-    EXPECT_EQ(cost.rows_of(golden.type, 0), golden.rows);
-    EXPECT_NEAR(cost.times(golden.type, golden.kernel, golden.columns).total() / golden.milliseconds, 1,
-                1e-12);
-    const Held held = cost.held(golden.type, golden.kernel, golden.rows, golden.columns);
-    EXPECT_EQ(held.card.count, golden.card);
-    EXPECT_EQ(held.host.count, golden.host);
+    const ShardingType type = type_named(row.text("shardingType"));
+    const Kernel kernel = kKernels.at(row.text("kernel"));
+    const std::int64_t columns = row.integer("shardColumns");
+    SCOPED_TRACE(row.text("rows") + " rows, " + name_of(type) + " " + name_of(kernel));
+    EXPECT_EQ(row.text("kernel"), name_of(kernel));
+    EXPECT_EQ(cost.rows_of(type, 0), row.integer("shardRows"));
+    EXPECT_NEAR(cost.times(type, kernel, columns).total() / row.number("milliseconds"), 1, 1e-12);
+    const Held held = cost.held(type, kernel, row.integer("shardRows"), columns);
+    EXPECT_EQ(held.card.count, row.integer("gpuBytes"));
+    EXPECT_EQ(held.host.count, row.integer("hostBytes"));
   }
 }
 
 TEST(SharderCost, EqualsTorchrecOnEveryGoldenOption) {
   const CostModel model = model_of(128, 1024, crds::Optimizer::kRowWiseAdagrad);
-  for (const GoldenOption& golden : kGoldenOptions) {
-    const Table table = golden_table(golden.table);
+  for (const testing::CsvRow& row : testing::csv_rows("sharder/torchrec_options.csv")) {
+    const Table table{.name = row.text("table"),
+                      .rows = row.integer("rows"),
+                      .dim = row.integer("dim"),
+                      .lookups_per_sample = row.number("poolingFactor") * row.number("lookupFrequency")};
     const TableCost cost(model, table);
+    const ShardingType type = type_named(row.text("shardingType"));
     const std::int64_t columns =
-        golden.type == ShardingType::kColumnWise ? table.dim / golden.shards : table.dim;
-    SCOPED_TRACE(table.name + " " + name_of(golden.type));
-    EXPECT_NEAR(time_of(cost, golden.type, columns) / golden.milliseconds, 1, 1e-12);
-    EXPECT_EQ(memory_of(cost, golden.type, cost.rows_of(golden.type, 0), columns).count, golden.bytes);
+        type == ShardingType::kColumnWise ? table.dim / row.integer("shards") : table.dim;
+    SCOPED_TRACE(table.name + " " + name_of(type));
+    EXPECT_NEAR(time_of(cost, type, columns) / row.number("milliseconds"), 1, 1e-12);
+    EXPECT_EQ(memory_of(cost, type, cost.rows_of(type, 0), columns).count, row.integer("bytes"));
   }
 }
 

@@ -154,7 +154,7 @@ TEST(SharderFeatures, ARemedyIsOneThatDoes) {
     const Suggestion remedy = find_suggestion(request, 64);
     ASSERT_TRUE(remedy.trainers.has_value());
     ASSERT_TRUE(remedy.budget.has_value());
-    EXPECT_THAT(to_string(remedy, 4), HasSubstr(" trainers would do, or 4 with "));
+    EXPECT_THAT(to_string(remedy, 4), HasSubstr(" trainers fit, or 4 with "));
     ShardRequest wider = request;
     wider.topology.trainers = *remedy.trainers;
     EXPECT_TRUE(shard(wider).ok());

@@ -69,24 +69,24 @@ TEST_F(SharderVerify, ATableThatThereIsNot) {
 
 TEST_F(SharderVerify, RowsLeftOut) {
   placement(ShardingType::kTableRowWise).shards.pop_back();
-  expect_wrong("table narrow is not there exactly once (table_row_wise)");
+  expect_wrong("table narrow is not covered exactly once (table_row_wise)");
 }
 
 TEST_F(SharderVerify, RowBlocksOnTheWrongRanks) {
   std::vector<Shard>& shards = placement(ShardingType::kTableRowWise).shards;
   std::swap(shards[0].rank, shards[1].rank);
-  expect_wrong("not there exactly once");
+  expect_wrong("not covered exactly once");
 }
 
 TEST_F(SharderVerify, ColumnsThatOverlap) {
   std::vector<Shard>& shards = placement(ShardingType::kColumnWise).shards;
   shards[1].column_begin -= 4;
-  expect_wrong("is not there exactly once (column_wise)");
+  expect_wrong("is not covered exactly once (column_wise)");
 }
 
 TEST_F(SharderVerify, AMissingReplica) {
   placement(ShardingType::kDataParallel).shards.push_back({});
-  expect_wrong("is not there exactly once (data_parallel)");
+  expect_wrong("is not covered exactly once (data_parallel)");
 }
 
 TEST_F(SharderVerify, AShardOnNoRank) {

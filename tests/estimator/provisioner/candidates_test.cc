@@ -1,0 +1,77 @@
+#include "estimator/provisioner/candidates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "estimator/sharder/plan.h"
+#include "tests/estimator/provisioner_fixture.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Candidates candidates_of(const crds::TrainingJob& job, const std::vector<AvailableGpu>& gpus,
+                         const std::vector<FailedSize>& failed = {}) {
+  return candidates_for(job.spec, original_request_of(job), gpus, failed);
+}
+
+crds::Parallelism parallelism(std::int64_t tensor, std::int64_t pipeline = 1) {
+  crds::Parallelism made;
+  made.tensor = tensor;
+  made.pipeline = pipeline;
+  return made;
+}
+
+TEST(Candidates, AreThePresentModelsThatTheJobAllows) {
+  Json object = plimsoll::testing::job_object(2, 1'000'000);
+  const std::vector<AvailableGpu> gpus = plimsoll::testing::four_models();
+  EXPECT_EQ(candidates_of(plimsoll::testing::decode(object), gpus).list.size(), 4U);
+  object["spec"]["provisioning"]["gpuModels"].append("h100-80gb");
+  object["spec"]["provisioning"]["gpuModels"].append("B200");
+  const Candidates allowed = candidates_of(plimsoll::testing::decode(object), gpus);
+  ASSERT_EQ(allowed.list.size(), 1U);
+  EXPECT_EQ(allowed.list.front().name(), "H100-80GB");
+  EXPECT_EQ(allowed.list.front().capacity, 512);
+  EXPECT_THAT(allowed.warnings, ElementsAre(HasSubstr("no node has a GPU called \"B200\"")));
+  EXPECT_THAT(candidates_of(plimsoll::testing::decode(object), {}).why_none,
+              HasSubstr("no schedulable node"));
+}
+
+TEST(Candidates, BeginAboveTheSizesThatFailed) {
+  Json object = plimsoll::testing::job_object(2, 1'000'000);
+  object["spec"]["provisioning"]["minTrainers"] = 8;
+  object["spec"]["provisioning"]["maxTrainers"] = 100;
+  const std::vector<FailedSize> failed = {{"A100-40GB", 16, 8, 40_GiB, 41_GiB}};
+  for (const Candidate& candidate :
+       candidates_of(plimsoll::testing::decode(object), plimsoll::testing::four_models(), failed).list) {
+    const bool larger = candidate.gpu->model.memory > 40_GiB;
+    EXPECT_EQ(candidate.failed, larger ? 0 : 16) << candidate.name();
+    EXPECT_EQ(candidate.least, larger ? 8 : 24) << candidate.name();
+    EXPECT_EQ(candidate.most, 96) << "whole nodes";
+  }
+}
+
+TEST(Candidates, NumbersOfTrainersAreWholeNodesAndWholeReplicas) {
+  EXPECT_EQ(round_up_to_nodes(5, 8), 5);
+  EXPECT_EQ(round_up_to_nodes(9, 8), 16);
+  EXPECT_EQ(whole_replicas(3, 8, parallelism(2)), 4);
+  EXPECT_EQ(whole_replicas(9, 8, parallelism(2, 3)), 24);
+  EXPECT_EQ(whole_replicas(1, 8, parallelism(16)), 16);
+}
+
+TEST(Candidates, TheLowerRankIsTheFewerTrainersOrTheLowerCost) {
+  AvailableGpu cheap = plimsoll::testing::available("V100-32GB", 8);
+  AvailableGpu dear = plimsoll::testing::available("H100-80GB", 8);
+  cheap.model.relative_cost = 1;
+  dear.model.relative_cost = 4;
+  const Candidate slow{.gpu = &cheap};
+  const Candidate fast{.gpu = &dear};
+  EXPECT_LT(rank_of(crds::Objective::kFewestGPUs, fast, 8), rank_of(crds::Objective::kFewestGPUs, slow, 16));
+  EXPECT_LT(rank_of(crds::Objective::kLowestCost, slow, 16), rank_of(crds::Objective::kLowestCost, fast, 8));
+  EXPECT_LT(rank_of(crds::Objective::kFewestGPUs, slow, 8), rank_of(crds::Objective::kFewestGPUs, fast, 8));
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator

@@ -1,0 +1,85 @@
+#include "estimator/provisioner/explanation.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll::estimator {
+namespace {
+
+AvailableGpu a100() {
+  AvailableGpu gpu;
+  gpu.model.name = "A100-80GB";
+  gpu.model.memory = 80_GiB;
+  gpu.total_gpus = 64;
+  return gpu;
+}
+
+TEST(Explanation, ComparesTheChoiceWithTheRequest) {
+  AvailableGpu gpu = a100();
+  const Candidate candidate{.gpu = &gpu, .least = 8};
+  crds::TrainingJobSpec spec;
+  crds::Trainers requested;
+  const auto text = [&](std::int64_t trainers) {
+    return explain_choice(spec, requested, candidate, trainers, 70_GiB);
+  };
+  const std::string peak = ". Peak at most 70.0 GiB of 80.0 GiB a GPU";
+  EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job" + peak);
+  requested.replicas = 24;
+  requested.asked = true;
+  EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job; 24 asked for, 8 saved" + peak);
+  EXPECT_EQ(text(24), "24 x A100-80GB GPUs, as asked" + peak);
+  requested.gpu_model = "V100-32GB";
+  EXPECT_EQ(text(32),
+            "32 x A100-80GB GPUs are the fewest that hold the job; 24 x V100-32GB asked for, too few to "
+            "hold it" +
+                peak);
+  requested.gpu_model = {};
+  requested.replicas = 4;
+  EXPECT_EQ(text(8),
+            "8 x A100-80GB GPUs are the fewest that hold the job; 4 asked for, below minTrainers in whole "
+            "nodes" +
+                peak);
+  spec.provisioning.objective = crds::Objective::kLowestCost;
+  gpu.addable_gpus = 56;
+  requested = {};
+  EXPECT_EQ(text(16),
+            "16 x A100-80GB GPUs are the cheapest choice that holds the job; 8 of them on nodes that "
+            "autoscaling has yet to add" +
+                peak);
+}
+
+TEST(Explanation, SaysWhichLimitLeavesNoNumber) {
+  const AvailableGpu gpu = a100();
+  Candidate candidate{.gpu = &gpu, .per_node = 8, .capacity = 64};
+  crds::ProvisioningSpec provisioning;
+  provisioning.min_trainers = 9;
+  provisioning.max_trainers = 15;
+  EXPECT_EQ(explain_no_count(provisioning, candidate),
+            "provisioning.maxTrainers 15 leaves no count from minTrainers 9 up in whole nodes of 8");
+  candidate.failed = 8;
+  EXPECT_EQ(
+      explain_no_count(provisioning, candidate),
+      "out of memory on 8 trainers before, and provisioning.maxTrainers 15 leaves no larger count in whole "
+      "nodes of 8");
+  EXPECT_EQ(explain_capacity(candidate, 72), "needs at least 72 GPUs, and the cluster has 64 in nodes of 8");
+  EXPECT_EQ(usable_text(70_GiB, {}), "70.0 GiB");
+  EXPECT_EQ(usable_text(70_GiB, 2_GiB),
+            "70.0 GiB (2.00 GiB less, which attempts needed beyond their estimate)");
+}
+
+TEST(Explanation, WarningsAreCutAtWholeCharacters) {
+  EXPECT_EQ(shortened("short"), "short");
+  std::string text(251, 'a');
+  for (int i = 0; i < 10; ++i) {
+    text += "\u00e9";
+  }
+  EXPECT_EQ(shortened(text), std::string(251, 'a') + "\u00e9...");
+}
+
+TEST(Explanation, BudgetErrorsAreEventReasons) {
+  EXPECT_STREQ(event_reason_of(Error(ErrorCode::kTimeout, "")), "DeadlineExceeded");
+  EXPECT_STREQ(event_reason_of(Error(ErrorCode::kCancelled, "")), "Cancelled");
+  EXPECT_STREQ(event_reason_of(Error(ErrorCode::kTooLarge, "")), "TooLarge");
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator
