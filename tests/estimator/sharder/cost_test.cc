@@ -56,7 +56,7 @@ ShardRequest request_of(const testing::CsvRow& row) {
   return {.tables = {table},
           .topology = {.trainers = row.integer("trainers"), .per_node = row.integer("perNode")},
           .batch_size = row.integer("batch"),
-          .optimizer = *crds::parse_optimizer(row.text("optimizer")),
+          .optimizer = *crds::parse_enum<crds::Optimizer>(row.text("optimizer")),
           .pipeline = kPipelines.at(row.text("pipeline")),
           .embeddings_at_peak = row.integer("outputsAtPeak") == 1,
           .cache_ratio = row.number("cacheRatio")};
