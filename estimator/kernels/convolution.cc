@@ -8,7 +8,7 @@
 namespace plimsoll::estimator::inline kernels::formula {
 namespace {
 
-// Peak within a kernel above what it leaves: `moments` are what lives at each, results included.
+// The peak inside a kernel minus its results. `moments`: live memory at each moment, results included.
 Bytes above(std::initializer_list<Bytes> moments, Bytes results) {
   return std::max(Bytes{}, std::max(moments) - results);
 }
@@ -50,14 +50,6 @@ Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, 
                                 .input_channels = input.size(1),
                                 .channels_last = !input.contiguous() && input.stride(1) == 1},
                                family);
-}
-
-Bytes cuda_convolution(const KernelCall& /*call*/) {
-  return {};
-}
-
-Bytes cuda_convolution_backward(const KernelCall& /*call*/) {
-  return {};
 }
 
 }  // namespace plimsoll::estimator::kernels::formula

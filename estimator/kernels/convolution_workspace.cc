@@ -11,7 +11,7 @@ bool one_of(std::string_view family, const std::array<std::string_view, N>& fami
   return std::find(families.begin(), families.end(), family) != families.end();
 }
 
-// Tensor cores take half precision from Volta on and TF32 (the default for FP32 convolutions,
+// Tensor cores support half precision from Volta on, and TF32 (the default for FP32 convolutions,
 // torch.backends.cudnn.allow_tf32) from Ampere on.
 bool on_tensor_cores(std::int64_t element_bytes, std::string_view family) {
   constexpr std::array<std::string_view, 3> kNone = {"kepler", "maxwell", "pascal"};
@@ -24,12 +24,12 @@ bool on_tensor_cores(std::int64_t element_bytes, std::string_view family) {
 
 }  // namespace
 
-// cuDNN's tensor core kernels work on NHWC. NCHW tensors, PyTorch's default, are converted on the way in and
-// on the way out (nchwToNhwcKernel and nhwcToNchwKernel in profiles, pytorch#54324; "Tensor Layouts In
-// Memory" in NVIDIA's convolution guide), so the workspace holds both large tensors once more; filters are
-// small beside them. Depthwise FP32 convolutions are PyTorch's own kernels
-// (aten/src/ATen/native/cuda/DepthwiseConv2d.cu). What the older algorithms take is not modelled: mostly
-// nothing, a Winograd transform at times.
+// cuDNN's tensor core kernels use the NHWC layout. NCHW tensors, PyTorch's default, are converted before and
+// after (nchwToNhwcKernel and nhwcToNchwKernel in profiles, pytorch#54324; "Tensor Layouts In Memory" in
+// NVIDIA's convolution guide), so the workspace holds a copy of both large tensors; filters are small in
+// comparison. Depthwise FP32 convolutions are PyTorch's own kernels
+// (aten/src/ATen/native/cuda/DepthwiseConv2d.cu). The workspaces of older algorithms are not modelled:
+// usually they need none, sometimes one for a Winograd transform.
 Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family) {
   const bool depthwise = call.groups > 1 && call.groups == call.input_channels;
   if (call.channels_last || depthwise || !on_tensor_cores(call.element_bytes, family)) {

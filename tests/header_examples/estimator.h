@@ -89,7 +89,7 @@ struct ledger_example {
 struct life_cycle_example {
   ParameterLedger& ledger;
   Replication replication;
-  BudgetVector<HeldParameter> held;
+  BudgetVector<ReplicaParameter> parameters;
   OptimizerRun optimizer;
   BlockId block;
 };

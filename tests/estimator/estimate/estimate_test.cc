@@ -487,7 +487,7 @@ TEST(EstimateMemory, AGraphThatWasNotReadSaysSo) {
   const Result<Estimate> estimate = graph.result();
   ASSERT_FALSE(estimate.ok());
   EXPECT_EQ(estimate.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(estimate.error().message.find("gpt-graph is not at hand"), std::string::npos);
+  EXPECT_NE(estimate.error().message.find("gpt-graph could not be read"), std::string::npos);
   OriginalRequest empty;
   empty.model.dlrm.reset();
   EXPECT_EQ(empty.result().error().code, ErrorCode::kInvalid);

@@ -76,7 +76,7 @@ TEST(TraceRanks, ShardingRefusesSparseGradients) {
        {ParallelStrategy::kFSDP, ParallelStrategy::kFSDP2, ParallelStrategy::kZeRO1}) {
     const Result<RankRuns> runs = run_ranks(with_sparse_gradient(), gpt().producer, request(strategy, 2));
     ASSERT_FALSE(runs.ok());
-    EXPECT_THAT(runs.error().message, HasSubstr("sparse gradients go with DDP"));
+    EXPECT_THAT(runs.error().message, HasSubstr("sparse gradients need DDP"));
   }
 }
 

@@ -253,13 +253,13 @@ TEST(PipelineTrace, SaysWhatCannotBe) {
         run(parallelism, trainers, {.batch = batch, .gradient_accumulation = micro_batches});
     return runs ? std::string() : runs.error().message;
   };
-  EXPECT_THAT(refusal(pipeline(8), 8, 16, 8), HasSubstr("needs as many blocks, the graph has 4"));
+  EXPECT_THAT(refusal(pipeline(8), 8, 16, 8), HasSubstr("needs as many blocks; the graph has 4"));
   EXPECT_THAT(refusal(pipeline(4), 4, 16, 2), HasSubstr("at least as many micro-batches"));
   EXPECT_THAT(refusal(pipeline(2), 2, 15, 2), HasSubstr("must divide the batch"));
   EXPECT_THAT(refusal(pipeline(2), 3, 16, 4), HasSubstr("multiple of"));
   crds::Parallelism sharded = pipeline(2);
   sharded.strategy = crds::ParallelStrategy::kFSDP2;
-  EXPECT_THAT(refusal(sharded, 4, 16, 4), HasSubstr("within a pipeline"));
+  EXPECT_THAT(refusal(sharded, 4, 16, 4), HasSubstr("in a pipeline"));
   crds::Parallelism interleaved = pipeline(2);
   interleaved.pipeline_chunks = 2;
   EXPECT_THAT(refusal(interleaved, 2, 15, 3), HasSubstr("multiple of its 2 stages"));

@@ -48,7 +48,7 @@ std::ptrdiff_t sums(const Trace& trace) {
 TEST(TensorSplit, DividesLayersByTheirUsualNames) {
   const Result<SplitTrace> half = split({.ways = 2});
   ASSERT_TRUE(half.ok()) << half.error().message;
-  EXPECT_EQ(half->taken, "layers split by their usual names: by columns k, q, up, v; by rows down, out");
+  EXPECT_EQ(half->note, "layers split by their usual names: by columns k, q, up, v; by rows down, out");
   EXPECT_FALSE(half->uneven);
   EXPECT_EQ(bytes_of(half->trace, "blocks.0.up.weight"), 16 * 64 * 4 / 2);
   EXPECT_EQ(bytes_of(half->trace, "blocks.0.up.bias"), 64 * 4 / 2);
@@ -87,7 +87,7 @@ TEST(TensorSplit, TakesTheLayersThatAreNamed) {
       split({.ways = 2, .columns = {"*.q", "k", "blocks.*.v", "up"}, .rows = {"*.out", "*.down"}});
   const Result<SplitTrace> usual = split({.ways = 2});
   ASSERT_TRUE(named.ok() && usual.ok());
-  EXPECT_EQ(named->taken, "");
+  EXPECT_EQ(named->note, "");
   EXPECT_EQ(named->split_parameters, usual->split_parameters);
 }
 
@@ -114,7 +114,7 @@ TEST(TensorSplit, SaysWhereItCannotBe) {
   EXPECT_THAT(refusal({.ways = 2, .columns = {"norm1"}}), HasSubstr("blocks.0.norm1 has no weight"));
   EXPECT_THAT(
       refusal({.ways = 2, .columns = {"up"}}),
-      HasSubstr("aten::addmm in blocks.0.down cannot work on the layers split: it multiplies a split"));
+      HasSubstr("aten::addmm in blocks.0.down cannot work on the split layers: it multiplies a split"));
   EXPECT_THAT(refusal({.ways = 2, .rows = {"down"}}), HasSubstr("aten::addmm in blocks.0.down"));
   EXPECT_THAT(refusal({.ways = 2, .columns = {"head"}}), HasSubstr("aten::_log_softmax"));
   EXPECT_THAT(refusal({.ways = 2, .columns = {"tokens"}}), HasSubstr("aten::add in the model itself"));
