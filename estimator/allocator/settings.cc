@@ -83,11 +83,14 @@ std::optional<Number> number(const std::string& text) {
   return value;
 }
 
+Error wrong_value(const Option& option, const std::string& expected) {
+  return refused(option.key, "must be " + expected + "; is \"" + option.value.substr(0, 32) + "\"");
+}
+
 Result<Bytes> mebibytes(const Option& option) {
   const std::optional<std::int64_t> mib = number<std::int64_t>(option.value);
   if (option.list || !mib || *mib < kMinSplitMib || *mib > kMaxMib) {
-    return refused(option.key, "must be a whole number of MiB, at least " + std::to_string(kMinSplitMib) +
-                                   "; is \"" + option.value.substr(0, 32) + "\"");
+    return wrong_value(option, "a whole number of MiB, at least " + std::to_string(kMinSplitMib));
   }
   return Bytes::from_mib(*mib);
 }
@@ -96,16 +99,14 @@ Result<double> fraction(const Option& option, bool open) {
   const std::optional<double> value = number<double>(option.value);
   const bool inside = value && (open ? *value > 0 && *value < 1 : *value >= 0 && *value <= 1);
   if (option.list || !inside) {
-    return refused(option.key, std::string("must be ") +
-                                   (open ? "between 0 and 1, neither included" : "from 0 to 1") + "; is \"" +
-                                   option.value.substr(0, 32) + "\"");
+    return wrong_value(option, open ? "between 0 and 1, neither included" : "from 0 to 1");
   }
   return *value;
 }
 
 Result<bool> boolean(const Option& option) {
   if (option.list || (option.value != "True" && option.value != "False")) {
-    return refused(option.key, "must be True or False; is \"" + option.value.substr(0, 32) + "\"");
+    return wrong_value(option, "True or False");
   }
   return option.value == "True";
 }
@@ -210,7 +211,7 @@ Result<void> apply(const Option& option, AllocatorSettings& settings) {
           ErrorCode::kUnsupported,
           "allocator settings: backend:cudaMallocAsync is not modelled, only the native allocator is");
     }
-    return refused("backend", "must be native; is \"" + option.value.substr(0, 32) + "\"");
+    return wrong_value(option, "native");
   }
   if (without_effect_here(option.key)) {
     return {};

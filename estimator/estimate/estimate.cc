@@ -61,12 +61,6 @@ Budget::Cause largest_cause(const EstimateRequest& request) {
                     : Budget::Cause{"spec.model.transformer.config"};
 }
 
-Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters) {
-  Breakdown parts;
-  parts.activations = Bytes::max();
-  return estimate_of(parts, request, name_of(Phase::kForward), dense_parameters);
-}
-
 Result<Estimate> by_amp(const EstimateRequest& request) {
   const Result<Recording> recording = record_whole(request, request.training->batch_size_per_trainer);
   if (!recording) {
@@ -76,7 +70,7 @@ Result<Estimate> by_amp(const EstimateRequest& request) {
       TraceShapes::at(recording->trace, request.training->batch_size_per_trainer,
                       {.halve_floats = false, .budget = request.budget});
   if (!shapes && shapes.error().code == ErrorCode::kTooLarge) {
-    return beyond_any_machine(request, Bytes{});
+    return estimate_beyond_any_machine(request, Bytes{});
   }
   if (!shapes) {
     return shapes.error();
@@ -95,7 +89,7 @@ struct Estimator::Run {
 
   Estimate estimate(const EstimateRequest& request) {
     if (spec.beyond_any_machine) {
-      return beyond_any_machine(request, spec.dense_parameters);
+      return estimate_beyond_any_machine(request, spec.dense_parameters);
     }
     Estimate estimate = estimate_of(spec.heaviest, request, spec.dense_parameters, replays);
     estimate.largest_live = spec.largest_live;

@@ -83,12 +83,9 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
                                .lenient = request.lenient,
                                .budget = request.budget}});
   if (!runs) {
-    if (runs.error().code != ErrorCode::kTooLarge) {
-      return runs.error();
-    }
-    Breakdown parts;
-    parts.activations = Bytes::max();
-    return estimate_of(parts, request, name_of(Phase::kForward), Bytes{});
+    return runs.error().code == ErrorCode::kTooLarge
+               ? Result<Estimate>(estimate_beyond_any_machine(request, Bytes{}))
+               : runs.error();
   }
   const Result<TraceShapes> shapes =
       TraceShapes::at(trace, training.batch_size_per_trainer / training.gradient_accumulation,

@@ -111,6 +111,12 @@ Estimate estimate_of(const Breakdown& parts, const EstimateRequest& request, con
   return estimate;
 }
 
+Estimate estimate_beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters) {
+  Breakdown parts;
+  parts.activations = Bytes::max();
+  return estimate_of(parts, request, name_of(Phase::kForward), dense_parameters);
+}
+
 const ReplayResult& KnownReplays::replay(const Ledger& ledger, const ReplayOptions& options) {
   const Key key(options.device.total, options.forward_workspace, options.backward_workspace);
   const auto found =

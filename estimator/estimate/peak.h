@@ -41,4 +41,7 @@ Breakdown breakdown_of(const Ledger::Moment& moment);
 Estimate estimate_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
                      Bytes dense_parameters);
 
+// The estimate of a model whose tensors exceed the memory of any machine.
+Estimate estimate_beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters);
+
 }  // namespace plimsoll::estimator::estimate

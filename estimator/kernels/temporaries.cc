@@ -40,7 +40,7 @@ Result<KernelTemporaries> kernel_temporaries(const Trace& trace, const TraceShap
     const KernelRule* rule = rules[index(op.name)];
     if (trace.device == Device::kCuda) {
       result.workspaces[i] =
-          formula::cuda_convolution_workspace(name, call, options.gpu_family, options.convolution_workspace);
+          cuda_convolution_workspace(name, call, options.gpu_family, options.convolution_workspace);
     }
     if (rule == nullptr) {
       unknown.insert(name);
