@@ -1,5 +1,5 @@
 // DCN-v1, sequences of embeddings and DHEN on the CPU against real PyTorch (PyPI's 2.15.0, one thread): the
-// highest point of one steady-state iteration, as tests/accuracy/dlrm_truth.py --newer measures it.
+// peak of one steady-state iteration, as tests/accuracy/dlrm_truth.py --newer measures it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -120,7 +120,7 @@ TEST(DlrmTruth, NewerInteractionsMeetRealPyTorch) {
     std::int64_t indices = 0;
     for (const Tables& group : truth.tables) {
       dlrm.tables.push_back({.name = "t", .count = group.count, .rows = 1000, .dim = group.dim});
-      indices += 2 * group.count;  // with an offset each
+      indices += 2 * group.count;  // and an offset each
     }
     for (const Sequences& group : truth.sequences) {
       dlrm.tables.push_back({.name = "s",
@@ -139,7 +139,7 @@ TEST(DlrmTruth, NewerInteractionsMeetRealPyTorch) {
     const Result<Estimate> estimate =
         estimate_memory({.model = &model, .training = &training, .device = Device::kCpu});
     ASSERT_TRUE(estimate.ok()) << to_string(estimate.error());
-    // The measured run has no indices: its embeddings come out of nothing.
+    // The measured run has no indices: its embeddings are constant inputs.
     const std::int64_t estimated = estimate->peak.allocated.count - truth.batch * indices * 8;
     const double error =
         100.0 * static_cast<double>(estimated - truth.bytes) / static_cast<double>(truth.bytes);
@@ -191,7 +191,7 @@ TEST(Dhen, WhatCannotBeIsRefusedByName) {
     ASSERT_FALSE(estimate.ok()) << what;
     EXPECT_NE(estimate.error().message.find(what), std::string::npos) << estimate.error().message;
   }
-  // Without tables there is one feature, and no pair.
+  // Without tables there is one feature and no pair.
   crds::DlrmModel alone = stack_of({DhenModule::kDot, DhenModule::kAttention});
   alone.tables.clear();
   EXPECT_TRUE(estimate_of(alone).ok());

@@ -1,5 +1,5 @@
-// The estimate on the CPU against real PyTorch (Debian's python3-torch 1.13.0, one thread, CPU): the highest
-// point of one steady-state iteration of DLRM's dense part, as tests/accuracy/dlrm_truth.py measures it.
+// The estimate on the CPU against real PyTorch (Debian's python3-torch 1.13.0, one thread, CPU): the
+// peak of one steady-state iteration of DLRM's dense part, as tests/accuracy/dlrm_truth.py measures it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -163,8 +163,8 @@ TEST(MemoryTruth, TheEstimateOnTheCpuMeetsRealPyTorch) {
 
     const Result<Estimate> estimate = estimate_memory(request);
     ASSERT_TRUE(estimate.ok()) << to_string(estimate.error());
-    // The measured run has no indices: its pooled embeddings come out of nothing. Here one table takes an
-    // index and an offset a sample.
+    // The measured run has no indices: its pooled embeddings are constant inputs. Here one table needs an
+    // index and an offset per sample.
     const std::int64_t estimated = estimate->peak.allocated.count - truth.batch * tables * 2 * 8;
     const double error =
         100.0 * static_cast<double>(estimated - truth.bytes) / static_cast<double>(truth.bytes);

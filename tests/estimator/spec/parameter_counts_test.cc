@@ -1,5 +1,5 @@
-// Parameters of published models, from their config.json: counted on the lowered graph, equal to what the
-// model cards and PyTorch's own sum over parameters() say, to the last one.
+// Parameters of published models, from their config.json: the count of the lowered graph equals exactly
+// that of the model cards and of PyTorch's sum over parameters().
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,7 +15,7 @@ struct Published {
   std::int64_t parameters;
 };
 
-// The keys of the models' config.json on the Hugging Face hub that decide sizes.
+// The keys of the models' config.json on the Hugging Face hub that determine sizes.
 const Published kPublished[] = {
     {"Llama-3-8B",
      R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_act":"silu","hidden_size":4096,
