@@ -23,9 +23,8 @@ struct AllocatorSettings {
   // used for smaller sizes, the last one for larger sizes.
   static constexpr std::size_t kIntervals = 16;
 
-  Bytes max_split_size = Bytes::max();  // larger blocks are never split
-  Bytes max_non_split_rounding =
-      20_MiB;  // such a block serves only requests that leave less than this unused
+  Bytes max_split_size = Bytes::max();    // larger blocks are never split
+  Bytes max_non_split_rounding = 20_MiB;  // they serve only requests that leave less than this unused
   std::array<std::int64_t, kIntervals> roundup_power2_divisions{};  // 0 and 1: no rounding
   double garbage_collection_threshold = 0;  // share of the allowed memory; 0: no garbage collection
   std::optional<double> memory_fraction;    // per_process_memory_fraction: share of the GPU's memory

@@ -62,7 +62,7 @@ constexpr std::array<FixedCostRow, 8> kCublasRows = {{
 
 // Later releases share cuBLAS's workspace, for which these figures are an upper bound.
 constexpr const char* kCublasLtSource = "CUDABlas.cpp: 1 MiB unless CUBLASLT_WORKSPACE_SIZE is set";
-constexpr const char* kCublasLtLarge = "pytorch#120925: 4 MiB on cards of 24 GiB";
+constexpr const char* kCublasLtLarge = "pytorch#120925: 4 MiB on GPUs of 24 GiB";
 constexpr Bytes kNominal24 = 22_GiB;  // 24 GiB minus the driver's part
 constexpr std::array<FixedCostRow, 10> kCublasLtRows = {{
     workspace("kepler", {}, 1_MiB, kCublasLtSource),

@@ -43,8 +43,7 @@ struct ReplicaParameter {
   std::int64_t optimizer_width = 4;  // bytes per element that the optimizer updates: 4 for an fp32 copy
   std::int64_t count = 1;
   std::int32_t unit = kRootUnit;
-  bool separate_step =
-      false;  // the optimizer updates it in a separate group (TraceRunRequest::separate_step)
+  bool separate_step = false;  // the optimizer updates it in a separate group (see TraceRunRequest)
 
   Bytes bytes() const { return Bytes{elements} * width; }
 };

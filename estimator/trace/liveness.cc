@@ -344,8 +344,8 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, Activatio
     std::map<std::string_view, std::int32_t> ids;
     for (const std::string& module : trace.modules) {
       charge(budget, module.size() + patterns.size());
-      // For kFull and kSelective, blocks are the members of lists: the outermost module whose name is a number, as
-      // in nn.ModuleList and nn.Sequential ("encoder.layers.3"). If the model itself is the list, its path is "3".
+      // For kFull and kSelective, blocks are the members of lists: the outermost module whose name is a
+      // number, as in nn.ModuleList and nn.Sequential ("encoder.layers.3"; "3" if the model itself is the list).
       const std::string_view block = checkpointing == ActivationCheckpointing::kPerModule
                                          ? named_block(module, patterns, matched)
                                          : numbered_prefix(module);
