@@ -18,10 +18,10 @@ constexpr std::int64_t kLargeBuffer = 20 * kMib;
 constexpr std::int64_t kMinLargeAlloc = 10 * kMib;
 constexpr std::int64_t kRoundLarge = 2 * kMib;
 
-// More than any machine has, and small enough that sums of it do not overflow.
+// More than the memory of any machine, and small enough that sums of it do not overflow.
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;
-// Addresses that one expandable segment spans: an eighth more than the card has, bounded so that segments of
-// all pools fit side by side in 63 bits.
+// Limit on the address range of one expandable segment (9/8 of the GPU's memory), so that the segments of all
+// pools fit into 63 bits together.
 constexpr std::int64_t kMaxAddressSpace = std::int64_t{1} << 56;
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
@@ -44,9 +44,9 @@ std::int64_t page_size(bool small) {
 CachingAllocator::CachingAllocator(const AllocatorSettings& settings, Device device)
     : settings_(settings),
       max_split_(std::min(settings.max_split_size.count, kUnlimited)),
-      rounds_to_shares_(std::any_of(settings.roundup_power2_divisions.begin(),
-                                    settings.roundup_power2_divisions.end(),
-                                    [](std::int64_t divisions) { return divisions > 1; })),
+      rounds_to_divisions_(std::any_of(settings.roundup_power2_divisions.begin(),
+                                       settings.roundup_power2_divisions.end(),
+                                       [](std::int64_t divisions) { return divisions > 1; })),
       available_(std::clamp<std::int64_t>(device.available.count, 0, kUnlimited)),
       allowed_(kUnlimited) {
   const std::int64_t total = std::clamp<std::int64_t>(device.total.count, 0, kUnlimited);
@@ -61,7 +61,7 @@ std::int64_t CachingAllocator::rounded(Bytes bytes) const {
   if (bytes.count < kMinBlockSize) {
     return kMinBlockSize;
   }
-  if (!rounds_to_shares_) {
+  if (!rounds_to_divisions_) {
     return round_up(bytes.count, kMinBlockSize);
   }
   const auto size = static_cast<std::uint64_t>(bytes.count);
@@ -80,24 +80,24 @@ std::int64_t CachingAllocator::rounded(Bytes bytes) const {
 }
 
 std::int32_t CachingAllocator::new_block(const Block& like) {
-  if (retired_.empty()) {
+  if (unused_ids_.empty()) {
     blocks_.push_back(like);
     return static_cast<std::int32_t>(blocks_.size()) - 1;
   }
-  const std::int32_t id = retired_.back();
-  retired_.pop_back();
+  const std::int32_t id = unused_ids_.back();
+  unused_ids_.pop_back();
   at(id) = like;
   return id;
 }
 
-void CachingAllocator::retire(std::int32_t id) {
+void CachingAllocator::discard(std::int32_t id) {
   at(id).dead = true;
-  retired_.push_back(id);
+  unused_ids_.push_back(id);
 }
 
 void CachingAllocator::insert_free(std::int32_t id) {
   Block& block = at(id);
-  block.born = searches_[block.small ? 1 : 0];
+  block.searches_before = searches_[block.small ? 1 : 0];
   pool_of(block).free.insert({block.size, block.address, id});
 }
 
@@ -144,16 +144,16 @@ std::optional<CachingAllocator::Handle> CachingAllocator::allocate(Bytes bytes, 
   if (found < 0) {
     return std::nullopt;
   }
-  return hand_out(found, size);
+  return allocate_found_block(found, size);
 }
 
-// The smallest cached block that is large enough, taken out of its pool; -1: none may be used.
+// Removes the smallest cached block that is large enough from its pool and returns it; -1: none is usable.
 std::int32_t CachingAllocator::find_free(std::int64_t size, StreamId stream, bool small) {
   if (collects_garbage()) {
     ++searches_[small ? 1 : 0];
   }
   FreeBlocks& blocks = pool(stream, small).free;
-  // Oversize blocks go to oversize requests of nearly their size, and to no others.
+  // Oversize blocks serve only oversize requests of nearly the same size.
   const std::int64_t limit =
       size < max_split_ ? max_split_ : size + std::min(settings_.max_non_split_rounding.count, kUnlimited);
   if (!settings_.expandable_segments) {
@@ -163,13 +163,13 @@ std::int32_t CachingAllocator::find_free(std::int64_t size, StreamId stream, boo
   if (found == FreeBlocks::end()) {
     return -1;
   }
-  // A block that can still grow counts as large as it could become, so that smaller gaps are filled first.
-  const auto could_be = [&](const FreeBlocks::Entry& entry) {
+  // A block is ranked by the size to which it could grow, so that smaller gaps are filled first.
+  const auto potential_size = [&](const FreeBlocks::Entry& entry) {
     const Block& block = at(entry.block);
     return block.size + (block.next >= 0 && !at(block.next).mapped ? at(block.next).size : 0);
   };
-  for (auto next = blocks.next(found); next != FreeBlocks::end() && could_be(next) < could_be(found);
-       next = blocks.next(next)) {
+  for (auto next = blocks.next(found);
+       next != FreeBlocks::end() && potential_size(next) < potential_size(found); next = blocks.next(next)) {
     found = next;
   }
   if (found.size >= limit) {
@@ -184,7 +184,7 @@ void CachingAllocator::reserve(std::int64_t size) {
   reserved_peak_ = std::max(reserved_peak_, reserved_);
 }
 
-// Memory from the driver, as a block that is in no pool; -1: there is none.
+// Takes memory from the driver and returns it as a block that is in no pool; -1: the driver has too little.
 std::int32_t CachingAllocator::new_segment(std::int64_t size, StreamId stream, bool small) {
   const std::int64_t bytes = segment_size(size);
   if (reserved_ + bytes > allowed_) {
@@ -203,16 +203,16 @@ std::int32_t CachingAllocator::new_segment(std::int64_t size, StreamId stream, b
   return id;
 }
 
-// The lowest place among the addresses of expandable segments where `size` bytes can be had: an unmapped
-// block, or a free one with unmapped ones behind it.
+// The lowest place in the expandable segments with `size` usable bytes: an unmapped block, or a free block
+// followed by unmapped blocks.
 std::int32_t CachingAllocator::expandable_candidate(std::int64_t size, StreamId stream, bool small) {
   for (const auto& [address, id] : pool(stream, small).unmapped) {
     const std::int32_t first = free(at(id).previous) ? at(id).previous : id;
-    std::int64_t room = 0;
-    for (std::int32_t each = first; room < size && free(each); each = at(each).next) {
-      room += at(each).size;
+    std::int64_t usable = 0;
+    for (std::int32_t each = first; usable < size && free(each); each = at(each).next) {
+      usable += at(each).size;
     }
-    if (room >= size) {
+    if (usable >= size) {
       return first;
     }
   }
@@ -238,13 +238,13 @@ std::int32_t CachingAllocator::expand(std::int64_t size, StreamId stream, bool s
     if (!map(next, std::min(missing, at(next).size))) {
       return -1;
     }
-    candidate = next;  // it took in what stood before it
+    candidate = next;  // map() merged the previous candidate into it
   }
   erase_free(candidate);
   return candidate;
 }
 
-// Backs the first `size` bytes of an unmapped block, in whole pages.
+// Maps the first `size` bytes of an unmapped block, rounded up to whole pages.
 bool CachingAllocator::map(std::int32_t id, std::int64_t size) {
   const bool small = at(id).small;
   const std::int64_t bytes = round_up(size, page_size(small));
@@ -270,7 +270,7 @@ bool CachingAllocator::map(std::int32_t id, std::int64_t size) {
   return true;
 }
 
-// Gives the whole pages of a free block back.
+// Unmaps the whole pages of a free block.
 void CachingAllocator::unmap(std::int32_t id) {
   const std::int64_t page = page_size(at(id).small);
   const std::int64_t begin = round_up(at(id).address, page);
@@ -319,7 +319,7 @@ bool CachingAllocator::should_split(const Block& block, std::int64_t size) const
   return size < max_split_ && rest > kSmallSize;
 }
 
-CachingAllocator::Handle CachingAllocator::hand_out(std::int32_t id, std::int64_t size) {
+CachingAllocator::Handle CachingAllocator::allocate_found_block(std::int32_t id, std::int64_t size) {
   if (should_split(at(id), size)) {
     Block rest = at(id);
     rest.address += size;
@@ -339,18 +339,18 @@ void CachingAllocator::release(Handle handle) {
   assert(handle >= 0 && index(handle) < blocks_.size() && at(handle).allocated && !at(handle).dead);
   at(handle).allocated = false;
   allocated_ -= at(handle).size;
-  if (at(handle).waiting == 0) {
-    take_back(handle);
+  if (at(handle).pending_streams == 0) {
+    free_block(handle);
   }
 }
 
-void CachingAllocator::take_back(std::int32_t id) {
+void CachingAllocator::free_block(std::int32_t id) {
   merge(id, at(id).previous);
   merge(id, at(id).next);
   insert_free(id);
 }
 
-// Takes a neighbour in that is free, and backed by memory or not as the block itself.
+// Merges a free neighbour into the block if both are mapped or both unmapped.
 void CachingAllocator::merge(std::int32_t into, std::int32_t neighbour) {
   if (neighbour < 0 || !free(neighbour) || at(neighbour).mapped != at(into).mapped) {
     return;
@@ -361,28 +361,28 @@ void CachingAllocator::merge(std::int32_t into, std::int32_t neighbour) {
     pool_of(at(neighbour)).unmapped.erase({at(neighbour).address, neighbour});
   }
   Block& block = at(into);
-  const Block& gone = at(neighbour);
+  const Block& merged = at(neighbour);
   if (block.previous == neighbour) {
-    block.address = gone.address;
-    block.previous = gone.previous;
+    block.address = merged.address;
+    block.previous = merged.previous;
     if (block.previous >= 0) {
       at(block.previous).next = into;
     }
   } else {
-    block.next = gone.next;
+    block.next = merged.next;
     if (block.next >= 0) {
       at(block.next).previous = into;
     }
   }
-  block.size += gone.size;
-  retire(neighbour);
+  block.size += merged.size;
+  discard(neighbour);
 }
 
 void CachingAllocator::use(Handle handle, StreamId stream) {
   assert(stream < kStreams && at(handle).allocated);
   const auto bit = static_cast<std::uint8_t>(1U << stream);
-  if (stream != at(handle).stream && (at(handle).waiting & bit) == 0) {
-    at(handle).waiting = static_cast<std::uint8_t>(at(handle).waiting | bit);
+  if (stream != at(handle).stream && (at(handle).pending_streams & bit) == 0) {
+    at(handle).pending_streams = static_cast<std::uint8_t>(at(handle).pending_streams | bit);
     users_[stream].push_back(handle);
   }
 }
@@ -391,9 +391,9 @@ void CachingAllocator::synchronize(StreamId stream) {
   assert(stream < kStreams);
   const auto bit = static_cast<std::uint8_t>(1U << stream);
   for (const std::int32_t id : std::exchange(users_[stream], {})) {
-    at(id).waiting = static_cast<std::uint8_t>(at(id).waiting & ~bit);
-    if (at(id).waiting == 0 && !at(id).allocated) {
-      take_back(id);
+    at(id).pending_streams = static_cast<std::uint8_t>(at(id).pending_streams & ~bit);
+    if (at(id).pending_streams == 0 && !at(id).allocated) {
+      free_block(id);
     }
   }
 }
@@ -401,7 +401,7 @@ void CachingAllocator::synchronize(StreamId stream) {
 void CachingAllocator::release_segment(std::int32_t id) {
   erase_free(id);
   reserved_ -= at(id).size;
-  retire(id);
+  discard(id);
 }
 
 void CachingAllocator::empty_cache() {
@@ -416,8 +416,8 @@ void CachingAllocator::empty_cache() {
   }
 }
 
-// Gives back unsplit cached blocks of the large pools that were passed over more often than the average one,
-// until the process is under its threshold.
+// Releases unsplit cached blocks of the large pools whose age (searches since they were freed) is at least
+// the average, until the reserved memory is below the threshold.
 void CachingAllocator::collect_garbage() {
   const auto threshold = static_cast<std::int64_t>(
       std::floor(settings_.garbage_collection_threshold * static_cast<double>(allowed_)));
@@ -427,7 +427,7 @@ void CachingAllocator::collect_garbage() {
   const std::int64_t target = reserved_ - threshold;
   std::vector<std::int32_t> candidates;
   std::int64_t total_age = 0;
-  const auto age = [&](std::int32_t id) { return searches_[0] - at(id).born; };
+  const auto age = [&](std::int32_t id) { return searches_[0] - at(id).searches_before; };
   for (StreamId stream = 0; stream < kStreams; ++stream) {
     for (const FreeBlocks::Entry& entry : pool(stream, false).free.all()) {
       if (!split(at(entry.block)) && !at(entry.block).expandable) {
@@ -455,8 +455,8 @@ void CachingAllocator::collect_garbage() {
   }
 }
 
-// Blocks above max_split_size serve few requests: they go first. One that is large enough, else as many of
-// the largest as it takes.
+// Releases oversize blocks (above max_split_size) first, because few requests can use them: one block that is
+// large enough, or else as many of the largest as necessary.
 bool CachingAllocator::release_oversize(std::int64_t size, StreamId stream, bool small) {
   if (max_split_ == kUnlimited || settings_.expandable_segments) {
     return false;
@@ -490,7 +490,7 @@ std::vector<CachingAllocator::View> CachingAllocator::snapshot() const {
   std::vector<View> views;
   for (const Block& block : blocks_) {
     if (!block.dead) {
-      views.push_back({block.address, block.size, block.stream, block.allocated || block.waiting != 0,
+      views.push_back({block.address, block.size, block.stream, block.allocated || block.pending_streams != 0,
                        block.mapped, block.previous < 0});
     }
   }

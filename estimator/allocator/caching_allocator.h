@@ -1,14 +1,15 @@
-// CachingAllocator: a model of PyTorch's native CUDA caching allocator (c10/cuda/CUDACachingAllocator.cpp),
-// to tell what a process reserves on the card for a sequence of allocations. No memory is touched.
+// CachingAllocator: a model of PyTorch's native CUDA caching allocator (c10/cuda/CUDACachingAllocator.cpp).
+// It computes how much memory a process reserves on the GPU for a sequence of allocations; it allocates no
+// memory itself.
 //
 //   CachingAllocator allocator({}, {.available = 11_GiB, .total = 12_GiB});
 //   std::optional<CachingAllocator::Handle> x = allocator.allocate(100_MiB, kComputeStream);
 //   if (!x) return out_of_memory();
 //   allocator.release(*x);
-//   allocator.reserved_peak();  // 100 MiB, kept in the cache
+//   allocator.reserved_peak();  // 100 MiB: the block is cached
 //
-// Not thread-safe. Deterministic: segments get ascending addresses. Handles of another allocator, or released
-// ones, assert.
+// Not thread-safe. Deterministic: segments get ascending addresses. A handle of another allocator, or of a
+// freed block, fails an assertion.
 #pragma once
 
 #include <array>
@@ -33,54 +34,55 @@ class CachingAllocator {
   static constexpr std::size_t kStreams = 8;
 
   struct Device {
-    Bytes available = Bytes::max();  // what the driver can give this process
-    Bytes total = Bytes::max();      // of the card: memory_fraction is a share of it
+    Bytes available = Bytes::max();  // memory that the driver can give this process
+    Bytes total = Bytes::max();      // memory of the GPU; memory_fraction is a share of it
   };
 
   CachingAllocator(const AllocatorSettings& settings, Device device);
-  // Makes room for so many blocks of its own.
-  void expect(std::size_t blocks) { blocks_.reserve(blocks); }
+  // Reserves space in the allocator's own lists.
+  void reserve_blocks(std::size_t blocks) { blocks_.reserve(blocks); }
 
   // `bytes` > 0, `stream` < kStreams.
   std::optional<Handle> allocate(Bytes bytes, StreamId stream);
   void release(Handle handle);
-  // Another stream works with the block: once released it is handed out again only after synchronize(stream).
+  // Records that another stream uses the block. After it is freed, it is reused only after
+  // synchronize(stream).
   void use(Handle handle, StreamId stream);
   void synchronize(StreamId stream);
-  // Gives every segment back that holds no live block (torch.cuda.empty_cache).
+  // Gives every segment without a live block back to the driver (torch.cuda.empty_cache).
   void empty_cache();
 
   Bytes allocated() const { return Bytes{allocated_}; }
   Bytes reserved() const { return Bytes{reserved_}; }
   Bytes allocated_peak() const { return Bytes{allocated_peak_}; }
   Bytes reserved_peak() const { return Bytes{reserved_peak_}; }
-  // Held now. Of expandable segments each run of mapped pages is one.
+  // Segments reserved now. In expandable segments, each run of mapped pages counts as one.
   std::int64_t segments() const;
-  // How often the driver had no memory left and cached blocks were given back.
+  // How many times the driver had no memory left, so that cached blocks were given back.
   std::int64_t retries() const { return retries_; }
 
-  // Size of an allocation once it is rounded (torch.cuda.memory's "allocated" counts whole blocks of it).
+  // Size of the block for an allocation: the rounded size. torch.cuda.memory_allocated counts these sizes.
   std::int64_t rounded(Bytes bytes) const;
 
   struct View {
     std::int64_t address = 0;
     std::int64_t size = 0;
     StreamId stream = 0;
-    bool allocated = false;  // or released, and still waiting for a stream
+    bool allocated = false;  // true also for a freed block that waits for a stream
     bool mapped = true;
-    bool first = false;  // of its segment
+    bool first = false;  // the first block of its segment
   };
-  // All blocks by address, for tests and for people.
+  // All blocks, ordered by address. For tests and debugging.
   std::vector<View> snapshot() const;
 
  private:
   struct Block {
     std::int64_t address = 0;
     std::int64_t size = 0;
-    std::int32_t previous = -1;  // neighbours within the segment
+    std::int32_t previous = -1;  // neighbour blocks within the segment
     std::int32_t next = -1;
-    std::int64_t born = 0;     // searches of its pool when it came into it
-    std::uint8_t waiting = 0;  // streams that use it, a bit each
+    std::int64_t searches_before = 0;  // searches of its pool before the block was freed into it
+    std::uint8_t pending_streams = 0;  // streams that still use it, one bit each
     StreamId stream = 0;
     bool small = false;
     bool allocated = false;
@@ -90,7 +92,7 @@ class CachingAllocator {
   };
   struct Pool {
     FreeBlocks free;
-    std::set<std::pair<std::int64_t, std::int32_t>> unmapped;  // by address
+    std::set<std::pair<std::int64_t, std::int32_t>> unmapped;  // (address, block)
   };
 
   static std::size_t index(std::int32_t id) { return static_cast<std::size_t>(id); }
@@ -99,13 +101,13 @@ class CachingAllocator {
   Pool& pool(StreamId stream, bool small) { return pools_[std::size_t{stream} * 2 + (small ? 1 : 0)]; }
   Pool& pool_of(const Block& block) { return pool(block.stream, block.small); }
   bool split(const Block& block) const { return block.previous >= 0 || block.next >= 0; }
-  bool free(std::int32_t id) const { return id >= 0 && !at(id).allocated && at(id).waiting == 0; }
+  bool free(std::int32_t id) const { return id >= 0 && !at(id).allocated && at(id).pending_streams == 0; }
   bool collects_garbage() const {
     return settings_.memory_fraction && settings_.garbage_collection_threshold > 0;
   }
 
   std::int32_t new_block(const Block& like);
-  void retire(std::int32_t id);
+  void discard(std::int32_t id);
   void insert_free(std::int32_t id);
   void erase_free(std::int32_t id);
   void link_after(std::int32_t id, std::int32_t before);
@@ -116,9 +118,9 @@ class CachingAllocator {
   std::int32_t expandable_candidate(std::int64_t size, StreamId stream, bool small);
   bool map(std::int32_t id, std::int64_t size);
   void unmap(std::int32_t id);
-  Handle hand_out(std::int32_t id, std::int64_t size);
+  Handle allocate_found_block(std::int32_t id, std::int64_t size);
   bool should_split(const Block& block, std::int64_t size) const;
-  void take_back(std::int32_t id);
+  void free_block(std::int32_t id);
   void merge(std::int32_t into, std::int32_t neighbour);
   void collect_garbage();
   bool release_oversize(std::int64_t size, StreamId stream, bool small);
@@ -128,15 +130,15 @@ class CachingAllocator {
 
   AllocatorSettings settings_;
   std::int64_t max_split_;
-  bool rounds_to_shares_;  // of a power of two, instead of to granules alone
+  bool rounds_to_divisions_;  // rounds to divisions of a power of two, not only to kMinBlockSize
   std::int64_t available_;
   std::int64_t allowed_;
-  std::int64_t address_space_;  // of an expandable segment
+  std::int64_t address_space_;  // size of an expandable segment
   std::vector<Block> blocks_;
-  std::vector<std::int32_t> retired_;
+  std::vector<std::int32_t> unused_ids_;
   std::array<Pool, 2 * kStreams> pools_;
-  std::array<std::int64_t, 2> searches_{};  // while garbage is collected: in the large and small pools
-  std::array<std::vector<std::int32_t>, kStreams> users_;  // blocks that a stream uses
+  std::array<std::int64_t, 2> searches_{};  // of the large and the small pools, if garbage is collected
+  std::array<std::vector<std::int32_t>, kStreams> users_;  // blocks that each stream uses
   std::int64_t next_address_ = 0;
   std::int64_t allocated_ = 0, allocated_peak_ = 0;
   std::int64_t reserved_ = 0, reserved_peak_ = 0;

@@ -71,12 +71,12 @@ void FreeBlocks::Sequence::erase(Position position) {
   }
 }
 
-// The chunk that holds `address`, or would.
+// The chunk that contains `address`, or into which it would be inserted.
 std::size_t FreeBlocks::Bin::chunk_of(std::int64_t address) const {
   if (higher.empty() || address <= lowest.front().address) {
     return 0;
   }
-  // Chunks whose highest address is at least this one are the first ones of the list.
+  // The chunks whose highest address is at least `address` are at the front of the list.
   const auto below = std::partition_point(
       higher.begin(), higher.end(), [&](const Chunk& chunk) { return chunk.front().address >= address; });
   return std::min(static_cast<std::size_t>(higher.end() - below) + 1, higher.size());
@@ -125,7 +125,7 @@ FreeBlocks::Spot FreeBlocks::Bin::at_or_above(std::int64_t address) const {
   return below == in.begin() ? Spot{} : *(below - 1);
 }
 
-// All blocks of a size move from the sequence to a bin.
+// Moves all blocks of a size from the sequence to a new bin.
 void FreeBlocks::crowd(std::int64_t size) {
   const auto at = std::lower_bound(crowded_.begin(), crowded_.end(), size) - crowded_.begin();
   crowded_.insert(crowded_.begin() + at, size);
@@ -205,7 +205,7 @@ FreeBlocks::Entry FreeBlocks::smaller(const Entry& a, const Entry& b) {
   return b.block < 0 || (a.block >= 0 && a < b) ? a : b;
 }
 
-// The first at or behind a size and address.
+// The first entry at or after a size and address.
 FreeBlocks::Entry FreeBlocks::from(const Entry& least) const {
   const Sequence::Position other = rest_.lower_bound({least.size, least.address, kFirst});
   Entry found = rest_.at_end(other) ? end() : rest_[other];

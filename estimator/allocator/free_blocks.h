@@ -1,11 +1,11 @@
-// FreeBlocks: the unused blocks of one of the allocator's pools, ordered by size, then by address. A sorted
-// sequence in chunks of bounded length, so that a search touches two short arrays and an insertion moves a
-// few kilobytes at most, however many blocks there are. Training leaves many blocks of the same few sizes:
-// those of a size that is crowded lie in a bin of their own, which is found by the size alone.
+// FreeBlocks: the unused blocks of one pool of the allocator, ordered by size, then by address. It is a
+// sorted sequence in chunks of limited length: a search reads two short arrays, and an insertion moves a few
+// kilobytes at most, however many blocks there are. Training leaves many blocks of few sizes. A size with
+// many blocks ("crowded") has a bin of its own, which is found by the size alone.
 //
 //   FreeBlocks free;
 //   free.insert({size, address, block});
-//   std::int32_t taken = free.take(wanted, limit);  // out of the pool; -1: none
+//   std::int32_t taken = free.take(wanted, limit);  // removed from the pool; -1: none
 //
 // A value type, not thread-safe.
 #pragma once
@@ -28,30 +28,30 @@ class FreeBlocks {
   };
 
   void insert(const Entry& entry);
-  void erase(const Entry& entry);  // asserts that it is there
-  // Takes the smallest block of at least `size` out, of equal ones that with the lowest address, if it is
-  // smaller than `limit`; -1: there is none.
+  void erase(const Entry& entry);  // asserts that it is present
+  // Removes and returns the smallest block of at least `size`, if it is smaller than `limit`. Among equal
+  // sizes it takes the lowest address. -1: there is none.
   std::int32_t take(std::int64_t size, std::int64_t limit);
 
-  // No block.
+  // The entry that stands for "no block".
   static Entry end() { return {}; }
-  // The smallest block of at least `size`; of equal ones that with the lowest address.
+  // The smallest block of at least `size`; among equal sizes, the one with the lowest address.
   Entry at_least(std::int64_t size) const;
-  // The one behind it in order.
+  // The next entry in order.
   Entry next(const Entry& entry) const;
 
   bool empty() const { return entries_ == 0; }
-  // In order.
+  // All entries in order.
   std::vector<Entry> all() const;
 
  private:
   static constexpr std::size_t kMaxChunk = 64;
-  // So many neighbours of one size make it crowded.
+  // A size with this many adjacent entries in a chunk is crowded.
   static constexpr std::size_t kCrowd = 8;
-  // An empty bin keeps its place, for its size comes back, until it has been passed by this often.
+  // An empty bin stays, because its size usually returns; it is removed after this many searches skipped it.
   static constexpr std::int32_t kMaxPassed = 64;
 
-  // In order, in chunks none of which is empty.
+  // Sorted entries in chunks. No chunk is empty.
   class Sequence {
    public:
     struct Position {
@@ -59,7 +59,7 @@ class FreeBlocks {
       std::size_t index = 0;
     };
 
-    // Whether the entry has become one of a crowd.
+    // Returns true if the size of the entry has become crowded.
     bool insert(const Entry& entry);
     void erase(const Entry& entry);
     void erase(Position position);
@@ -69,27 +69,27 @@ class FreeBlocks {
 
    private:
     std::vector<std::vector<Entry>> chunks_;
-    std::vector<Entry> last_;  // of each chunk, side by side for the search
+    std::vector<Entry> last_;  // the last entry of each chunk, stored together for the search
   };
 
   struct Spot {
     std::int64_t address = 0;
     std::int32_t block = -1;
   };
-  using Chunk = std::vector<Spot>;  // the lowest address is the last
-  // Blocks of a crowded size.
+  using Chunk = std::vector<Spot>;  // descending addresses
+  // The blocks of one crowded size.
   struct Bin {
-    Chunk lowest;               // empty only when the bin is
-    std::vector<Chunk> higher;  // the rest, of ascending addresses from the last chunk on; none is empty
-    std::int32_t passed = 0;
+    Chunk lowest;               // empty only if the bin is empty
+    std::vector<Chunk> higher;  // the other chunks, none empty; the last one has the lowest addresses
+    std::int32_t passed = 0;    // searches that skipped the empty bin
 
-    // Chunk 0 is the lowest; then those of `higher` from its end.
+    // Chunk 0 is `lowest`; chunk i is the i-th of `higher` from its end.
     Chunk& chunk(std::size_t i) { return i == 0 ? lowest : higher[higher.size() - i]; }
     const Chunk& chunk(std::size_t i) const { return i == 0 ? lowest : higher[higher.size() - i]; }
     std::size_t chunk_of(std::int64_t address) const;
     void insert(const Spot& spot);
     void remove(std::size_t chunk, std::size_t index);
-    // The lowest spot at or above `address`; block -1: none.
+    // The spot with the lowest address at or above `address`; block -1: none.
     Spot at_or_above(std::int64_t address) const;
   };
 
@@ -97,8 +97,8 @@ class FreeBlocks {
   Entry from(const Entry& least) const;
   void crowd(std::int64_t size);
 
-  std::vector<std::int64_t> crowded_;  // sizes, ascending
-  std::vector<Bin> bins_;              // of each
+  std::vector<std::int64_t> crowded_;  // crowded sizes, ascending
+  std::vector<Bin> bins_;              // the bin of each crowded size
   Sequence rest_;
   std::size_t entries_ = 0;
 };

@@ -7,9 +7,9 @@
 namespace plimsoll::estimator::inline allocator {
 namespace {
 
-// A ledger block may stand for very many equal ones (a hundred thousand tables); beyond this many they are
-// replayed in so many heaps.
-constexpr std::int64_t kMaxSeparately = 256;
+// A ledger block may stand for very many equal blocks (for example 100,000 tables). Above this number, they
+// are replayed as this many larger blocks.
+constexpr std::int64_t kMaxCopies = 256;
 
 class Replay {
  public:
@@ -27,12 +27,12 @@ class Replay {
     charge(options.budget, static_cast<std::uint64_t>(handles));
     memory_.resize(Bytes{kBytesPerBlock} * blocks + Bytes{kBytesPerHandle} * handles);
     handles_.assign(static_cast<std::size_t>(handles), kNone);
-    allocator_.expect(ledger.blocks().size());
+    allocator_.reserve_blocks(ledger.blocks().size());
     find_leftovers();
   }
 
   ReplayResult run() && {
-    place_ = {-1, 0};
+    position_ = {-1, 0};
     for (std::size_t i = 0; i < ledger_.begin_of_iteration() && !failure_; ++i) {
       const MemoryEvent& event = ledger_.events()[i];
       if (event.kind == MemoryEvent::Kind::kAllocate && part(event.block) == Part::kOptimizerState) {
@@ -42,7 +42,7 @@ class Replay {
       if (event.kind == MemoryEvent::Kind::kAllocate && part(event.block) == Part::kInputs) {
         inputs_.push_back(event.block);
       }
-      place_.event = i;
+      position_.event = i;
       apply(event);
     }
     int iterations = 0;
@@ -64,24 +64,24 @@ class Replay {
 
  private:
   static constexpr CachingAllocator::Handle kNone = -1;
-  // The lists by block; the handles, and the allocator's block behind each.
+  // Memory of this object's lists per ledger block, and of a handle with the allocator's block behind it.
   static constexpr std::int64_t kBytesPerBlock = 64;
   static constexpr std::int64_t kBytesPerHandle = 64;
 
   static std::int64_t copies(const Ledger::Block& block) {
-    return std::clamp<std::int64_t>(block.count, 1, kMaxSeparately);
+    return std::clamp<std::int64_t>(block.count, 1, kMaxCopies);
   }
-  // Of one copy; the first takes what does not divide.
+  // Bytes of one copy; the first copy also has the remainder of the division.
   static Bytes bytes_of(const Ledger::Block& block, std::int64_t copy) {
-    if (block.count <= kMaxSeparately) {
+    if (block.count <= kMaxCopies) {
       return block.count > 0 ? block.bytes_of_one : Bytes{};
     }
-    const std::int64_t each = block.bytes.count / kMaxSeparately;
-    return Bytes{copy == 0 ? block.bytes.count - each * (kMaxSeparately - 1) : each};
+    const std::int64_t each = block.bytes.count / kMaxCopies;
+    return Bytes{copy == 0 ? block.bytes.count - each * (kMaxCopies - 1) : each};
   }
   const Ledger::Block& block(BlockId id) const { return ledger_.blocks()[static_cast<std::size_t>(id)]; }
   Part part(BlockId id) const { return block(id).part; }
-  // Of the first copy; the others' follow.
+  // The handle of the first copy; those of the other copies follow it.
   CachingAllocator::Handle& handle(BlockId id) {
     return handles_[static_cast<std::size_t>(first_handle_[static_cast<std::size_t>(id)])];
   }
@@ -95,8 +95,8 @@ class Replay {
       return true;
     }
     if (!taken) {
-      failure_ = OutOfMemory{.iteration = place_.iteration,
-                             .event = place_.event,
+      failure_ = OutOfMemory{.iteration = position_.iteration,
+                             .event = position_.event,
                              .block = id,
                              .requested = bytes,
                              .allocated = allocator_.allocated(),
@@ -152,7 +152,7 @@ class Replay {
     }
   }
 
-  // What the iteration makes and does not release: it goes when the next begins.
+  // Finds the blocks that the iteration allocates and does not free; they are freed when the next one begins.
   void find_leftovers() {
     std::vector<char> left(ledger_.blocks().size(), 0);
     const std::size_t begin = ledger_.begin_of_iteration();
@@ -162,7 +162,7 @@ class Replay {
         left[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate ? 1 : 0;
       }
     }
-    for (std::size_t i = 0; i < left.size(); ++i) {  // in the order of their making
+    for (std::size_t i = 0; i < left.size(); ++i) {  // in order of allocation
       if (left[i] != 0) {
         leftovers_.push_back(static_cast<BlockId>(i));
       }
@@ -171,19 +171,19 @@ class Replay {
 
   void apply(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end && !failure_; ++i) {
-      place_.event = i;
+      position_.event = i;
       apply(ledger_.events()[i]);
     }
-    place_.event = end;
+    position_.event = end;
   }
 
-  void take_workspace(Bytes bytes) {
+  void allocate_workspace(Bytes bytes) {
     CachingAllocator::Handle kept = kNone;
     if (!failure_) {
       take(bytes, kComputeStream, -1, kept);
     }
   }
-  void make_state() {
+  void allocate_state() {
     for (const BlockId state : state_) {
       if (!failure_) {
         allocate(state);
@@ -191,9 +191,9 @@ class Replay {
     }
   }
 
-  // The last batch is gone when the next one comes: `for x, y in loader` has rebound its names by then. Where
-  // the loader itself brings it to the card, both are there for a moment.
-  void renew_inputs() {
+  // The last batch is freed before the next one is allocated, because `for x, y in loader` has rebound its
+  // variables by then. If the loader itself copies batches to the GPU, both are allocated for a moment.
+  void replace_inputs() {
     std::vector<CachingAllocator::Handle> last;
     for (const BlockId input : inputs_) {
       if (options_.next_batch_early) {
@@ -216,8 +216,8 @@ class Replay {
     }
   }
 
-  // What lives from before the iteration, and is released in it, is there again when the next begins.
-  void restore() {
+  // Allocates again what was allocated before the iteration and freed inside it.
+  void reallocate_persistent() {
     for (std::size_t i = 0; i < ledger_.begin_of_iteration() && !failure_; ++i) {
       const MemoryEvent& event = ledger_.events()[i];
       if (event.kind == MemoryEvent::Kind::kAllocate && handle(event.block) == kNone) {
@@ -228,10 +228,10 @@ class Replay {
 
   void iterate(int iteration) {
     const std::size_t begin = ledger_.begin_of_iteration();
-    place_ = {iteration, begin};
+    position_ = {iteration, begin};
     if (iteration > 0) {
-      renew_inputs();
-      restore();
+      replace_inputs();
+      reallocate_persistent();
       for (const BlockId left : leftovers_) {
         release(left);
       }
@@ -240,26 +240,26 @@ class Replay {
       apply(begin, ledger_.events().size());
       return;
     }
-    take_workspace(options_.forward_workspace);
-    // The end is a place too: a phase may be entered and do nothing.
+    allocate_workspace(options_.forward_workspace);
+    // If a phase was never entered, begin_of() is the end of the events.
     const std::size_t backward = ledger_.begin_of(Phase::kBackward);
     const std::size_t step = ledger_.begin_of(Phase::kOptimizerStep);
     if (backward <= step) {
       apply(begin, backward);
-      take_workspace(options_.backward_workspace);
+      allocate_workspace(options_.backward_workspace);
       apply(backward, step);
-      make_state();
+      allocate_state();
       apply(step, ledger_.events().size());
     } else {
       apply(begin, step);
-      make_state();
+      allocate_state();
       apply(step, backward);
-      take_workspace(options_.backward_workspace);
+      allocate_workspace(options_.backward_workspace);
       apply(backward, ledger_.events().size());
     }
   }
 
-  struct Place {
+  struct Position {
     int iteration = -1;
     std::size_t event = 0;
   };
@@ -273,7 +273,7 @@ class Replay {
   std::vector<BlockId> inputs_;
   std::vector<BlockId> state_;
   std::vector<BlockId> leftovers_;
-  Place place_;
+  Position position_;
   std::optional<OutOfMemory> failure_;
 };
 

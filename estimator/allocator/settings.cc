@@ -14,10 +14,10 @@ namespace plimsoll::estimator::inline allocator {
 namespace {
 
 constexpr std::size_t kMaxText = 4096;
-// Far above any card, and far enough from 2^63 that a MiB count can be turned into bytes.
+// Far more than any GPU has, and small enough that the number of bytes does not overflow.
 constexpr std::int64_t kMaxMib = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxDivisions = std::int64_t{1} << 20;
-// PyTorch refuses limits below its large buffer (kLargeBuffer, 20 MiB).
+// PyTorch rejects limits below its large buffer (kLargeBuffer, 20 MiB).
 constexpr std::int64_t kMinSplitMib = 20;
 
 Error refused(const std::string& option, const std::string& why) {
@@ -83,11 +83,14 @@ std::optional<Number> number(const std::string& text) {
   return value;
 }
 
+Error wrong_value(const Option& option, const std::string& expected) {
+  return refused(option.key, "must be " + expected + "; is \"" + option.value.substr(0, 32) + "\"");
+}
+
 Result<Bytes> mebibytes(const Option& option) {
   const std::optional<std::int64_t> mib = number<std::int64_t>(option.value);
   if (option.list || !mib || *mib < kMinSplitMib || *mib > kMaxMib) {
-    return refused(option.key, "must be a whole number of MiB, at least " + std::to_string(kMinSplitMib) +
-                                   "; is \"" + option.value.substr(0, 32) + "\"");
+    return wrong_value(option, "a whole number of MiB, at least " + std::to_string(kMinSplitMib));
   }
   return Bytes::from_mib(*mib);
 }
@@ -96,16 +99,14 @@ Result<double> fraction(const Option& option, bool open) {
   const std::optional<double> value = number<double>(option.value);
   const bool inside = value && (open ? *value > 0 && *value < 1 : *value >= 0 && *value <= 1);
   if (option.list || !inside) {
-    return refused(option.key, std::string("must be ") +
-                                   (open ? "between 0 and 1, neither included" : "from 0 to 1") + "; is \"" +
-                                   option.value.substr(0, 32) + "\"");
+    return wrong_value(option, open ? "between 0 and 1, neither included" : "from 0 to 1");
   }
   return *value;
 }
 
 Result<bool> boolean(const Option& option) {
   if (option.list || (option.value != "True" && option.value != "False")) {
-    return refused(option.key, "must be True or False; is \"" + option.value.substr(0, 32) + "\"");
+    return wrong_value(option, "True or False");
   }
   return option.value == "True";
 }
@@ -121,8 +122,8 @@ Result<std::int64_t> divisions(const Option& option, const std::string& text, bo
   return *value;
 }
 
-// One number for all sizes, or [MiB:divisions,...,>:divisions]: what stands before the first interval takes
-// the first value, ">" what is left.
+// Either one number for all sizes, or [MiB:divisions,...,>:divisions]. Sizes below the first interval use the
+// first value; ">" sets all sizes above the last interval.
 Result<void> read_divisions(const Option& option, AllocatorSettings& settings) {
   auto& table = settings.roundup_power2_divisions;
   if (!option.list) {
@@ -168,7 +169,7 @@ Result<void> read_divisions(const Option& option, AllocatorSettings& settings) {
   return {};
 }
 
-// Of pinned host memory, of locking, or of CUDA graphs: the device's reserved memory does not depend on them.
+// Options of pinned host memory, locking or CUDA graphs do not change the GPU's reserved memory.
 bool without_effect_here(const std::string& key) {
   return key.starts_with("pinned_") || key == "release_lock_on_cudamalloc" ||
          key == "release_lock_on_hipmalloc" || key == "graph_capture_record_stream_reuse" ||
@@ -210,7 +211,7 @@ Result<void> apply(const Option& option, AllocatorSettings& settings) {
           ErrorCode::kUnsupported,
           "allocator settings: backend:cudaMallocAsync is not modelled, only the native allocator is");
     }
-    return refused("backend", "must be native; is \"" + option.value.substr(0, 32) + "\"");
+    return wrong_value(option, "native");
   }
   if (without_effect_here(option.key)) {
     return {};
@@ -218,7 +219,7 @@ Result<void> apply(const Option& option, AllocatorSettings& settings) {
   if (option.key == "large_segment_size_mb") {
     return Error(ErrorCode::kUnsupported, "allocator settings: large_segment_size_mb is not modelled");
   }
-  return refused("\"" + option.key + "\"", "is not an option of PyTorch's CUDA allocator that is known here");
+  return refused("\"" + option.key + "\"", "is not a known option of PyTorch's CUDA allocator");
 }
 
 }  // namespace

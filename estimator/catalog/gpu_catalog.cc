@@ -19,16 +19,16 @@ constexpr Bytes gigabytes(std::int64_t count) {
   return Bytes{count} * 1'000'000'000;
 }
 
-// Of a model that only a GPUModel describes, and whose bandwidths it does not state: the slowest of gpus.yaml.
+// For a model that only a GPUModel describes, without its bandwidths: the slowest values of gpus.yaml.
 constexpr Bytes kUnknownHbm = gigabytes(300);
 constexpr Bytes kUnknownNode = gigabytes(32);
 
-// Of each GPU, by its adapter in Gb/s. torchrec's planner takes 12.5 GiB/s for one of 100.
+// Per GPU, from its adapter's Gb/s. torchrec's planner uses 12.5 GiB/s for a 100 Gb/s adapter.
 Bytes network_of(std::int64_t gbps) {
   return gbps == 100 ? Bytes{13'421'772'800} : gigabytes(gbps / 8);
 }
 
-// Of a row of gpus.yaml, which is a part of the program: a test reads every field of it.
+// A field of a row of gpus.yaml. The file is compiled into the program, and a test reads every field of it.
 JsonView field(JsonView gpu, const char* name) {
   return gpu.member(name).value_or(JsonView());
 }
@@ -55,8 +55,8 @@ bool contains(const std::vector<std::string>& labels, std::string_view wanted) {
                      [&](const std::string& label) { return equal_ignoring_case(label, wanted); });
 }
 
-// A time-sliced GPU, and a MIG slice, are not the whole card that the catalogue describes.
-bool names_a_part_of_a_gpu(std::string_view label) {
+// A time-sliced GPU or a MIG slice does not have the memory of the whole GPU that the catalogue describes.
+bool is_gpu_slice(std::string_view label) {
   return label.ends_with("-SHARED") || label.find("-MIG-") != std::string_view::npos;
 }
 
@@ -78,7 +78,7 @@ Result<void> check(const crds::GpuModelSpec& spec) {
     return invalid("spec.costPerHour must be more than 0");
   }
   for (const std::string& label : spec.product_labels) {
-    if (label.empty() || names_a_part_of_a_gpu(label)) {
+    if (label.empty() || is_gpu_slice(label)) {
       return invalid("spec.productLabels must name whole GPUs; shared GPUs and MIG slices are not supported",
                      label);
     }
@@ -115,7 +115,6 @@ GpuCatalog GpuCatalog::built_in() {
                    .hbm_bandwidth = gigabytes(field(gpu, "hbmGBps")),
                    .intra_node_bandwidth = gigabytes(field(gpu, "nodeGBps")),
                    .inter_node_bandwidth = network_of(field(gpu, "networkGbps").integer().value_or(0)),
-                   .cuda_context = {},
                    .relative_cost = field(gpu, "relativeCost").number().value_or(0)});
     }
     return catalog;
@@ -132,7 +131,7 @@ Result<void> GpuCatalog::apply_file(std::string_view yaml) {
   for (const Json& document : *documents) {
     flatten(document, objects);
   }
-  // On a copy, so that a file that is wrong in its last entry changes nothing.
+  // Changes are made on a copy, so that a file with any invalid entry changes nothing.
   GpuCatalog changed = *this;
   for (std::size_t i = 0; i < objects.size(); ++i) {
     const std::string entry = "GPU catalogue entry " + std::to_string(i + 1);
@@ -166,15 +165,11 @@ Result<void> GpuCatalog::apply(const crds::GpuModel& resource) {
     }
     models_.push_back(GpuModel{
         .name = resource.name,
-        .product_labels = {},
-        .cloud_labels = {},
-        .family = {},
         .memory = *spec.memory,
         .hbm_bandwidth = kUnknownHbm,
         .intra_node_bandwidth = kUnknownNode,
         .inter_node_bandwidth = network_of(100),
-        .cuda_context = {},
-        // By its size, until somebody prices it.
+        // By its memory, until it has a price.
         .relative_cost = static_cast<double>(spec.memory->count) / static_cast<double>((80_GiB).count)});
     model = &models_.back();
   }
@@ -195,14 +190,14 @@ Result<void> GpuCatalog::apply(const crds::GpuModel& resource) {
   if (spec.cost_per_hour) {
     const auto [price, first] = prices_.try_emplace(model->name, Price{0, model->relative_cost});
     price->second.per_hour = *spec.cost_per_hour;
-    settle_prices();
+    update_relative_costs();
   }
   return {};
 }
 
-// One unit of relative cost is worth the geometric mean, over the priced models, of price by listed cost:
-// prices keep their exact ratios, and the unpriced models stay comparable with them.
-void GpuCatalog::settle_prices() {
+// The unit of relative cost is the geometric mean of price / listed cost over the models with a price. Prices
+// keep their exact ratios, and models without a price stay comparable with them.
+void GpuCatalog::update_relative_costs() {
   double sum_of_logs = 0;
   for (const auto& [name, price] : prices_) {
     sum_of_logs += std::log(price.per_hour / price.listed_cost);
@@ -221,13 +216,13 @@ GpuModel* GpuCatalog::find_name(std::string_view name) {
 }
 
 const GpuModel* GpuCatalog::find(std::string_view name_or_label) const {
-  // People, NVML and torch write blanks where names and labels have dashes.
+  // Users, NVML and torch write blanks where names and labels have dashes.
   std::string wanted_name(name_or_label);
   std::replace(wanted_name.begin(), wanted_name.end(), ' ', '-');
-  if (wanted_name.empty() || names_a_part_of_a_gpu(wanted_name)) {
+  if (wanted_name.empty() || is_gpu_slice(wanted_name)) {
     return nullptr;
   }
-  // Names before labels before clouds: a resource may be called what a cloud calls another model.
+  // Names come before product labels, then cloud labels: a cloud's label may be the name of another model.
   for (const auto matches :
        {+[](const GpuModel&model, std::string_view wanted) {
           return equal_ignoring_case(model.name, wanted);

@@ -1,12 +1,12 @@
-// GpuCatalog: what Plimsoll knows of each GPU model before it has seen a cluster: memory as nodes report it,
-// bandwidths, fixed costs, and every spelling of its name that nodes wear.
+// GpuCatalog: what is known of each GPU model without a cluster: memory as nodes report it, bandwidths, fixed
+// costs, and every spelling of its name in node labels.
 //
 //   GpuCatalog catalog = GpuCatalog::built_in();
 //   catalog.apply(gpu_model_from_the_cluster);
 //   const GpuModel* gpu = catalog.find("NVIDIA-A100-SXM4-80GB");   // by name, or by any product label
 //
-// Sources of the figures stand beside them in gpu_catalog.cc. A value type: copies are independent; const
-// access from any thread.
+// The sources of the figures are in gpus.yaml. A value type: copies are independent; const access is
+// thread-safe.
 #pragma once
 
 #include <map>
@@ -23,32 +23,33 @@ namespace plimsoll::estimator::inline catalog {
 
 struct GpuModel {
   std::string name;  // "A100-80GB": the GPUModel resource's name is its lower-case form
-  std::vector<std::string> product_labels;  // values of nvidia.com/gpu.product
-  std::vector<std::string> cloud_labels;    // values of other labels: cloud.google.com/gke-accelerator, ...
-  std::string family;                       // nvidia.com/gpu.family: "ampere"; empty when not known
-  Bytes memory;                             // gpu.memory label in MiB: what nodes report
-  Bytes hbm_bandwidth;                      // bytes a second
-  Bytes intra_node_bandwidth;               // bytes a second and GPU
-  Bytes inter_node_bandwidth;               // bytes a second and GPU
-  std::optional<Bytes> cuda_context;        // a GPUModel's; absent: estimator/fixed_costs/table.h
-  double relative_cost = 1;                 // per GPU hour, A100-80GB = 1
+  std::vector<std::string> product_labels{};  // values of nvidia.com/gpu.product
+  std::vector<std::string> cloud_labels{};    // values of other labels: cloud.google.com/gke-accelerator, ...
+  std::string family{};                       // nvidia.com/gpu.family: "ampere"; empty if unknown
+  Bytes memory;                               // the label gpu.memory, in MiB: what nodes report
+  Bytes hbm_bandwidth;                        // bytes per second
+  Bytes intra_node_bandwidth;                 // bytes per second and GPU
+  Bytes inter_node_bandwidth;                 // bytes per second and GPU
+  std::optional<Bytes> cuda_context{};        // set by a GPUModel; absent: estimator/fixed_costs/table.h
+  double relative_cost = 1;                   // per GPU hour; A100-80GB = 1
 };
 
 class GpuCatalog {
  public:
   static GpuCatalog built_in();
 
-  // A YAML file: a list of GPUModel objects, or documents of them. Each extends or overrides as `apply`.
+  // Applies a YAML file: a list of GPUModel objects, or documents of them. Each is applied with `apply`.
   // Errors: kInvalid naming the entry.
   Result<void> apply_file(std::string_view yaml);
 
-  // Fields that the resource sets override; a name unknown so far adds a model (memory is then required:
-  // kInvalid). A product label that the resource claims leaves the model that had it. Prices give ratios: the
-  // models that have one keep their exact ratio, on the scale of the built-in costs of those that have none.
+  // Applies a GPUModel resource: the fields that it sets override those of the catalogue. A new name adds a
+  // model (memory is then required: kInvalid). A product label of the resource is removed from other models.
+  // Models with a price keep the exact ratio of their prices, on the scale of the built-in costs of the
+  // models without one.
   Result<void> apply(const crds::GpuModel& resource);
 
-  // By name (any case, blanks as good as dashes), product label, or cloud label; "-SHARED" and "-MIG-..."
-  // labels match nothing. Null: unknown.
+  // Finds a model by name (case-insensitive; blanks count as dashes), product label, or cloud label. Labels
+  // with "-SHARED" or "-MIG-..." match nothing. Null if unknown.
   const GpuModel* find(std::string_view name_or_label) const;
 
   const std::vector<GpuModel>& models() const { return models_; }
@@ -56,14 +57,14 @@ class GpuCatalog {
  private:
   struct Price {
     double per_hour = 0;
-    double listed_cost = 0;  // the relative cost before any price was known
+    double listed_cost = 0;  // the relative cost without any prices
   };
 
   GpuModel* find_name(std::string_view name);
-  void settle_prices();
+  void update_relative_costs();
 
   std::vector<GpuModel> models_;
-  std::map<std::string, Price> prices_;  // by model name; those that a resource or file priced
+  std::map<std::string, Price> prices_;  // by model name: prices set by a resource or file
 };
 
 }  // namespace plimsoll::estimator::catalog

@@ -14,7 +14,7 @@
 namespace plimsoll::estimator::inline catalog {
 namespace {
 
-// Labels that say a node's GPU where GPU feature discovery does not run, the most telling first. Keys:
+// Labels with a node's GPU model, for clusters without GPU feature discovery; the most specific first. Keys:
 // cluster-autoscaler's cloud providers, Karpenter, and the clouds' documentation.
 constexpr std::array<const char*, 8> kCloudProductLabels = {"cloud.google.com/gke-accelerator",
                                                             "karpenter.k8s.aws/instance-gpu-name",
@@ -30,11 +30,11 @@ constexpr std::array<const char*, 3> kMemoryLabels = {"nvidia.com/gpu.memory",
                                                       "karpenter.k8s.aws/instance-gpu-memory",
                                                       "eks.amazonaws.com/instance-gpu-memory"};
 
-// No card comes near; a larger label is a typing error (bytes for MiB) and is not believed.
+// Far more than any GPU has; a larger label is a mistake (bytes instead of MiB) and is ignored.
 constexpr std::int64_t kMaxMemoryMib = 4LL << 20;
 constexpr double kMaxGpusPerNode = 4096;
 
-// The GPUs that the scheduler can give out. Not a count: none.
+// Number of GPUs that the scheduler can assign; 0 if the value is not a count.
 std::int64_t gpu_count(const Json& value) {
   double count = 0;
   if (value.isString()) {
@@ -46,7 +46,7 @@ std::int64_t gpu_count(const Json& value) {
   return count >= 1 && count <= kMaxGpusPerNode ? static_cast<std::int64_t>(count) : 0;
 }
 
-// `labels` indexed by a key that holds dots and slashes, or "".
+// A label of the node, whose key may contain dots and slashes; "" if absent.
 std::string label(const Json& node, const char* key) {
   return text_member(node, {"metadata", "labels", key});
 }
@@ -54,8 +54,8 @@ std::string label(const Json& node, const char* key) {
 std::string product_of(const Json& node) {
   std::string product = label(node, crds::kGpuProductLabel);
   if (!product.empty()) {
-    // A share of a GPU has not its memory. Feature discovery says so in the product's name, unless the shares
-    // are renamed.
+    // A share of a GPU does not have its memory. Feature discovery appends "-SHARED" to the product's name,
+    // unless it is configured to rename the resource instead.
     const std::string strategy = label(node, "nvidia.com/gpu.sharing-strategy");
     const bool shared = !strategy.empty() && strategy != "none" && !product.ends_with("-SHARED");
     return shared ? product + "-SHARED" : product;
@@ -81,29 +81,29 @@ Bytes memory_of(const Json& node) {
   return Bytes{};
 }
 
-// What the scheduler can give out. No quantity: not known.
+// Memory that the scheduler can assign; 0 if the value is not a quantity.
 Bytes host_memory_of(const Json& node) {
   const Json& allocatable = member(node, {"status", "allocatable", "memory"});
   const Result<Bytes> bytes = parse_bytes(text_member(allocatable, {}));
   return bytes ? *bytes : Bytes{};
 }
 
-bool keeps_pods_away(const Json& taint) {
+bool repels_pods(const Json& taint) {
   const std::string effect = text_member(taint, {"effect"});
-  // Training pods tolerate the taint that says "for GPU pods only".
+  // Training pods tolerate the taint for nodes reserved for GPU pods.
   return (effect == "NoSchedule" || effect == "NoExecute") &&
          text_member(taint, {"key"}) != crds::kGpuResource;
 }
 
-bool takes_pods(const Json& node) {
+bool is_schedulable(const Json& node) {
   if (JsonView(member(node, {"spec", "unschedulable"})).boolean() == true) {
     return false;
   }
   const Json& taints = member(node, {"spec", "taints"});
-  if (taints.isArray() && std::any_of(taints.begin(), taints.end(), keeps_pods_away)) {
+  if (taints.isArray() && std::any_of(taints.begin(), taints.end(), repels_pods)) {
     return false;
   }
-  // A file may leave the conditions out; then nothing speaks against the node.
+  // A node without conditions (from a file) counts as ready.
   const Json& conditions = member(node, {"status", "conditions"});
   return !conditions.isArray() ||
          std::none_of(conditions.begin(), conditions.end(), [](const Json& condition) {
@@ -111,30 +111,30 @@ bool takes_pods(const Json& node) {
          });
 }
 
-// Where nodes of one model wear different label keys, one key must do: a node selector ANDs its keys. GPU
-// feature discovery's first (its spelling is bare), then the cloud's that most nodes wear.
+// If nodes of one model have different label keys, one key is chosen, because a node selector combines its
+// keys with AND: GPU feature discovery's key first, then the cloud's key that most nodes have.
 std::string common_key(const std::vector<const GpuNode*>& nodes) {
-  std::map<std::string, std::size_t> wearers;
+  std::map<std::string, std::size_t> nodes_by_key;
   for (const GpuNode* node : nodes) {
-    ++wearers[parse_product_label(node->product).key];
+    ++nodes_by_key[parse_product_label(node->product).key];
   }
-  if (wearers.contains(crds::kGpuProductLabel)) {
+  if (nodes_by_key.contains(crds::kGpuProductLabel)) {
     return crds::kGpuProductLabel;
   }
-  return std::max_element(wearers.begin(), wearers.end(),
+  return std::max_element(nodes_by_key.begin(), nodes_by_key.end(),
                           [](const auto& a, const auto& b) { return a.second < b.second; })
       ->first;
 }
 
-// GPUs a node of the shape that most nodes have; of two equally common ones the larger.
-std::int64_t commonest(const std::vector<crds::GpuNodeShape>& shapes) {
+// GPUs per node of the most common node shape; if two are equally common, of the larger.
+std::int64_t most_common(const std::vector<crds::GpuNodeShape>& shapes) {
   const auto found = std::max_element(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) {
     return std::pair(a.nodes, a.gpus_per_node) < std::pair(b.nodes, b.gpus_per_node);
   });
   return found == shapes.end() ? 0 : found->gpus_per_node;
 }
 
-// As many nodes of that shape as there may be. Those of other shapes stay as they are.
+// Adds nodes of the autoscaled shape up to the maximum. Nodes of other shapes do not change.
 void add_nodes(AvailableGpu& available, const crds::GpuAutoscaling& autoscaling) {
   auto shape = std::find_if(available.shapes.begin(), available.shapes.end(),
                             [&](const auto& one) { return one.gpus_per_node == autoscaling.gpus_per_node; });
@@ -145,22 +145,16 @@ void add_nodes(AvailableGpu& available, const crds::GpuAutoscaling& autoscaling)
   shape->nodes += nodes;
   available.addable_gpus = nodes * autoscaling.gpus_per_node;
   available.total_gpus += available.addable_gpus;
-  available.gpus_per_node = commonest(available.shapes);
+  available.gpus_per_node = most_common(available.shapes);
   if (available.product_labels.empty()) {
     available.product_labels = available.model.product_labels;
   }
 }
 
 AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nodes) {
-  AvailableGpu available{.model = model,
-                         .product_labels = {},
-                         .total_gpus = 0,
-                         .addable_gpus = 0,
-                         .free_gpus = 0,
-                         .gpus_per_node = 0,
-                         .shapes = {}};
+  AvailableGpu available{.model = model};
   const std::string key = common_key(nodes);
-  std::set<std::string> spellings;
+  std::set<std::string> labels;
   std::map<std::int64_t, std::int64_t> nodes_of_shape;
   Bytes least_memory;
   Bytes least_host_memory = Bytes::max();
@@ -168,7 +162,7 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
     if (parse_product_label(node->product).key != key) {
       continue;
     }
-    spellings.insert(node->product);
+    labels.insert(node->product);
     available.total_gpus += node->gpus;
     available.free_gpus += std::clamp<std::int64_t>(node->gpus - node->requested_gpus, 0, node->gpus);
     ++nodes_of_shape[node->gpus];
@@ -177,11 +171,11 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
       least_memory = node->memory_per_gpu;
     }
   }
-  available.product_labels.assign(spellings.begin(), spellings.end());
+  available.product_labels.assign(labels.begin(), labels.end());
   for (const auto& [gpus, how_many] : nodes_of_shape) {
     available.shapes.push_back({.gpus_per_node = gpus, .nodes = how_many});
   }
-  available.gpus_per_node = commonest(available.shapes);
+  available.gpus_per_node = most_common(available.shapes);
   available.host_memory = least_host_memory == Bytes::max() ? Bytes{} : least_host_memory;
   if (least_memory.count > 0) {
     available.model.memory = least_memory;
@@ -202,7 +196,7 @@ NodeLabel parse_product_label(const std::string& spelling) {
 Result<GpuNode> decode_node(const Json& node) {
   const std::string kind = text_member(node, {"kind"});
   const std::string name = text_member(node, {"metadata", "name"});
-  // Items of a list the API server sends carry no kind of their own.
+  // Items of a List from the API server have no kind of their own.
   if (!node.isObject() || name.empty() || !(kind.empty() || kind == "Node")) {
     return invalid("not a Node object; give what `kubectl get nodes -o yaml` prints",
                    kind.empty() ? name : kind + " " + name);
@@ -213,7 +207,7 @@ Result<GpuNode> decode_node(const Json& node) {
                  .memory_per_gpu = memory_of(node),
                  .host_memory = host_memory_of(node),
                  .requested_gpus = 0,
-                 .schedulable = takes_pods(node)};
+                 .schedulable = is_schedulable(node)};
 }
 
 std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, const GpuCatalog& catalog,
@@ -245,7 +239,7 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
                                        const GpuCatalog& catalog) {
   GpuCatalog extended = catalog;
   for (const crds::GpuModel& resource : resources) {
-    // One that is refused overrides nothing; its status may still count GPUs of a built-in model.
+    // An invalid resource overrides nothing; its status may still count GPUs of a built-in model.
     (void)extended.apply(resource);
   }
   std::vector<AvailableGpu> inventory;
@@ -258,9 +252,8 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
     AvailableGpu available{.model = *known,
                            .product_labels = status.product_labels,
                            .total_gpus = status.total_gpus,
-                           .addable_gpus = 0,
                            .free_gpus = std::clamp<std::int64_t>(status.free_gpus, 0, status.total_gpus),
-                           .gpus_per_node = commonest(status.nodes),
+                           .gpus_per_node = most_common(status.nodes),
                            .shapes = status.nodes};
     if (status.memory && status.memory->count > 0) {
       available.model.memory = *status.memory;

@@ -1,5 +1,5 @@
-// Inventory: which GPU models a cluster has, from its nodes. Pure: the controller, the webhook's GPUModel
-// cache and `plimsoll provision --cluster` all count the same way. Any thread.
+// Inventory: which GPU models a cluster has, from its nodes. Pure; the controller, the webhook's GPUModel
+// cache and `plimsoll provision --cluster` all use it. Any thread.
 #pragma once
 
 #include <map>
@@ -13,50 +13,50 @@
 namespace plimsoll::estimator::inline catalog {
 
 // A node label that selects one GPU model. GPU feature discovery's nvidia.com/gpu.product is written as its
-// bare value ("NVIDIA-A100-SXM4-80GB"), any other label as key=value
-// ("cloud.google.com/gke-accelerator=nvidia-tesla-a100"): one string that survives a GPUModel's status.
+// value only ("NVIDIA-A100-SXM4-80GB"), any other label as key=value
+// ("cloud.google.com/gke-accelerator=nvidia-tesla-a100"), so that both fit in one string of a GPUModel's
+// status.
 struct NodeLabel {
   std::string key;
   std::string value;
 };
 NodeLabel parse_product_label(const std::string& spelling);
 
-// What the inventory needs to know of a node, read from core/v1 Node.
+// The part of a core/v1 Node that the inventory uses.
 struct GpuNode {
   std::string name;
-  std::string product;     // label nvidia.com/gpu.product, or a cloud's as key=value when that is missing
-  std::int64_t gpus = 0;   // allocatable nvidia.com/gpu
-  Bytes memory_per_gpu{};  // label nvidia.com/gpu.memory (MiB); 0 when absent
-  Bytes host_memory{};     // allocatable; 0 when absent
-  std::int64_t requested_gpus = 0;  // by pods bound to it
-  bool schedulable = true;          // not cordoned, ready, no NoExecute/NoSchedule taint but nvidia.com/gpu
+  std::string product;              // label nvidia.com/gpu.product; if missing, a cloud's label as key=value
+  std::int64_t gpus = 0;            // allocatable nvidia.com/gpu
+  Bytes memory_per_gpu{};           // label nvidia.com/gpu.memory (MiB); 0 if absent
+  Bytes host_memory{};              // allocatable; 0 if absent
+  std::int64_t requested_gpus = 0;  // by pods bound to the node
+  bool schedulable = true;  // not cordoned, ready, no NoExecute or NoSchedule taint except nvidia.com/gpu
 };
 
-// One GPU model that is present: the catalogue's entry with the node-reported memory, and how many there are.
+// A GPU model of the cluster: the catalogue's entry with the memory that nodes report, and counts.
 struct AvailableGpu {
   GpuModel model;
-  // Spellings on the nodes; what a node selector or affinity must say. All have one key: nodes that wear only
-  // a cloud's label are left out where others of the model wear nvidia.com/gpu.product.
-  std::vector<std::string> product_labels;
-  std::int64_t total_gpus = 0;     // with those that autoscaling may add
-  std::int64_t addable_gpus = 0;   // of them
-  std::int64_t free_gpus = 0;      // of those that are there
-  std::int64_t gpus_per_node = 0;  // of the commonest node shape
-  std::vector<crds::GpuNodeShape> shapes;
-  Bytes host_memory{};  // the least that a node has allocatable; 0: not known
+  // Labels of the nodes, for a node selector or affinity. All have one key: if some nodes of the model have
+  // nvidia.com/gpu.product, nodes with only a cloud's label are left out.
+  std::vector<std::string> product_labels{};
+  std::int64_t total_gpus = 0;     // including those that autoscaling may add
+  std::int64_t addable_gpus = 0;   // those that autoscaling may add
+  std::int64_t free_gpus = 0;      // existing GPUs that no pod requests
+  std::int64_t gpus_per_node = 0;  // of the most common node shape
+  std::vector<crds::GpuNodeShape> shapes{};
+  Bytes host_memory{};  // the least allocatable memory of a node; 0: unknown
 };
 
-// Errors: kInvalid when the object is no Node.
+// Errors: kInvalid if the object is not a Node.
 Result<GpuNode> decode_node(const Json& node);
 
-// Models with at least one GPU on a schedulable node, by name. `unknown` receives product labels that the
-// catalogue does not know (MIG slices and shared GPUs among them), for a warning; "" for GPUs without a
-// label.
+// Models with at least one GPU on a schedulable node, ordered by name. `unknown` receives product labels that
+// are not in the catalogue (also of MIG slices and shared GPUs), for a warning; "" for GPUs without a label.
 std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, const GpuCatalog& catalog,
                                          std::vector<std::string>* unknown = nullptr);
 
-// The same from what the operator has written into the GPUModel resources' status; what their spec overrides
-// is applied to the catalogue first. Models that autoscaling may bring are there, too, as if it had.
+// The same from the status of the GPUModel resources; the overrides in their spec are applied to the
+// catalogue first. Models that autoscaling may add are included, as if they were already there.
 std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resources,
                                        const GpuCatalog& catalog);
 

@@ -12,15 +12,11 @@
 namespace plimsoll::estimator::inline estimate {
 namespace {
 
-// "10 micro batch sizes (e.g. 13, 43)": from the one to the other.
+// "10 micro batch sizes (e.g. 13, 43)": spread evenly between these two.
 constexpr std::array<std::int64_t, 10> kMicroBatches = {13, 16, 20, 23, 26, 30, 33, 36, 40, 43};
 
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
-// A node of the paper's trace is an operator that the model's code calls: autocast's copies are made below
-// it, and the loss is no part of the model.
+// A node of the paper's trace is an operator that the model's code calls. Autocast's copies are made inside
+// nodes, and the loss is not part of the model.
 bool is_node(std::string_view name) {
   return name != "aten::_to_copy" && name != "aten::nll_loss_forward" &&
          name != "aten::binary_cross_entropy_with_logits";
@@ -81,9 +77,9 @@ Bytes amp_predicted_bytes(const std::function<Bytes(std::int64_t batch)>& traini
   return Bytes::ceil(std::max(0.0, intercept + slope * static_cast<double>(batch)));
 }
 
-// Constants for communication and CUDA, terms linear in the dense parameters for the optimizer and for DDP,
-// and the symbolic execution's sum. The paper prints no coefficients: DDP's are taken as the replica and its
-// gradient buffers, the optimizer's as the state it keeps.
+// The estimate has constants for communication and the CUDA context, terms linear in the dense parameters for
+// the optimizer and for DDP, and the sum of the symbolic execution. The paper prints no coefficients: here
+// DDP's term is the replica and its gradient buffers, the optimizer's term is its state.
 Result<Estimate> estimate_by_amp(const EstimateRequest& request, const Trace& trace,
                                  const TraceShapes& shapes, TorchVersion version,
                                  const std::function<Bytes(std::int64_t batch)>& training_bytes) {

@@ -10,39 +10,39 @@
 namespace plimsoll::estimator::inline estimate {
 namespace {
 
-// Equally far apart, and enough that no layer at the ends of the model plays a role in between.
+// Equal distances, and large enough that the special layers at both ends of the model do not matter.
 constexpr std::array<std::int64_t, 3> kSimulated = {96, 128, 160};
 
 class Line {
  public:
   explicit Line(std::int64_t layers) : steps_(layers - kSimulated[2]) {}
 
-  // The value at all layers, where it grows by the same from each of the three to the next.
-  std::optional<Bytes> at_all(Bytes first, Bytes second, Bytes third) const {
+  // The value for all layers; nothing if the three values are not on one line.
+  std::optional<Bytes> extrapolate(Bytes first, Bytes second, Bytes third) const {
     if (third - second != second - first) {
       return std::nullopt;
     }
     return extended(third, third - second, kSimulated[2] - kSimulated[1]);
   }
-  // The same for what need not grow evenly, and never shrinks.
-  Bytes at_most(Bytes first, Bytes third) const {
+  // The same for a value that need not be linear; it is assumed not to shrink.
+  Bytes upper_bound(Bytes first, Bytes third) const {
     return extended(third, std::max(Bytes{}, third - first), kSimulated[2] - kSimulated[0]);
   }
 
  private:
-  // In real arithmetic and rounded up: the growth of a number of layers need not divide by it.
+  // In real arithmetic and rounded up, because the growth need not be divisible by the number of layers.
   Bytes extended(Bytes from, Bytes growth, std::int64_t layers) const {
     return from + Bytes{growth.count / layers} * steps_ +
            Bytes::ceil(static_cast<double>(growth.count % layers) / static_cast<double>(layers) *
                        static_cast<double>(steps_));
   }
 
-  std::int64_t steps_;  // layers beyond the last simulated
+  std::int64_t steps_;  // number of layers beyond the last simulation
 };
 
 using Moments = std::array<Ledger::Moment, kSections>;
 
-std::optional<Moments> moments_at_all(const std::vector<SimulatedLayers>& simulated, const Line& line) {
+std::optional<Moments> extrapolate_moments(const std::vector<SimulatedLayers>& simulated, const Line& line) {
   Moments moments;
   for (std::size_t section = 0; section < kSections; ++section) {
     const auto at = [&](std::size_t i) -> const Ledger::Moment& {
@@ -50,7 +50,8 @@ std::optional<Moments> moments_at_all(const std::vector<SimulatedLayers>& simula
     };
     moments[section].phase = at(2).phase;
     for (std::size_t part = 0; part < kParts; ++part) {
-      const std::optional<Bytes> bytes = line.at_all(at(0).parts[part], at(1).parts[part], at(2).parts[part]);
+      const std::optional<Bytes> bytes =
+          line.extrapolate(at(0).parts[part], at(1).parts[part], at(2).parts[part]);
       if (!bytes) {
         return std::nullopt;
       }
@@ -61,7 +62,7 @@ std::optional<Moments> moments_at_all(const std::vector<SimulatedLayers>& simula
   return moments;
 }
 
-bool may_be_divided(const EstimateRequest& request, const TransformerSpec& spec) {
+bool can_be_extrapolated(const EstimateRequest& request, const TransformerSpec& spec) {
   const crds::TrainingSpec& training = *request.training;
   return spec.layers > kMaxSimulatedLayers && !spec.encoder_decoder &&
          spec.first_dense <= kSimulated[0] / 2 && training.parallelism.pipeline == 1 &&
@@ -73,7 +74,7 @@ bool may_be_divided(const EstimateRequest& request, const TransformerSpec& spec)
 Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& request,
                                                          const TransformerSpec& spec,
                                                          const SimulateLayers& simulate) {
-  if (!may_be_divided(request, spec)) {
+  if (!can_be_extrapolated(request, spec)) {
     return std::optional<Estimate>();
   }
   std::vector<SimulatedLayers> simulated;
@@ -90,10 +91,10 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
     simulated.push_back(*std::move(one));
   }
   const Line line(spec.layers);
-  const std::optional<Moments> moments = moments_at_all(simulated, line);
+  const std::optional<Moments> moments = extrapolate_moments(simulated, line);
   const std::optional<Bytes> dense =
-      line.at_all(simulated[0].run->dense_parameters, simulated[1].run->dense_parameters,
-                  simulated[2].run->dense_parameters);
+      line.extrapolate(simulated[0].run->dense_parameters, simulated[1].run->dense_parameters,
+                       simulated[2].run->dense_parameters);
   if (!moments || !dense) {
     return std::optional<Estimate>();
   }
@@ -105,12 +106,12 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
   const Estimate& last = simulated.back().estimate;
   estimate.breakdown.workspace = last.breakdown.workspace;
   estimate.breakdown.allocator_slack =
-      line.at_most(first.breakdown.allocator_slack, last.breakdown.allocator_slack);
+      line.upper_bound(first.breakdown.allocator_slack, last.breakdown.allocator_slack);
   estimate.peak.allocated += estimate.breakdown.workspace;
   estimate.peak.upper_bound = estimate.breakdown.total();
   estimate.peak.reserved = std::clamp(
-      estimate.peak.allocated +
-          line.at_most(first.peak.reserved - first.peak.allocated, last.peak.reserved - last.peak.allocated),
+      estimate.peak.allocated + line.upper_bound(first.peak.reserved - first.peak.allocated,
+                                                 last.peak.reserved - last.peak.allocated),
       estimate.peak.allocated,
       std::max(estimate.peak.allocated, estimate.peak.upper_bound - estimate.breakdown.communication));
   estimate.largest_live = last.largest_live;

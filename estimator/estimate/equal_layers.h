@@ -1,12 +1,12 @@
-// estimate_of_equal_layers(): the estimate of a transformer of very many equal layers, from estimates of the
-// same model with fewer layers.
+// estimate_of_equal_layers(): the estimate of a transformer with very many equal layers, from estimates of
+// the same model with fewer layers.
 //
-// What lives at any moment of an iteration grows along a straight line with the number of layers: at the end
-// of forward by what a layer saves, at the end of backward by its gradients, in the optimizer's step by its
-// state. So the highest moment of each of these sections (Section) is known for any number of layers from two
-// others, and a third proves that the growth is straight. The peak and its parts are then those of a
-// simulation of all layers, to the byte. What the allocator holds beyond them follows no exact line: it is
-// taken to grow as it does between the first and the last of the three.
+// The live memory at any moment of an iteration is linear in the number of layers: at the end of forward each
+// layer adds its saved tensors, at the end of backward its gradients, in the optimizer step its state. So the
+// peak of each of these sections (Section) is extrapolated from two numbers of layers, and a third one
+// verifies that the growth is linear. The peak and its parts are then those of a simulation of all layers, to
+// the byte. The memory that the allocator reserves beyond them is not exactly linear: it is assumed to grow
+// as it does between the first and the last of the three.
 //
 // Pure; any thread.
 #pragma once
@@ -22,20 +22,20 @@
 
 namespace plimsoll::estimator::inline estimate {
 
-// Models of at most so many layers are simulated whole. The deepest published ones have 1,000 (DeepNet, arXiv
-// 2203.00555) and 126 (Llama 3 405B).
+// Models with at most this many layers are simulated completely. The deepest published ones have 1,000
+// (DeepNet, arXiv 2203.00555) and 126 (Llama 3 405B).
 inline constexpr std::int64_t kMaxSimulatedLayers = 1024;
 
-// One simulated number of layers: its run, which the caller keeps, and the estimate that rests on it.
+// The run for one number of layers, which the caller owns, and its estimate.
 struct SimulatedLayers {
   const SpecRun* run = nullptr;  // never null
   Estimate estimate;
 };
 using SimulateLayers = std::function<Result<SimulatedLayers>(const TransformerSpec& spec)>;
 
-// `simulate` is called with ever more layers. Nothing where the model must be simulated whole: it has few
-// layers, is divided into stages, has other layers than equal ones, or grows along no straight line. Errors:
-// simulate's.
+// Calls `simulate` with increasing numbers of layers. Returns nothing if the model must be simulated
+// completely: it has few layers, is a pipeline, has unequal layers, or does not grow linearly. Errors: those
+// of `simulate`.
 Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& request,
                                                          const TransformerSpec& spec,
                                                          const SimulateLayers& simulate);

@@ -19,7 +19,7 @@ Result<void> check(const EstimateRequest& request) {
   }
   if (request.model->graph && request.graph == nullptr) {
     return Error(ErrorCode::kUnsupported, "the graph in ConfigMap " + request.model->graph->config_map_name +
-                                              " is not at hand; the job keeps the trainers it asks for");
+                                              " could not be read; the job keeps its number of trainers");
   }
   if (!request.model->dlrm && !request.model->transformer && request.graph == nullptr) {
     return invalid("model is empty: give model.dlrm, model.transformer or model.graph");
@@ -39,8 +39,8 @@ Result<void> check(const EstimateRequest& request) {
   return {};
 }
 
-// The value that makes the iteration long.
-Budget::Cause longest_repetition(const EstimateRequest& request) {
+// The field of the request that contributes most to the length of the iteration.
+Budget::Cause largest_cause(const EstimateRequest& request) {
   if (request.graph != nullptr) {
     return {"spec.model.graph"};
   }
@@ -49,7 +49,7 @@ Budget::Cause longest_repetition(const EstimateRequest& request) {
   }
   const std::int64_t layers = request.model->transformer->layers;
   const crds::Parallelism& parallelism = request.training->parallelism;
-  // Each stage runs a few micro-batches more than there are stages, through each of its chunks.
+  // Each stage runs a few more micro-batches than there are stages, through each of its chunks.
   const std::int64_t passes = parallelism.pipeline * parallelism.pipeline;
   if (parallelism.pipeline_chunks > passes && parallelism.pipeline_chunks > layers) {
     return {"spec.training.parallelism.pipelineChunks", parallelism.pipeline_chunks};
@@ -61,12 +61,6 @@ Budget::Cause longest_repetition(const EstimateRequest& request) {
                     : Budget::Cause{"spec.model.transformer.config"};
 }
 
-Estimate beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters) {
-  Breakdown parts;
-  parts.activations = Bytes::max();
-  return estimate_of(parts, request, name_of(Phase::kForward), dense_parameters);
-}
-
 Result<Estimate> by_amp(const EstimateRequest& request) {
   const Result<Recording> recording = record_whole(request, request.training->batch_size_per_trainer);
   if (!recording) {
@@ -76,7 +70,7 @@ Result<Estimate> by_amp(const EstimateRequest& request) {
       TraceShapes::at(recording->trace, request.training->batch_size_per_trainer,
                       {.halve_floats = false, .budget = request.budget});
   if (!shapes && shapes.error().code == ErrorCode::kTooLarge) {
-    return beyond_any_machine(request, Bytes{});
+    return estimate_beyond_any_machine(request, Bytes{});
   }
   if (!shapes) {
     return shapes.error();
@@ -95,7 +89,7 @@ struct Estimator::Run {
 
   Estimate estimate(const EstimateRequest& request) {
     if (spec.beyond_any_machine) {
-      return beyond_any_machine(request, spec.dense_parameters);
+      return estimate_beyond_any_machine(request, spec.dense_parameters);
     }
     Estimate estimate = estimate_of(spec.heaviest, request, spec.dense_parameters, replays);
     estimate.largest_live = spec.largest_live;
@@ -109,11 +103,11 @@ struct Estimator::Run {
 Result<Estimator::Run*> Estimator::run_of(const EstimateRequest& request, const TransformerSpec* spec) {
   std::unique_ptr<Run>& run = runs_[{trainers_that_matter(request), spec == nullptr ? 0 : spec->layers}];
   if (run == nullptr) {
-    Result<SpecRun> made = run_spec(request, spec);
-    if (!made) {
-      return made.error();
+    Result<SpecRun> simulated = run_spec(request, spec);
+    if (!simulated) {
+      return simulated.error();
     }
-    run = std::make_unique<Run>(Run{.spec = *std::move(made), .replays = {}});
+    run = std::make_unique<Run>(Run{.spec = *std::move(simulated), .replays = {}});
   }
   return run.get();
 }
@@ -155,7 +149,7 @@ Result<Estimate> Estimator::estimate(const EstimateRequest& request) {
   if (!checked) {
     return checked.error();
   }
-  const BudgetCause cause(request.budget, longest_repetition(request));
+  const BudgetCause cause(request.budget, largest_cause(request));
   if (request.graph != nullptr) {
     return estimate_trace(request);
   }

@@ -5,10 +5,11 @@
 //   Result<Estimate> estimate = estimate_memory(request);
 //   Bytes for_the_sharder = a100.memory - estimate->peak.upper_bound;
 //
-// AMP's frame (SoCC'23 section 9.2.1): peak = fixed costs (CUDA context, communication) + dense parameters,
-// gradients, DDP buckets and optimizer + training-time peak + the trainer's embedding shard. Without
-// `embedding_bytes` the answer is the *reserved* memory that the sharder must leave free. Pure: no clock, no
-// network, same input same output; any thread. Nothing is allocated at the model's size: shapes only.
+// The structure is AMP's (SoCC'23 section 9.2.1): peak = fixed costs (CUDA context, communication) + dense
+// parameters, gradients, DDP buckets and optimizer + training-time peak + the trainer's embedding shard.
+// Without `embedding_bytes` the result is the *reserved* memory that the sharder must leave free. Pure: no
+// clock, no network; equal input gives equal output; any thread. It works on shapes and allocates nothing of
+// the model's size.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,14 @@
 
 namespace plimsoll::estimator::inline estimate {
 
-// Errors: kInvalid (a dimension that cannot be), kUnsupported (a graph that lacks a trace or has an operator
-// without a rule: says so). Throws the budget's BudgetExceeded, naming the size that is too large.
+// Errors: kInvalid (an impossible dimension), kUnsupported (the graph lacks a trace, or has an operator
+// without a rule; the message says which). Throws the budget's BudgetExceeded, which names the size that is
+// too large.
 Result<Estimate> estimate_memory(const EstimateRequest& request);
 
-// The same, many times over for one model: what neither the card nor the embeddings nor, mostly, the number
-// of trainers change is simulated once. All else in the requests must stay as it was in the first. One
-// thread.
+// Estimates for several requests of one model. What does not depend on the GPU, the embeddings or, in most
+// cases, the number of trainers is simulated once. All other fields must be equal in all requests. Not
+// thread-safe.
 class Estimator {
  public:
   Estimator();
@@ -45,8 +47,8 @@ class Estimator {
   Result<Run*> run_of(const EstimateRequest& request, const TransformerSpec* spec);
   Result<Estimate> by_simulation(const EstimateRequest& request);
 
-  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Run>>
-      runs_;  // by the trainers that matter, layers
+  // By number of trainers (trainers_that_matter) and layers.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Run>> runs_;
 };
 
 }  // namespace plimsoll::estimator::estimate

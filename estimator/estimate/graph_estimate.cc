@@ -17,31 +17,27 @@ namespace {
 
 constexpr std::size_t kLargest = 10;
 
-struct Chosen {
+struct SelectedTrace {
   const Trace* trace = nullptr;
   bool halve_floats = false;
 };
 
-// The trace of that precision. TF32 is FP32 in memory; where a model's values are all fp32, pure BF16 is the
-// same in half the width.
-Result<Chosen> choose(const EstimateRequest& request) {
+// The trace for the precision. TF32 uses the memory of FP32; if all values of the FP32 trace are fp32, pure
+// BF16 is the same with half the width.
+Result<SelectedTrace> select_trace(const EstimateRequest& request) {
   const Device device = request.device == Device::kCpu ? Device::kCpu : Device::kCuda;
   const crds::Precision precision = request.training->precision;
   const Result<const Trace*> exact = choose_trace(*request.graph, device, crds::name_of(precision));
   if (exact) {
-    return Chosen{.trace = *exact};
+    return SelectedTrace{.trace = *exact};
   }
   if (precision == crds::Precision::kTF32 || precision == crds::Precision::kBF16) {
     const Result<const Trace*> plain = choose_trace(*request.graph, device, "FP32");
     if (plain) {
-      return Chosen{.trace = *plain, .halve_floats = precision == crds::Precision::kBF16};
+      return SelectedTrace{.trace = *plain, .halve_floats = precision == crds::Precision::kBF16};
     }
   }
   return exact.error();
-}
-
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
 }
 
 std::vector<LiveTensor> largest_live(const TraceRun& run) {
@@ -52,16 +48,16 @@ std::vector<LiveTensor> largest_live(const TraceRun& run) {
   return largest;
 }
 
-void warn_of(const Trace& trace, Estimate& estimate) {
+void add_notes(const Trace& trace, Estimate& estimate) {
   for (const std::string& note : trace.notes) {
-    estimate.warnings.push_back("the graph's recording: " + note);
+    estimate.warnings.push_back("note in the graph: " + note);
   }
 }
 
 }  // namespace
 
 Result<Estimate> estimate_trace(const EstimateRequest& request) {
-  const Result<Chosen> chosen = choose(request);
+  const Result<SelectedTrace> chosen = select_trace(request);
   if (!chosen) {
     return chosen.error();
   }
@@ -82,17 +78,14 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
                                .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
                                .convolution_workspace = request.learned.convolution_workspace,
                                .replication = {},
-                               .stepped_apart = {},
+                               .separate_step = {},
                                .zero_grad_before_backward = request.zero_grad_before_backward,
                                .lenient = request.lenient,
                                .budget = request.budget}});
   if (!runs) {
-    if (runs.error().code != ErrorCode::kTooLarge) {
-      return runs.error();
-    }
-    Breakdown parts;
-    parts.activations = Bytes::max();
-    return estimate_of(parts, request, name_of(Phase::kForward), Bytes{});
+    return runs.error().code == ErrorCode::kTooLarge
+               ? Result<Estimate>(estimate_beyond_any_machine(request, Bytes{}))
+               : runs.error();
   }
   const Result<TraceShapes> shapes =
       TraceShapes::at(trace, training.batch_size_per_trainer / training.gradient_accumulation,
@@ -105,7 +98,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
         estimate_by_amp(request, trace, *shapes, request.graph->producer.version,
                         [&](std::int64_t batch) { return amp_training_bytes(trace, batch); });
     if (estimate) {
-      warn_of(trace, *estimate);
+      add_notes(trace, *estimate);
     }
     return estimate;
   }
@@ -114,7 +107,7 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
   if (runs->peaks.size() > 1) {
     estimate.allocated_by_rank = runs->peaks;
   }
-  warn_of(trace, estimate);
+  add_notes(trace, estimate);
   estimate.warnings.insert(estimate.warnings.end(), runs->warnings.begin(), runs->warnings.end());
   const std::vector<std::string>& more = runs->heaviest->warnings;
   estimate.warnings.insert(estimate.warnings.end(), more.begin(), more.end());

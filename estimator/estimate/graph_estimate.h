@@ -1,4 +1,4 @@
-// estimate_trace(): the peak of a trainer whose model is an exported graph; estimate_memory() comes here for
+// estimate_trace(): the peak of a trainer whose model is an exported graph; estimate_memory() calls it for
 // request.graph. Pure; any thread.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace plimsoll::estimator::inline estimate {
 
-// Errors: kUnsupported when the graph has no trace for the device or precision (saying how to export one), or
-// an operator without a rule; kInvalid for a batch at which the graph does not hold.
+// Errors: kUnsupported if the graph has no trace for the device or precision (with the command to export
+// one), or has an operator without a rule; kInvalid for a batch size for which the graph is not valid.
 Result<Estimate> estimate_trace(const EstimateRequest& request);
 
 }  // namespace plimsoll::estimator::estimate

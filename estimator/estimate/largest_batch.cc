@@ -15,7 +15,7 @@ Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacit
   crds::TrainingSpec training = *request.training;
   EstimateRequest at = request;
   at.training = &training;
-  // The batch is a whole number of equal parts.
+  // The batch is a multiple of the number of micro-batches.
   const std::int64_t step = std::max<std::int64_t>(1, training.gradient_accumulation);
   const auto bound = [&](std::int64_t steps) -> Result<Bytes> {
     training.batch_size_per_trainer = steps * step;
@@ -24,8 +24,8 @@ Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacit
   };
   std::int64_t fits = 0;
   std::int64_t too_many = kMaxSamples / step + 1;
-  Bytes below;                  // at `fits`
-  Bytes beyond = Bytes::max();  // at `too_many`
+  Bytes below;                  // upper bound at `fits`
+  Bytes beyond = Bytes::max();  // upper bound at `too_many`
   std::int64_t guess =
       std::clamp<std::int64_t>(request.training->batch_size_per_trainer / step, 1, too_many - 1);
   for (int tries = 0; too_many - fits > 1; ++tries) {
@@ -40,8 +40,8 @@ Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacit
       too_many = guess;
       beyond = *bytes;
     }
-    // Memory is nearly a straight line in the batch, so a line through the two ends finds the place in a few
-    // tries; every third halves the interval, which ends the search for any other curve.
+    // Memory is nearly linear in the batch, so interpolation between the two ends needs few tries. Every
+    // third try halves the interval, so that the search also ends for any other curve.
     if (beyond == Bytes::max()) {
       guess = std::min(fits * 2 + 1, too_many - 1);
     } else {

@@ -1,4 +1,4 @@
-// largest_batch(): the question the other way round. Pure; any thread.
+// largest_batch(): the largest batch that fits. Pure; any thread.
 #pragma once
 
 #include "base/bytes.h"
@@ -7,7 +7,7 @@
 
 namespace plimsoll::estimator::inline estimate {
 
-// The largest batch whose upper bound is at most `capacity`; 0 when not even one sample fits. Grows with the
+// The largest batch whose upper bound is at most `capacity`; 0 if not even one sample fits. Monotonic in the
 // capacity. Errors: as estimate_memory.
 Result<std::int64_t> largest_batch(const EstimateRequest& request, Bytes capacity);
 

@@ -13,12 +13,12 @@ Bytes tensors(const Breakdown& parts) {
          parts.temporaries + parts.ddp_buckets;
 }
 
-// The part of the account that comes and goes within an iteration.
+// The parts that are allocated and freed within an iteration.
 Bytes transient(const Breakdown& parts) {
   return parts.gradients + parts.activations + parts.temporaries;
 }
 
-// A learned correction scales what the simulation predicts for the iteration, not what is counted exactly.
+// A learned correction scales what the simulation predicts, not what is counted exactly.
 void correct(Breakdown& parts, const crds::LearnedBounds& learned) {
   if (learned.peak_correction && std::isfinite(*learned.peak_correction)) {
     const double factor = std::clamp(*learned.peak_correction, 0.5, 4.0);
@@ -27,7 +27,7 @@ void correct(Breakdown& parts, const crds::LearnedBounds& learned) {
   }
 }
 
-// What past jobs have made of the fixed costs.
+// The change of the fixed costs by past jobs.
 Bytes learned_fixed_costs(const EstimateRequest& request, const FixedCosts& fixed) {
   EstimateRequest plain = request;
   plain.learned = request.given;
@@ -36,7 +36,7 @@ Bytes learned_fixed_costs(const EstimateRequest& request, const FixedCosts& fixe
          (usual.communication + usual.cuda_context + usual.forward_workspace + usual.backward_workspace);
 }
 
-// What the allocator holds for a ledger, on cards with more or less room.
+// The memory that the allocator reserves for a ledger, for GPUs with more or less memory.
 class Reserved {
  public:
   Reserved(const Ledger& ledger, const EstimateRequest& request, const FixedCosts& fixed, KnownReplays& known)
@@ -53,16 +53,16 @@ class Reserved {
   }
 
   const ReplayResult& unlimited() const { return unlimited_; }
-  // At most `room`; what it would like to hold when that is not enough.
-  Bytes within(Bytes room) const {
-    if (unlimited_.reserved_peak <= room) {
+  // At most `capacity`; the unlimited value if that is not enough.
+  Bytes within(Bytes capacity) const {
+    if (unlimited_.reserved_peak <= capacity) {
       return unlimited_.reserved_peak;
     }
-    if (!ledger_.has_dispensable() && ledger_.peak() > room) {
+    if (!ledger_.has_dispensable() && ledger_.peak() > capacity) {
       return unlimited_.reserved_peak;  // its tensors alone do not fit
     }
     ReplayOptions options = options_;
-    options.device.available = std::max(room, Bytes{});
+    options.device.available = std::max(capacity, Bytes{});
     const ReplayResult limited = replay(ledger_, options);
     return limited.out_of_memory ? unlimited_.reserved_peak : limited.reserved_peak;
   }
@@ -99,7 +99,7 @@ Estimate estimate_of(const Breakdown& parts, const EstimateRequest& request, con
   estimate.breakdown.cuda_context = fixed.cuda_context;
   const Bytes shortfall = request.learned.shortfall.value_or(Bytes{});
   estimate.breakdown.allocator_slack = shortfall;
-  Breakdown given = parts;  // as it would be had no job taught anything
+  Breakdown given = parts;  // without what past jobs have taught
   correct(given, request.given);
   estimate.learned = tensors(estimate.breakdown) - tensors(given) + shortfall -
                      request.given.shortfall.value_or(Bytes{}) + learned_fixed_costs(request, fixed);
@@ -109,6 +109,12 @@ Estimate estimate_of(const Breakdown& parts, const EstimateRequest& request, con
   estimate.peak.reserved = estimate.peak.allocated;
   estimate.peak.upper_bound = estimate.breakdown.total();
   return estimate;
+}
+
+Estimate estimate_beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters) {
+  Breakdown parts;
+  parts.activations = Bytes::max();
+  return estimate_of(parts, request, name_of(Phase::kForward), dense_parameters);
 }
 
 const ReplayResult& KnownReplays::replay(const Ledger& ledger, const ReplayOptions& options) {
@@ -137,23 +143,26 @@ Estimate estimate_of(const Ledger& ledger, const EstimateRequest& request, Bytes
   parts.workspace = fixed.forward_workspace + fixed.backward_workspace;
   const Bytes margin = safety_margin(transient(parts));
 
-  // Beside what the replay sees.
+  // What the replay does not include.
   const Bytes corrected = tensors(parts) - tensors(breakdown_of(ledger.peak_moment()));
-  const Bytes beside = corrected + request.embedding_bytes;
+  const Bytes not_replayed = corrected + request.embedding_bytes;
   const Bytes shortfall = request.learned.shortfall.value_or(Bytes{});
   const Bytes outside = fixed.communication + fixed.cuda_context + margin + shortfall;
-  Bytes held = reserved.unlimited().reserved_peak;
-  Bytes held_when_safe = held;
+  Bytes reserved_now = reserved.unlimited().reserved_peak;
+  Bytes reserved_if_safe = reserved_now;
   if (request.gpu != nullptr) {
-    held = reserved.within(request.gpu->memory - fixed.out_of_reach - fixed.communication - beside);
-    held_when_safe = reserved.within(request.capacity.value_or(request.gpu->memory) - outside - beside);
+    reserved_now =
+        reserved.within(request.gpu->memory - fixed.unavailable - fixed.communication - not_replayed);
+    reserved_if_safe =
+        reserved.within(request.capacity.value_or(request.gpu->memory) - outside - not_replayed);
   }
   estimate.peak.allocated = tensors(parts) + parts.workspace + request.embedding_bytes;
   parts.allocator_slack =
-      std::max(Bytes{}, held_when_safe + beside - estimate.peak.allocated) + margin + shortfall;
+      std::max(Bytes{}, reserved_if_safe + not_replayed - estimate.peak.allocated) + margin + shortfall;
   estimate.peak.upper_bound = parts.total();
-  estimate.peak.reserved = std::max(estimate.peak.allocated,
-                                    std::min(held + beside, estimate.peak.upper_bound - fixed.communication));
+  estimate.peak.reserved =
+      std::max(estimate.peak.allocated,
+               std::min(reserved_now + not_replayed, estimate.peak.upper_bound - fixed.communication));
   return estimate;
 }
 

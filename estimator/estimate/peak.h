@@ -1,6 +1,6 @@
-// estimate_of(): from the events of one simulated iteration to the answer: what the tensors take, what the
-// framework's allocator reserves for them on this card, and what must be there for the run to be safe. All
-// front ends (specs, exported traces) end here. Pure; any thread.
+// estimate_of(): the estimate from the events of one simulated iteration: memory of the tensors, memory that
+// the framework's allocator reserves for them on this GPU, and the upper bound for a safe run. Specs and
+// exported graphs both use it. Pure; any thread.
 //
 //   Estimate estimate = estimate_of(ledger, request, dense_parameters);
 #pragma once
@@ -16,29 +16,32 @@
 
 namespace plimsoll::estimator::inline estimate {
 
-// Replays of one ledger under the same allocator settings and of the same loop, for cards whose room plays no
-// role: each kind of card is asked about once. Not thread-safe.
+// Replays of one ledger with the same allocator settings and training loop and without a memory limit; one is
+// kept per kind of GPU. Not thread-safe.
 class KnownReplays {
  public:
   const ReplayResult& replay(const Ledger& ledger, const ReplayOptions& options);
 
  private:
-  using Key = std::tuple<Bytes, Bytes, Bytes>;  // the card, and the workspaces on it
+  using Key = std::tuple<Bytes, Bytes, Bytes>;  // memory of the GPU, forward workspace, backward workspace
   std::vector<std::pair<Key, ReplayResult>> known_;
 };
 
-// On CUDA the reserved memory is an allocator replay's. Where the card is too small for all that the
-// allocator would like to keep, the replay runs again on what the card has: cached blocks are then given
-// back, and only when that is not enough does the trainer not fit. `known`: of this ledger.
+// On CUDA, the reserved memory is the result of an allocator replay. If the GPU has less memory than the
+// allocator would reserve, the replay runs again with the GPU's memory: cached blocks are then given back,
+// and only if that is not enough does the trainer not fit. `known`: replays of this ledger.
 Estimate estimate_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters,
                      KnownReplays& known);
 Estimate estimate_of(const Ledger& ledger, const EstimateRequest& request, Bytes dense_parameters);
 
-// What the tensors of a moment are.
+// The parts of the live memory at a moment.
 Breakdown breakdown_of(const Ledger::Moment& moment);
 
-// The same for parts that were told, not simulated (AMP's formula): no replay and no margin.
+// The same for parts that are given, not simulated (AMP's formula): without replay and margin.
 Estimate estimate_of(const Breakdown& parts, const EstimateRequest& request, const char* phase,
                      Bytes dense_parameters);
+
+// The estimate of a model whose tensors exceed the memory of any machine.
+Estimate estimate_beyond_any_machine(const EstimateRequest& request, Bytes dense_parameters);
 
 }  // namespace plimsoll::estimator::estimate

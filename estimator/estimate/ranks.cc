@@ -14,16 +14,17 @@ namespace {
 
 using crds::ParallelStrategy;
 
-// Trainers that differ and are looked at one by one.
+// Maximum numbers of different ranks that are run one by one.
 constexpr std::int64_t kMaxOwners = 16;
 constexpr std::int64_t kMaxUneven = 64;
 
 Result<void> check(const RanksRequest& request, const Trace& trace) {
   const crds::Parallelism& parallelism = request.parallelism;
   if (parallelism.context > 1 || parallelism.expert > 1 || parallelism.sequence) {
-    return Error(ErrorCode::kUnsupported,
-                 "sequence, context and expert parallelism are for model.transformer; of an exported graph "
-                 "tensor and pipeline split the model, and the rest holds replicas");
+    return Error(
+        ErrorCode::kUnsupported,
+        "sequence, context and expert parallelism are for model.transformer; an exported graph supports "
+        "tensor and pipeline parallelism, and the remaining trainers hold replicas");
   }
   const std::int64_t product = parallelism.tensor * parallelism.pipeline;
   if (product < 1 || request.trainers % product != 0) {
@@ -35,7 +36,7 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
   const ParallelStrategy strategy = parallelism.strategy;
   if (sparse && strategy != ParallelStrategy::kAuto && strategy != ParallelStrategy::kDDP) {
     return Error(ErrorCode::kUnsupported,
-                 "sparse gradients go with DDP; FSDP and ZeRO take models whose gradients are dense");
+                 "sparse gradients need DDP; FSDP and ZeRO support only dense gradients");
   }
   const bool staged = parallelism.pipeline > 1;
   const std::int64_t parts = request.iteration.gradient_accumulation;
@@ -43,14 +44,14 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
       strategy != ParallelStrategy::kZeRO1) {
     return Error(ErrorCode::kUnsupported,
                  "the stages of a pipeline of an exported graph are replicated by DDP or ZeRO1; FSDP and "
-                 "ZeRO2 and 3 within a pipeline are for model.transformer");
+                 "ZeRO2 and ZeRO3 in a pipeline are for model.transformer");
   }
   if (staged && (parts < 1 || request.iteration.batch % parts != 0)) {
-    return invalid("the micro-batches must divide the batch of " + std::to_string(request.iteration.batch) +
-                   ", are " + std::to_string(parts));
+    return invalid("the number of micro-batches must divide the batch of " +
+                   std::to_string(request.iteration.batch) + ", is " + std::to_string(parts));
   }
   if (staged && request.iteration.zero_grad_before_backward) {
-    return invalid("a pipeline has no moment between forward and backward at which gradients could be freed");
+    return invalid("a pipeline cannot free gradients between forward and backward");
   }
   if (staged && parts < parallelism.pipeline) {
     return invalid("a pipeline of " + std::to_string(parallelism.pipeline) +
@@ -63,7 +64,7 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
   return {};
 }
 
-// Micro-batches that show all that a stage does, in multiples of the stages: warm-up, steady state and end.
+// Rounds of micro-batches that show everything that a stage does: warm-up, steady state and end.
 constexpr std::int64_t kSteadyRounds = 3;
 
 struct Cuts {
@@ -78,20 +79,21 @@ Cuts cuts_of(const crds::Parallelism& parallelism, const TraceRunRequest& iterat
                        .stage = 0,
                        .chunks = parallelism.pipeline_chunks,
                        .micro_batches = run,
-                       .further = all - run,
+                       .unsimulated = all - run,
                        .version = version,
                        .budget = iteration.budget},
           .micro_batch = iteration.batch / std::max<std::int64_t>(1, all)};
 }
 
-// By the parameters of a stage, from those of the whole model.
-std::vector<bool> apart_of(const Trace& stage, const Trace& whole, const std::vector<bool>& apart) {
+// The parameters of a stage with a separate optimizer step, from those of the whole model.
+std::vector<bool> separate_step_of(const Trace& stage, const Trace& whole,
+                                   const std::vector<bool>& separate) {
   std::vector<bool> result;
-  for (std::size_t i = 0, at = 0; i < stage.parameters.size() && !apart.empty(); ++i, ++at) {
+  for (std::size_t i = 0, at = 0; i < stage.parameters.size() && !separate.empty(); ++i, ++at) {
     while (whole.parameters[at].name != stage.parameters[i].name) {
       ++at;
     }
-    result.push_back(apart[at]);
+    result.push_back(separate[at]);
   }
   return result;
 }
@@ -119,13 +121,13 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
   const BudgetCause cause(iteration.budget, {"spec.training.parallelism.pipeline", parallelism.pipeline});
 
   RankRuns runs;
-  using Place = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // stage, slice, owner
-  Place heaviest;
-  std::map<Place, Bytes> peaks;
-  std::int64_t slices = 1;  // of each layer, that differ
+  using Rank = std::tuple<std::int64_t, std::int64_t, std::int64_t>;  // stage, slice, owner
+  Rank heaviest;
+  std::map<Rank, Bytes> peaks;
+  std::int64_t slices = 1;  // number of different slices of each layer
   for (std::int64_t slice = 0; slice < slices; ++slice) {
     std::shared_ptr<const Trace> sliced;  // null: the whole model
-    std::vector<bool> apart;
+    std::vector<bool> separate;
     if (parallelism.tensor > 1) {
       Result<SplitTrace> mine = split_trace(trace, cuts.micro_batch,
                                             {.ways = parallelism.tensor,
@@ -137,14 +139,14 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
         return mine.error();
       }
       slices = mine->uneven && parallelism.tensor <= kMaxUneven ? parallelism.tensor : 1;
-      if (slice == 0 && !mine->taken.empty()) {
-        runs.warnings.push_back(mine->taken);
+      if (slice == 0 && !mine->note.empty()) {
+        runs.warnings.push_back(mine->note);
       }
-      apart = std::move(mine->split_parameters);
+      separate = std::move(mine->split_parameters);
       sliced = std::make_shared<const Trace>(std::move(mine->trace));
     }
     const Trace& layers = sliced ? *sliced : trace;
-    std::vector<std::int32_t> parts;  // of the pipeline, by operator
+    std::vector<std::int32_t> parts;  // of the pipeline, indexed by operator
     if (parallelism.pipeline > 1) {
       Result<std::vector<std::int32_t>> found =
           parts_of_operators(layers, parallelism.pipeline * parallelism.pipeline_chunks,
@@ -156,12 +158,12 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
     }
     for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
       std::shared_ptr<const Trace> own = sliced;
-      iteration.stepped_apart = apart;
+      iteration.separate_step = separate;
       if (parallelism.pipeline > 1) {
         PipelineCut cut = cuts.pipeline;
         cut.stage = stage;
         own = std::make_shared<const Trace>(pipeline_trace(layers, cut, parts));
-        iteration.stepped_apart = apart_of(*own, layers, apart);
+        iteration.separate_step = separate_step_of(*own, layers, separate);
         iteration.batch = cuts.micro_batch;
         iteration.gradient_accumulation = 1;
       }
@@ -171,13 +173,13 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
         if (!run) {
           return run.error();
         }
-        const Place place(stage, slice, owner);
+        const Rank rank(stage, slice, owner);
         const Bytes peak = run->ledger.peak();
-        peaks[place] = peak;
-        // Of equal ones the first, in the order of places.
+        peaks[rank] = peak;
+        // Among equal peaks, the first rank in order.
         const Bytes highest = runs.heaviest ? runs.heaviest->ledger.peak() : Bytes{-1};
-        if (peak > highest || (peak == highest && place < heaviest)) {
-          heaviest = place;
+        if (peak > highest || (peak == highest && rank < heaviest)) {
+          heaviest = rank;
           runs.heaviest = std::make_unique<TraceRun>(*std::move(run));
           runs.trace = own;
         }

@@ -1,5 +1,5 @@
-// run_ranks(): the iteration of each trainer of a parallel job whose model is a recorded graph. Trainers that
-// run the same are run once. Pure; any thread.
+// run_ranks(): the iterations of the ranks of a parallel job whose model is an exported graph. Ranks with
+// equal iterations are run once. Pure; any thread.
 #pragma once
 
 #include <memory>
@@ -17,22 +17,21 @@ namespace plimsoll::estimator::inline estimate {
 struct RanksRequest {
   crds::Parallelism parallelism{};
   std::int64_t trainers = 1;
-  TraceRunRequest iteration{};  // its replication is set here; its budget is for all ranks together
+  TraceRunRequest iteration{};  // run_ranks() sets its replication; its budget is for all ranks together
 };
 
 struct RankRuns {
-  // Of the trainer with the highest peak, and the trace that it runs; null where that is the whole model's,
-  // which must outlive the run.
+  // The trace of the rank with the highest peak, which must outlive the run; null if it is the whole model's.
   std::shared_ptr<const Trace> trace;
   std::unique_ptr<TraceRun> heaviest;
-  // By trainer, where they differ: those of a tensor parallel group next to each other, then the owners of
-  // ZeRO-1, then the stages of the pipeline.
+  // By rank, if ranks differ: ordered by pipeline stage, then owner of ZeRO-1, then rank in the tensor
+  // parallel group.
   std::vector<Bytes> peaks;
   std::vector<std::string> warnings;
 };
 
-// Errors: as run_trace, split_trace and pipeline_trace; kInvalid for trainers that the sizes do not divide;
-// kUnsupported for what graphs do not know (context and expert parallelism).
+// Errors: those of run_trace, split_trace and pipeline_trace; kInvalid if the sizes do not divide the number
+// of trainers; kUnsupported for context and expert parallelism, which graphs do not support.
 Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, const RanksRequest& request);
 
 }  // namespace plimsoll::estimator::estimate

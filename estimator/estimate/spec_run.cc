@@ -21,9 +21,9 @@ namespace {
 using crds::ParallelStrategy;
 
 constexpr std::size_t kLargest = 10;
-// Ranks of ZeRO-1 that are looked at one by one; beyond, the first stands for all.
+// Maximum number of ranks of ZeRO-1 that are run one by one; with more, the first represents all.
 constexpr std::int64_t kMaxOwners = 16;
-// After so many micro-batches an iteration only repeats itself: gradients are there, each stage is full.
+// After this many rounds of micro-batches an iteration repeats: gradients exist and each stage is full.
 constexpr std::int64_t kSteadyRounds = 3;
 
 Error bad_field(const std::string& field, const std::string& what) {
@@ -34,8 +34,8 @@ bool half_precision(crds::Precision precision) {
   return precision == crds::Precision::kBF16Mixed || precision == crds::Precision::kFP16Mixed;
 }
 
-// FSDP's MixedPrecision and DeepSpeed compute in half precision throughout and keep fp32 for the optimizer,
-// where torch.autocast casts operator by operator.
+// FSDP's MixedPrecision and DeepSpeed compute in half precision throughout and keep an fp32 copy for the
+// optimizer, while torch.autocast casts operator by operator.
 bool casts_parameters(const crds::TrainingSpec& training) {
   const ParallelStrategy strategy = training.parallelism.strategy;
   return half_precision(training.precision) && strategy != ParallelStrategy::kAuto &&
@@ -49,18 +49,19 @@ Result<void> check_split(const EstimateRequest& request) {
                                                          {"context", parallelism.context},
                                                          {"expert", parallelism.expert},
                                                          {"pipelineChunks", parallelism.pipeline_chunks}};
-  constexpr std::int64_t kMost = 4096;
+  constexpr std::int64_t kMaxSize = 4096;
   std::int64_t product = 1;
   for (const auto& [field, size] : splits) {
-    if (size < 1 || size > kMost) {
-      return bad_field(field, "must be from 1 to " + std::to_string(kMost) + ", is " + std::to_string(size));
+    if (size < 1 || size > kMaxSize) {
+      return bad_field(field,
+                       "must be from 1 to " + std::to_string(kMaxSize) + ", is " + std::to_string(size));
     }
   }
   if (request.model->dlrm && (parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.context > 1 ||
                               parallelism.expert > 1)) {
     return bad_field(
         "strategy",
-        "is all that a dlrm model takes: tensor, pipeline, context and expert split transformers");
+        "is the only parallelism of a dlrm model; tensor, pipeline, context and expert are for transformers");
   }
   product = parallelism.tensor * parallelism.pipeline * parallelism.context;
   if (request.trainers % product != 0) {
@@ -89,7 +90,7 @@ Result<void> check_split(const EstimateRequest& request) {
 Result<void> check_parts(const TransformerSpec& spec, const crds::Parallelism& parallelism) {
   const std::int64_t parts = parallelism.pipeline * parallelism.pipeline_chunks;
   if (parts > 1 && spec.encoder_decoder) {
-    return bad_field("pipeline", "splits decoders and encoders, not models that have both");
+    return bad_field("pipeline", "supports decoders and encoders, but not models with both");
   }
   if (parts > spec.layers) {
     return bad_field("pipeline", "x pipelineChunks is " + std::to_string(parts) + ", and the model has " +
@@ -98,16 +99,16 @@ Result<void> check_parts(const TransformerSpec& spec, const crds::Parallelism& p
   return {};
 }
 
-// Lowers what each stage holds, part by part. Parts that are equal but for their layers' numbers share one
-// graph.
+// Lowers and records the parts that each stage holds. Parts that differ only in the numbers of their layers
+// share one graph.
 class Parts {
  public:
-  // `spec`: of a transformer; null for a DLRM, which is one part.
+  // `spec`: of a transformer; null for a DLRM, which is a single part.
   Parts(const EstimateRequest& request, const crds::TrainingSpec& training, const TransformerSpec* spec,
         const RecordOptions& options)
       : request_(request), training_(training), spec_(spec), options_(options) {}
 
-  // The parts that a stage holds. Stages with equal parts get the same pointers.
+  // The parts of a stage. Stages with equal parts get equal pointers.
   Result<std::vector<const Recording*>> of_stage(std::int64_t stage) {
     std::vector<const Recording*> recordings;
     for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
@@ -129,7 +130,7 @@ class Parts {
     return recordings;
   }
 
-  // Of all parts that the stage holds.
+  // Parameters of all parts of the stage.
   Bytes parameter_bytes(std::int64_t stage) {
     Bytes sum;
     for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
@@ -140,7 +141,7 @@ class Parts {
     return sum;
   }
 
-  // Of a tensor of a chunk, with the number of its own layer. For one stage only.
+  // Name of a tensor of a chunk, with the number of its own layer. Use it for one stage only.
   Result<std::string> name_of(std::int64_t stage, std::int64_t chunk, TensorId tensor) {
     const TransformerPart part = part_of(stage, chunk);
     const Lowered& shared = graphs_.at(key_of(part));
@@ -159,12 +160,12 @@ class Parts {
   }
 
  private:
-  // How many layers, how many of them dense, the ends of the model; where modules go by name, the first
-  // layer.
+  // Number of layers, number of dense ones, whether the part embeds and predicts; the first layer, if modules
+  // are matched by name.
   using Key = std::tuple<std::int64_t, std::int64_t, bool, bool, std::int64_t>;
   struct Lowered {
     std::unique_ptr<const ForwardGraph> graph;
-    std::int64_t first_layer = 0;  // that its names are of
+    std::int64_t first_layer = 0;  // the layer number in the graph's names
     std::unique_ptr<const Recording> recording;
   };
 
@@ -207,23 +208,10 @@ class Parts {
   const TransformerSpec* spec_;
   RecordOptions options_;
   std::map<Key, Lowered> graphs_;
-  std::map<std::int64_t, ForwardGraph> named_;  // by chunk, where the shared graph has another's names
+  std::map<std::int64_t, ForwardGraph> named_;  // by chunk, if the shared graph has other layer numbers
 };
 
-const char* kind_of(Part part) {
-  switch (part) {
-    case Part::kParameters: return "parameter";
-    case Part::kGradients: return "gradient";
-    case Part::kOptimizerState: return "optimizer state";
-    case Part::kInputs: return "input";
-    case Part::kActivations: return "activation";
-    case Part::kTemporaries: return "temporary";
-    case Part::kDdpBuckets: return "gradient bucket";
-  }
-  return "";
-}
-
-// The tensor of the graph that a block is, or belongs to.
+// The graph's tensor that a block belongs to.
 TensorId tensor_of(const Recording& recording, const TraceRun::Origin& origin) {
   const Trace& trace = recording.trace;
   const auto id = static_cast<std::size_t>(origin.id);
@@ -255,7 +243,7 @@ Result<std::vector<LiveTensor>> largest_live(const TraceRun& run, Parts& parts,
   return largest;
 }
 
-// The ranks among the replicas that may differ.
+// Number of ranks among the replicas that may differ.
 std::int64_t owners(const EstimateRequest& request, std::int64_t replicas, bool keeps_fp32) {
   const bool whole_parameters =
       request.training->parallelism.strategy == ParallelStrategy::kZeRO1 && !keeps_fp32;
@@ -280,7 +268,7 @@ Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batc
                 {.device = request.device, .batch = batch, .input_batch = batch, .budget = request.budget});
 }
 
-// Replicas of the whole model share nothing; they differ from a single one by their buckets.
+// Replicas of the whole model are all equal; they differ from a single trainer by their buckets.
 std::int64_t trainers_that_matter(const EstimateRequest& request) {
   const crds::Parallelism& parallelism = request.training->parallelism;
   const bool whole =
@@ -318,16 +306,16 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       request.trainers / (parallelism.tensor * parallelism.pipeline * parallelism.context);
   const bool keeps_fp32 = request.model->transformer && casts_parameters(training);
   if (keeps_fp32) {
-    training.precision = crds::Precision::kBF16;  // FP16 is as wide
+    training.precision = crds::Precision::kBF16;  // FP16 has the same width
   }
   if (training.parallelism.strategy == ParallelStrategy::kAuto && replicas > 1) {
     training.parallelism.strategy = ParallelStrategy::kDDP;
   }
-  const std::int64_t most_rounds = parallelism.pipeline * kSteadyRounds;
-  if (training.gradient_accumulation > most_rounds) {
+  const std::int64_t max_rounds = parallelism.pipeline * kSteadyRounds;
+  if (training.gradient_accumulation > max_rounds) {
     training.batch_size_per_trainer =
-        training.batch_size_per_trainer / training.gradient_accumulation * most_rounds;
-    training.gradient_accumulation = most_rounds;
+        training.batch_size_per_trainer / training.gradient_accumulation * max_rounds;
+    training.gradient_accumulation = max_rounds;
   }
 
   const std::int64_t micro_batches = training.gradient_accumulation;
@@ -354,15 +342,15 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
 
   SpecRun run{.heaviest = Ledger(1), .allocated = {}, .dense_parameters = {}};
   Parts parts(request, training, spec, options);
-  std::vector<const Recording*> last;  // of the stage before
-  std::size_t first_of_last = 0;       // its first rank, in run.allocated
+  std::vector<const Recording*> last;  // of the previous stage
+  std::size_t first_of_last = 0;       // index of its first rank in run.allocated
   Bytes parameters_of_last;
   for (std::int64_t stage = 0; stage < parallelism.pipeline; ++stage) {
     const Result<std::vector<const Recording*>> chunks = parts.of_stage(stage);
     if (!chunks) {
       return chunks.error();
     }
-    // Stages that hold the same and run it in the same order take the same.
+    // Stages with equal parts and equal schedules have equal peaks.
     const auto ahead = [&](std::int64_t of) {
       return warm_up(of, parallelism.pipeline, parallelism.pipeline_chunks, micro_batches);
     };

@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::int64_t kMasterWidth = 4;
 
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
 Part part_of(StorageRole role) {
   switch (role) {
     case StorageRole::kParameter:
@@ -38,30 +34,14 @@ Part part_of(StorageRole role) {
 }
 
 const char* kind_name(StorageRole role) {
-  switch (role) {
-    case StorageRole::kParameter: return "parameter";
-    case StorageRole::kBuffer: return "buffer";
-    case StorageRole::kInput: return "input";
-    case StorageRole::kOutput: return "output";
-    case StorageRole::kLoss: return "loss";
-    case StorageRole::kActivation: return "activation";
-    case StorageRole::kGradient: return "gradient";
-    case StorageRole::kBackward: return "activation gradient";
-  }
-  return "";
+  constexpr const char* kKinds[] = {"parameter", "buffer",     "input",    "output",
+                                    "loss",      "activation", "gradient", "activation gradient"};
+  return kKinds[static_cast<std::size_t>(role)];
 }
 
 const char* replicated_kind(Part part) {
-  switch (part) {
-    case Part::kParameters: return "parameter";
-    case Part::kGradients: return "gradient";
-    case Part::kOptimizerState: return "optimizer state";
-    case Part::kDdpBuckets: return "gradient bucket";
-    case Part::kInputs:
-    case Part::kActivations:
-    case Part::kTemporaries: break;
-  }
-  return "gathered or scattered";
+  const bool gathered = part == Part::kInputs || part == Part::kActivations || part == Part::kTemporaries;
+  return gathered ? "gathered or scattered" : estimator::kind_of(part);
 }
 
 Result<void> check(const Trace& trace, const TraceRunRequest& request) {
@@ -76,8 +56,8 @@ Result<void> check(const Trace& trace, const TraceRunRequest& request) {
                    ", is " + std::to_string(parts));
   }
   if (trace.batch_sizes.size() == 1 && trace.batch_sizes.front() != request.batch / parts) {
-    return invalid("the graph was recorded at batch " + std::to_string(trace.batch_sizes.front()) +
-                   " alone and holds for no other; export it again with --batch-size " +
+    return invalid("the graph was recorded only at batch " + std::to_string(trace.batch_sizes.front()) +
+                   " and is not valid for other batch sizes; export it again with --batch-size " +
                    std::to_string(request.batch / parts));
   }
   return {};
@@ -85,7 +65,7 @@ Result<void> check(const Trace& trace, const TraceRunRequest& request) {
 
 }  // namespace
 
-// The iteration of one trainer: what all passes have in common, and the order of events.
+// The iteration of one trainer: the order of events, and state that all passes share.
 class TraceIteration {
  public:
   TraceIteration(const TraceProducer& producer, const TraceRunRequest& request, const OptimizerRun& optimizer,
@@ -102,7 +82,7 @@ class TraceIteration {
         return added.error();
       }
     }
-    expect();
+    reserve();
     persist();
     std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Pass>> passes;
     for (const ScheduleStep& step : request_.schedule) {
@@ -125,36 +105,36 @@ class TraceIteration {
  private:
   using Source = TraceRun::Source;
 
-  // A trace as one run sees it, whatever the micro-batch.
+  // Data of a trace that is the same for all micro-batches.
   struct Static {
     TraceShapes shapes;
     TracePlan plan;
     TraceUnits units;
     KernelTemporaries kernels;
     std::vector<SteppedParameter> parameters;
-    TimeTable complete_gradients;  // storages by the operator that completes them
+    TimeTable complete_gradients;  // storages, by the operator that completes them
   };
   struct Pass;
   struct Chunk {
     std::int32_t id = 0;
     const Trace& trace;
-    std::shared_ptr<const Static> at;     // chunks may share a trace
-    std::vector<SteppedParameter> own{};  // parameters that the iteration keeps itself
-    std::vector<std::int32_t> shared{};   // by storage: the life cycle's parameter that it is of, -1 else
-    std::unique_ptr<Pass> last{};         // that ended; its gradients and results are still there
-    bool accumulating = false;            // a pass before has left gradients
-    std::int32_t first_unit = 0;          // in the life cycle's numbers
+    std::shared_ptr<const Static> at;     // equal chunks share one
+    std::vector<SteppedParameter> own{};  // parameters that this class manages (sparse gradients)
+    std::vector<std::int32_t> shared{};   // by storage: its parameter in the life cycle; -1: none
+    std::unique_ptr<Pass> last{};         // the last finished pass; its gradients and results are still live
+    bool accumulating = false;            // an earlier pass has left gradients
+    std::int32_t first_unit = 0;          // number of the chunk's first unit in the life cycle
   };
-  // One micro-batch's way through a chunk.
+  // One micro-batch's forward and backward pass through a chunk.
   struct Pass {
     Pass(const Chunk& chunk, Budget* budget) : blocks(chunk.trace.storages.size(), -1, budget) {}
 
-    BudgetVector<BlockId> blocks;                     // by storage; -1: not alive
+    BudgetVector<BlockId> blocks;                     // by storage; -1: not live
     std::multimap<std::int32_t, BlockId> recomputed;  // by the time when they are freed
     std::size_t next_unit = 0;
     std::size_t next_recomputation = 0;
   };
-  // A parameter of the life cycle.
+  // A parameter that the life cycle manages.
   struct Shared {
     std::int32_t chunk = 0;
     std::size_t parameter = 0;
@@ -208,7 +188,7 @@ class TraceIteration {
       chunk.at = same->at;
       return {};
     }
-    memory_.resize(memory_.bytes() + memory_of(trace));  // of lists that are as long as the trace's
+    memory_.resize(memory_.bytes() + memory_of(trace));  // for lists as long as the trace's
     Result<TraceShapes> shapes =
         TraceShapes::at(trace, request_.batch / request_.gradient_accumulation,
                         {.halve_floats = request_.halve_floats, .budget = request_.budget});
@@ -240,21 +220,21 @@ class TraceIteration {
     return {};
   }
 
-  // A large model has tens of thousands of blocks: the lists are made long enough at once.
-  void expect() {
+  // Reserves the lists at once: a large model has tens of thousands of blocks.
+  void reserve() {
     std::size_t blocks = 0;
     for (const Chunk& chunk : chunks_) {
-      blocks += chunk.trace.parameters.size() * 4;  // in fp32, its state, two temporaries of its step
+      blocks += chunk.trace.parameters.size() * 4;  // fp32 copy, state, two temporaries of the step
     }
     for (const ScheduleStep& step : request_.schedule) {
       const Chunk& chunk = chunks_[static_cast<std::size_t>(step.chunk)];
       blocks += step.forward ? chunk.trace.storages.size() + chunk.trace.temporaries.size() : 0;
     }
-    run_.ledger.expect(blocks, blocks * 2);
+    run_.ledger.reserve(blocks, blocks * 2);
     run_.origins_.reserve(blocks);
   }
 
-  // By operator: the gradients that are complete after it.
+  // The gradients that are complete after each operator.
   static TimeTable complete_gradients(const Trace& trace) {
     std::vector<std::int32_t> last(trace.storages.size(), -1);
     for (std::size_t op = index(trace.loss_end); op < trace.operators.size(); ++op) {
@@ -270,12 +250,12 @@ class TraceIteration {
     return TimeTable(last, trace.operators.size());
   }
 
-  // What lives from iteration to iteration.
+  // Allocates everything that stays live from iteration to iteration.
   void persist() {
-    BudgetVector<HeldParameter> held(request_.budget);
-    std::int32_t units = 0;  // of the chunks before
+    BudgetVector<ReplicaParameter> replicated(request_.budget);
+    std::int32_t units = 0;  // of the previous chunks
     for (Chunk& chunk : chunks_) {
-      units = share(chunk, units, held);
+      units = share(chunk, units, replicated);
     }
     for (Chunk& chunk : chunks_) {
       for (std::size_t i = 0; i < chunk.trace.storages.size(); ++i) {
@@ -284,7 +264,7 @@ class TraceIteration {
         }
       }
     }
-    life_.emplace(life_ledger_, request_.replication, std::move(held), optimizer_, request_.budget);
+    life_.emplace(life_ledger_, request_.replication, std::move(replicated), optimizer_, request_.budget);
     life_->persist();
     for (const Chunk& chunk : chunks_) {
       for (const SteppedParameter& stepped : chunk.own) {
@@ -303,9 +283,10 @@ class TraceIteration {
            request_.replication.strategy == crds::ParallelStrategy::kAuto;
   }
 
-  // Hands the parameters with dense gradients over to their life cycle among trainers. DDP has no buckets for
-  // sparse ones (reducer.cpp: expect_sparse_gradient). Returns the number of units so far.
-  std::int32_t share(Chunk& chunk, std::int32_t first_unit, BudgetVector<HeldParameter>& held) {
+  // Moves the parameters with dense gradients to the life cycle, which distributes them over the trainers.
+  // DDP has no buckets for sparse gradients (reducer.cpp: expect_sparse_gradient). Returns the number of
+  // units so far.
+  std::int32_t share(Chunk& chunk, std::int32_t first_unit, BudgetVector<ReplicaParameter>& replicated) {
     std::int32_t end_unit = first_unit;
     chunk.shared.assign(chunk.trace.storages.size(), -1);
     for (const SteppedParameter& stepped : chunk.at->parameters) {
@@ -317,15 +298,15 @@ class TraceIteration {
       const TraceParameter& parameter = chunk.trace.parameters[stepped.id];
       const TensorView view = chunk.at->shapes.tensor_of(parameter.layout, parameter.dtype);
       const std::int32_t unit = chunk.at->units.of_parameter[stepped.id];
-      held.push_back({.elements = view.elements,
-                      .rows = stepped.rows,
-                      .columns = stepped.columns,
-                      .first = view.shape.empty() ? 1 : view.shape.front(),
-                      .width = view.width,
-                      .kept_width = request_.keeps_fp32 ? kMasterWidth : view.width,
-                      .count = chunk.trace.storages[index(parameter.storage)].count,
-                      .unit = unit == kRootUnit ? unit : first_unit + unit,
-                      .apart = steps_apart(stepped.id)});
+      replicated.push_back({.elements = view.elements,
+                            .rows = stepped.rows,
+                            .columns = stepped.columns,
+                            .first = view.shape.empty() ? 1 : view.shape.front(),
+                            .width = view.width,
+                            .optimizer_width = request_.keeps_fp32 ? kMasterWidth : view.width,
+                            .count = chunk.trace.storages[index(parameter.storage)].count,
+                            .unit = unit == kRootUnit ? unit : first_unit + unit,
+                            .separate_step = has_separate_step(stepped.id)});
       end_unit = std::max(end_unit, first_unit + unit + 1);
       chunk.shared[index(parameter.storage)] = static_cast<std::int32_t>(shared_.size());
       chunk.shared[index(parameter.gradient.front())] = static_cast<std::int32_t>(shared_.size());
@@ -342,14 +323,14 @@ class TraceIteration {
     return end_unit;
   }
 
-  // Where the life cycle's blocks are counted.
+  // Writes the life cycle's blocks to the ledger.
   class LifeLedger : public ParameterLedger {
    public:
     explicit LifeLedger(TraceIteration& iteration) : iteration_(iteration) {}
     BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter) override {
       const Shared& of = iteration_.shared_[parameter];
       return iteration_.allocate(part, bytes_of_one, count,
-                                 {iteration_.stepping_ ? Source::kStep : Source::kShared, of.chunk,
+                                 {iteration_.stepping_ ? Source::kStep : Source::kParameter, of.chunk,
                                   static_cast<std::int32_t>(of.parameter)});
     }
     void release(BlockId block) override { iteration_.run_.ledger.release(block); }
@@ -362,7 +343,7 @@ class TraceIteration {
 
   void forward(Chunk& chunk, Pass& pass) {
     run_.ledger.enter(Phase::kForward);
-    release_results(chunk);  // the loop's variables get new values
+    release_results(chunk);  // the loop assigns new values to its variables
     if (request_.zero_grad_before_backward && !chunk.accumulating) {
       hold_last_gradients(chunk);
     }
@@ -376,7 +357,7 @@ class TraceIteration {
     }
   }
 
-  // What the last pass left but for gradients.
+  // Frees what the last pass left, except gradients.
   void release_results(Chunk& chunk) {
     const std::unique_ptr<Pass> last = std::move(chunk.last);
     for (std::size_t i = 0; last && i < last->blocks.size(); ++i) {
@@ -470,7 +451,7 @@ class TraceIteration {
       const std::int32_t shared = chunk.shared[index(storage)];
       if (shared >= 0 && block >= 0) {
         life_->take_gradient(static_cast<std::size_t>(shared), std::exchange(block, -1));
-      } else if (shared < 0 && chunk.accumulating) {  // added to what is there
+      } else if (shared < 0 && chunk.accumulating) {  // added to the existing gradient, then freed
         release(block);
       }
     }
@@ -485,18 +466,19 @@ class TraceIteration {
     }
   }
 
-  // The sum of sparse gradients: each trainer's rows once, those of all gathered, and put together
-  // (ProcessGroupGloo.cpp: AsyncSparseAllreduceWork). What remains has a row for each that anyone looked up.
+  // Sums sparse gradients: the rows of one trainer, then the gathered rows of all, then their sum
+  // (ProcessGroupGloo.cpp: AsyncSparseAllreduceWork). The result has one row for each row that any trainer
+  // used.
   void exchange_sparse_gradients(const Chunk& chunk, Pass& pass) {
     const std::int64_t replicas = request_.replication.replicas;
     for (const SteppedParameter& parameter : chunk.own) {
       constexpr std::int64_t kIndexWidth = 8;
-      const TraceParameter& held = chunk.trace.parameters[parameter.id];
-      const TensorView view = chunk.at->shapes.tensor_of(held.layout, held.dtype);
+      const TraceParameter& declared = chunk.trace.parameters[parameter.id];
+      const TensorView view = chunk.at->shapes.tensor_of(declared.layout, declared.dtype);
       const std::int64_t rows = view.size(0);
       const Bytes row = Bytes{rows == 0 ? 0 : view.bytes().count / rows} + Bytes{kIndexWidth};
       const std::int64_t mine = std::min(rows, parameter.gradient.count / row.count);
-      const TraceRun::Origin origin{Source::kShared, chunk.id, static_cast<std::int32_t>(parameter.id)};
+      const TraceRun::Origin origin{Source::kParameter, chunk.id, static_cast<std::int32_t>(parameter.id)};
       const auto take = [&](std::int64_t count) {
         return allocate(Part::kTemporaries, row * count, 1, origin);
       };
@@ -505,12 +487,12 @@ class TraceIteration {
       const BlockId sum = take(mine * replicas);
       run_.ledger.release(gathered);
       run_.ledger.release(coalesced);
-      for (const std::int32_t storage : held.gradient) {
+      for (const std::int32_t storage : declared.gradient) {
         release(pass.blocks[index(storage)]);
       }
       BlockId result = allocate(Part::kGradients, row * std::min(rows, mine * replicas), 1, origin);
       run_.ledger.release(sum);
-      if (chunk.accumulating) {  // added to what is there
+      if (chunk.accumulating) {  // added to the existing gradient, then freed
         release(result);
       }
     }
@@ -524,9 +506,9 @@ class TraceIteration {
     return sum;
   }
 
-  // The second forward of a checkpointed block.
+  // The second forward pass of a checkpointed block.
   void recompute(const Chunk& chunk, Pass& pass, const Recomputation& again) {
-    std::vector<BlockId> made(again.storages.size(), -1);
+    std::vector<BlockId> blocks(again.storages.size(), -1);
     std::size_t next = 0;
     charge(request_.budget, again.storages.size());
     for (std::int32_t op = again.begin; op < again.end; ++op) {
@@ -536,21 +518,21 @@ class TraceIteration {
              chunk.trace.storages[index(again.storages[next].storage)].allocated_at == op;
            ++next) {
         const std::int32_t storage = again.storages[next].storage;
-        made[next] = again.skipped[step] ? std::exchange(pass.blocks[index(storage)], -1)
-                                         : allocate_storage(chunk, storage, Source::kRecomputed);
+        blocks[next] = again.skipped[step] ? std::exchange(pass.blocks[index(storage)], -1)
+                                           : allocate_storage(chunk, storage, Source::kRecomputed);
       }
       if (!again.skipped[step]) {
         use_kernel(chunk, op);
       }
       for (const std::int32_t each : again.releases.at(step)) {
-        release(made[index(each)]);
+        release(blocks[index(each)]);
       }
     }
-    for (std::size_t i = 0; i < made.size(); ++i) {
-      if (made[i] >= 0 && again.storages[i].released_at >= 0) {
-        pass.recomputed.emplace(again.storages[i].released_at, made[i]);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i] >= 0 && again.storages[i].released_at >= 0) {
+        pass.recomputed.emplace(again.storages[i].released_at, blocks[i]);
       } else {
-        release(made[i]);
+        release(blocks[i]);
       }
     }
   }
@@ -573,8 +555,8 @@ class TraceIteration {
     const std::vector<SteppedParameter>& stepped_;
   };
 
-  bool steps_apart(std::size_t parameter) const {
-    return !request_.stepped_apart.empty() && request_.stepped_apart[parameter];
+  bool has_separate_step(std::size_t parameter) const {
+    return !request_.separate_step.empty() && request_.separate_step[parameter];
   }
 
   void step() {
@@ -582,10 +564,10 @@ class TraceIteration {
     stepping_ = true;
     life_->step();
     for (const Chunk& chunk : chunks_) {
-      for (const bool apart : {true, false}) {
+      for (const bool separate : {true, false}) {
         std::vector<SteppedParameter> updated;
         std::copy_if(chunk.own.begin(), chunk.own.end(), std::back_inserter(updated),
-                     [&](const SteppedParameter& each) { return steps_apart(each.id) == apart; });
+                     [&](const SteppedParameter& each) { return has_separate_step(each.id) == separate; });
         Step ledger(*this, chunk.id, updated);
         optimizer_step(optimizer_, updated, ledger);
       }
@@ -596,11 +578,11 @@ class TraceIteration {
   const TraceRunRequest& request_;
   const OptimizerRun& optimizer_;
   TraceRun run_;
-  BudgetBytes memory_;  // of what is kept of each trace
+  BudgetBytes memory_;  // of the data kept for each trace
   std::deque<Chunk> chunks_;
-  std::vector<Shared> shared_;           // by the life cycle's parameters
-  std::vector<BlockId> last_gradients_;  // of the iteration before
-  bool stepping_ = false;                // the optimizer runs
+  std::vector<Shared> shared_;           // indexed as the life cycle's parameters
+  std::vector<BlockId> last_gradients_;  // gradients of the previous iteration
+  bool stepping_ = false;                // the optimizer step is running
   LifeLedger life_ledger_{*this};
   std::optional<ParameterLifeCycle> life_;
 };
@@ -616,7 +598,8 @@ std::string TraceRun::name_of(BlockId block) const {
   if (origin.source == Source::kKernel) {
     return operator_name(origin.id);
   }
-  if (origin.source == Source::kState || origin.source == Source::kStep || origin.source == Source::kShared) {
+  if (origin.source == Source::kState || origin.source == Source::kStep ||
+      origin.source == Source::kParameter) {
     return trace.parameters[index(origin.id)].name;
   }
   const TraceStorage& storage = trace.storages[index(origin.id)];
@@ -643,7 +626,7 @@ const char* TraceRun::kind_of(BlockId block) const {
     case Source::kKernel: return "kernel temporary";
     case Source::kState: return "optimizer state";
     case Source::kStep: return "optimizer temporary";
-    case Source::kShared: return replicated_kind(ledger.blocks()[index(block)].part);
+    case Source::kParameter: return replicated_kind(ledger.blocks()[index(block)].part);
   }
   return "";
 }
@@ -668,7 +651,7 @@ Result<TraceRun> run_trace(std::span<const Trace* const> chunks, const TraceProd
 Result<TraceRun> run_trace(const Trace& trace, const TraceProducer& producer,
                            const TraceRunRequest& request) {
   TraceRunRequest whole = request;
-  // What a second micro-batch adds, all later ones repeat.
+  // All later micro-batches allocate the same as the second one.
   whole.schedule = pipeline_schedule(0, 1, 1, std::clamp<std::int64_t>(request.gradient_accumulation, 0, 2));
   const Trace* const chunks[] = {&trace};
   return run_trace(chunks, producer, whole);

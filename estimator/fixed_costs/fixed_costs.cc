@@ -10,16 +10,16 @@ namespace {
 
 constexpr Bytes kSlowestNvlink{250'000'000'000};  // bytes a second; PCIe is slower
 
-// Of what comes and goes within an iteration. docs/estimation.md tells how it was chosen.
+// Share of the transient memory. docs/estimation.md explains how it was chosen.
 constexpr double kMargin = 0.05;
 
 bool hopper_or_later(const std::string& family) {
-  // An unknown card gets the larger workspace.
+  // An unknown GPU gets the larger workspace.
   return family != "kepler" && family != "maxwell" && family != "pascal" && family != "volta" &&
          family != "turing" && family != "ampere" && family != "ada-lovelace";
 }
 
-// The table's versions: what the graph was recorded with, unless the job says how kernels are loaded.
+// Versions of the graph's recording, unless the job sets how kernels are loaded.
 Platform platform_of(const EstimateRequest& request) {
   const GpuModel& gpu = *request.gpu;
   Platform platform{.gpu = gpu.name, .family = gpu.family, .memory = gpu.memory};
@@ -33,13 +33,13 @@ Platform platform_of(const EstimateRequest& request) {
   return platform;
 }
 
-// One communicator, of a group of trainers.
+// The buffers of one communicator of a group of trainers.
 Bytes collective_bytes(const GpuModel* gpu) {
   const bool nvlink = gpu == nullptr || gpu->intra_node_bandwidth >= kSlowestNvlink;
-  return kConnection * kConnectionsOfAChannel * (nvlink ? kNvlinkChannels : kPcieChannels);
+  return kConnection * kConnectionsPerChannel * (nvlink ? kNvlinkChannels : kPcieChannels);
 }
 
-// Each way to divide the work has a group of its own, and NCCL connects it when it is first used.
+// Each kind of parallelism has its own group, and NCCL connects a group when it is first used.
 std::int64_t communicators(const EstimateRequest& request) {
   if (request.training == nullptr) {
     return 1;
@@ -71,7 +71,7 @@ Bytes communication_of(const EstimateRequest& request) {
   if (!exchanges) {
     return collective_bytes(request.gpu) * communicators(request);
   }
-  // AMP measured Volta and Ampere cards.
+  // AMP's measurements are of Volta and Ampere GPUs.
   if (request.gpu == nullptr || !hopper_or_later(request.gpu->family)) {
     return communication_bytes(request.trainers);
   }
@@ -86,8 +86,8 @@ Bytes communication_bytes(std::int64_t trainers) {
   if (trainers <= 1) {
     return Bytes{};
   }
-  // Logarithmic between the paper's two figures: it lies above a straight line, so it is the safer of the two
-  // for the counts between, which the paper does not tell.
+  // Logarithmic between the paper's two figures. This is above linear interpolation, so it is the safer
+  // choice for the counts in between, for which the paper has no figures.
   const double share =
       std::min(1.0, std::log2(static_cast<double>(trainers) / 2) / std::log2(kTrainersAtLimit / 2));
   return kCommunicationOfTwo +
@@ -103,7 +103,7 @@ FixedCosts fixed_costs_of(const EstimateRequest& request) {
   if (request.gpu == nullptr) {
     return costs;
   }
-  // Forward runs on the caller's thread and backward on autograd's, each with a handle of its own.
+  // Forward runs in the caller's thread and backward in autograd's, each with its own handle.
   const Platform platform = platform_of(request);
   const Bytes cublas = request.runtime.cublas_workspace.value_or(cublas_row(platform).bytes);
   costs.forward_workspace = cublas + cublas_lt_row(platform).bytes;
@@ -114,7 +114,7 @@ FixedCosts fixed_costs_of(const EstimateRequest& request) {
   }
   costs.cuda_context =
       request.learned.cuda_context.value_or(request.gpu->cuda_context.value_or(context_row(platform).bytes));
-  costs.out_of_reach = kDriversShare + std::min(kUsualContext, costs.cuda_context);
+  costs.unavailable = kDriverMemory + std::min(kTypicalContext, costs.cuda_context);
   return costs;
 }
 

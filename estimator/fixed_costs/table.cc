@@ -15,9 +15,7 @@ constexpr const char* kLazySource =
     "collectives over 8 (H100: nccl#1685). Rounded up";
 
 constexpr FixedCostRow lazy(std::string_view family) {
-  return {.gpu = {},
-          .family = family,
-          .least_memory = {},
+  return {.family = family,
           .cuda = kCudaOfLazyLoading,
           .torch = kTorchOfLazyLoading,
           .bytes = 1_GiB,
@@ -26,40 +24,25 @@ constexpr FixedCostRow lazy(std::string_view family) {
 
 constexpr std::array<FixedCostRow, 7> kContexts = {{
     {.gpu = "A100",
-     .family = {},
-     .least_memory = {},
-     .cuda = 0,
-     .torch = 0,
      .bytes = 1463_MiB,
      .source =
-         "95th percentile of 592 published runs of perceptrons, the whole card by nvidia-smi, versions not "
-         "told (GPUMemNet); 1435 MiB fit them"},
+         "95th percentile of 592 published runs of perceptrons, the whole GPU by nvidia-smi, versions not "
+         "given (GPUMemNet); 1435 MiB fit them"},
     lazy("volta"),
     lazy("turing"),
     lazy("ampere"),
     lazy("ada-lovelace"),
     lazy("hopper"),
-    {.gpu = {},
-     .family = {},
-     .least_memory = {},
-     .cuda = 0,
-     .torch = 0,
-     .bytes = 1536_MiB,
+    {.bytes = 1536_MiB,
      .source =
-         "All kernels loaded, or not known: 1486 MiB (RTX 3090, torch 1.7, CUDA 11.0) and 877 (RTX 2080 Ti, "
+         "All kernels loaded, or unknown: 1486 MiB (RTX 3090, torch 1.7, CUDA 11.0) and 877 (RTX 2080 Ti, "
          "torch 1.6, CUDA 10.1: pytorch#49877), 1005 (Titan V, torch 1.3: pytorch#28394), 843 (torch 1.12, "
-         "CUDA 11.3: pytorch#86493). The largest, rounded up; of newer families none was measured"},
+         "CUDA 11.3: pytorch#86493). The largest, rounded up; no newer family was measured"},
 }};
 
 constexpr FixedCostRow workspace(std::string_view family, Bytes least_memory, Bytes bytes,
                                  const char* source) {
-  return {.gpu = {},
-          .family = family,
-          .least_memory = least_memory,
-          .cuda = 0,
-          .torch = 0,
-          .bytes = bytes,
-          .source = source};
+  return {.family = family, .least_memory = least_memory, .bytes = bytes, .source = source};
 }
 
 constexpr const char* kCublasSource =
@@ -77,10 +60,10 @@ constexpr std::array<FixedCostRow, 8> kCublasRows = {{
     workspace("", {}, 32_MiB, "CublasHandlePool.cpp: 32 MiB from Hopper on"),
 }};
 
-// Later releases share cuBLAS's workspace, which these bound.
-constexpr const char* kCublasLtSource = "CUDABlas.cpp: 1 MiB unless CUBLASLT_WORKSPACE_SIZE says otherwise";
-constexpr const char* kCublasLtLarge = "pytorch#120925: 4 MiB on cards of 24 GiB";
-constexpr Bytes kNominal24 = 22_GiB;  // less what the driver keeps
+// Later releases share cuBLAS's workspace, for which these figures are an upper bound.
+constexpr const char* kCublasLtSource = "CUDABlas.cpp: 1 MiB unless CUBLASLT_WORKSPACE_SIZE is set";
+constexpr const char* kCublasLtLarge = "pytorch#120925: 4 MiB on GPUs of 24 GiB";
+constexpr Bytes kNominal24 = 22_GiB;  // 24 GiB minus the driver's part
 constexpr std::array<FixedCostRow, 10> kCublasLtRows = {{
     workspace("kepler", {}, 1_MiB, kCublasLtSource),
     workspace("maxwell", {}, 1_MiB, kCublasLtSource),
@@ -94,15 +77,15 @@ constexpr std::array<FixedCostRow, 10> kCublasLtRows = {{
     workspace("", {}, 32_MiB, "pytorch#120925: 32 MiB from Hopper on"),
 }};
 
-bool holds(const FixedCostRow& row, const Platform& platform) {
+bool matches(const FixedCostRow& row, const Platform& platform) {
   return platform.gpu.starts_with(row.gpu) && (row.family.empty() || row.family == platform.family) &&
          platform.memory >= row.least_memory && platform.cuda >= row.cuda && platform.torch >= row.torch;
 }
 
-const FixedCostRow& first_of(std::span<const FixedCostRow> rows, const Platform& platform) {
+const FixedCostRow& first_match(std::span<const FixedCostRow> rows, const Platform& platform) {
   const auto found =
-      std::find_if(rows.begin(), rows.end(), [&](const FixedCostRow& row) { return holds(row, platform); });
-  assert(found != rows.end());  // the last row of each table holds for all
+      std::find_if(rows.begin(), rows.end(), [&](const FixedCostRow& row) { return matches(row, platform); });
+  assert(found != rows.end());  // the last row of each table matches every platform
   return *found;
 }
 
@@ -119,13 +102,13 @@ std::span<const FixedCostRow> cublas_lt_rows() {
 }
 
 const FixedCostRow& context_row(const Platform& platform) {
-  return first_of(kContexts, platform);
+  return first_match(kContexts, platform);
 }
 const FixedCostRow& cublas_row(const Platform& platform) {
-  return first_of(kCublasRows, platform);
+  return first_match(kCublasRows, platform);
 }
 const FixedCostRow& cublas_lt_row(const Platform& platform) {
-  return first_of(kCublasLtRows, platform);
+  return first_match(kCublasLtRows, platform);
 }
 
 std::int32_t cuda_version_of(std::string_view torch) {
@@ -138,9 +121,9 @@ std::int32_t cuda_version_of(std::string_view torch) {
   const std::string_view digits = torch.substr(mark + kMark.size());
   std::int32_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const bool sound =
+  const bool valid =
       error == std::errc{} && end - digits.data() >= 2 && end - digits.data() <= 3 && number > 0;
-  return sound ? number / 10 * 100 + number % 10 : 0;
+  return valid ? number / 10 * 100 + number % 10 : 0;
 }
 
 }  // namespace plimsoll::estimator::fixed_costs

@@ -1,5 +1,5 @@
-// KernelCall: one call of an operator, with the sizes it has at one batch size. Const access from any thread;
-// must not outlive the trace.
+// KernelCall: one call of an operator, with its sizes at one batch size. Const access is thread-safe; it must
+// not outlive the trace.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ class KernelCall {
 
   bool has(std::string_view attribute) const { return find(attribute) != nullptr; }
   std::int64_t integer(std::string_view attribute, std::int64_t otherwise) const;
-  // Element i of a list, or the one value where a single one stands for all (stride=2).
+  // Element i of a list. A single value stands for all elements (stride=2).
   std::int64_t element(std::string_view attribute, std::size_t i, std::int64_t otherwise) const;
   std::size_t length(std::string_view attribute) const;
 
   TorchVersion version() const { return producer_.version; }
-  // Threads of the CPU's kernels; 0: not known.
+  // Threads of the CPU's kernels; 0: unknown.
   std::int64_t threads() const { return producer_.threads; }
 
  private:

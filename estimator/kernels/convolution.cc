@@ -1,34 +1,47 @@
 #include "estimator/kernels/convolution.h"
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 
-#include "estimator/kernels/convolution_workspace.h"
-#include "estimator/kernels/formulas.h"
-
-namespace plimsoll::estimator::inline kernels::formula {
+namespace plimsoll::estimator::inline kernels {
 namespace {
 
-// Peak within a kernel above what it leaves: `moments` are what lives at each, results included.
+template <std::size_t N>
+bool one_of(std::string_view family, const std::array<std::string_view, N>& families) {
+  return std::find(families.begin(), families.end(), family) != families.end();
+}
+
+// Tensor cores support half precision from Volta on, and TF32 (the default for FP32 convolutions,
+// torch.backends.cudnn.allow_tf32) from Ampere on.
+bool on_tensor_cores(std::int64_t element_bytes, std::string_view family) {
+  constexpr std::array<std::string_view, 3> kNone = {"kepler", "maxwell", "pascal"};
+  constexpr std::array<std::string_view, 2> kHalfOnly = {"volta", "turing"};
+  if (one_of(family, kNone)) {
+    return false;
+  }
+  return element_bytes <= 2 || (element_bytes == 4 && !one_of(family, kHalfOnly));
+}
+
+// The peak inside a kernel minus its results. `moments`: live memory at each moment, results included.
 Bytes above(std::initializer_list<Bytes> moments, Bytes results) {
   return std::max(Bytes{}, std::max(moments) - results);
 }
 
 }  // namespace
 
-Bytes cpu_convolution(const KernelCall& call) {
-  const Bytes input = call.input(0).bytes();
-  const Bytes weight = call.input(1).bytes();
-  const Bytes output = call.output(0).bytes();
-  return above({input + weight + output, output * 2}, output);
-}
-
-Bytes cpu_convolution_backward(const KernelCall& call) {
-  const Bytes gradient = call.input(0).bytes();
-  const Bytes input = call.input(1).bytes();
-  const Bytes weight = call.input(2).bytes();
-  const Bytes results = call.output(0).bytes() + call.output(1).bytes() + call.output(2).bytes();
-  return above({gradient + weight + input, input * 2, call.output(0).bytes() + gradient + input + weight * 2},
-               results);
+// cuDNN's tensor core kernels use the NHWC layout. NCHW tensors, PyTorch's default, are converted before and
+// after (nchwToNhwcKernel and nhwcToNchwKernel in profiles, pytorch#54324; "Tensor Layouts In Memory" in
+// NVIDIA's convolution guide), so the workspace holds a copy of both large tensors; filters are small in
+// comparison. Depthwise FP32 convolutions are PyTorch's own kernels
+// (aten/src/ATen/native/cuda/DepthwiseConv2d.cu). The workspaces of older algorithms are not modelled:
+// usually they need none, sometimes one for a Winograd transform.
+Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family) {
+  const bool depthwise = call.groups > 1 && call.groups == call.input_channels;
+  if (call.channels_last || depthwise || !on_tensor_cores(call.element_bytes, family)) {
+    return {};
+  }
+  return call.input + call.output;
 }
 
 Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family,
@@ -52,12 +65,23 @@ Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, 
                                family);
 }
 
-Bytes cuda_convolution(const KernelCall& /*call*/) {
-  return {};
+namespace formula {
+
+Bytes cpu_convolution(const KernelCall& call) {
+  const Bytes input = call.input(0).bytes();
+  const Bytes weight = call.input(1).bytes();
+  const Bytes output = call.output(0).bytes();
+  return above({input + weight + output, output * 2}, output);
 }
 
-Bytes cuda_convolution_backward(const KernelCall& /*call*/) {
-  return {};
+Bytes cpu_convolution_backward(const KernelCall& call) {
+  const Bytes gradient = call.input(0).bytes();
+  const Bytes input = call.input(1).bytes();
+  const Bytes weight = call.input(2).bytes();
+  const Bytes results = call.output(0).bytes() + call.output(1).bytes() + call.output(2).bytes();
+  return above({gradient + weight + input, input * 2, call.output(0).bytes() + gradient + input + weight * 2},
+               results);
 }
 
-}  // namespace plimsoll::estimator::kernels::formula
+}  // namespace formula
+}  // namespace plimsoll::estimator::kernels

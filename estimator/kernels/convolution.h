@@ -1,22 +1,45 @@
-// What convolutions take inside: on the CPU oneDNN's blocked copies of input, weight and result, on CUDA
-// cuDNN's workspace. Pure.
+// Kernel temporaries of convolutions: on the CPU, oneDNN's blocked copies of input, weight and result; on CUDA,
+// cuDNN's workspace: memory that cuDNN allocates from the framework's allocator during a convolution. It affects
+// reserved memory more than allocated memory, because large blocks are allocated and freed between the tensors.
+//
+//   Bytes workspace = convolution_workspace({.input = x, .output = y, .channels_last = false}, "ampere");
+//
+// Pure; any thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "estimator/kernels/call.h"
 
-namespace plimsoll::estimator::inline kernels::formula {
+namespace plimsoll::estimator::inline kernels {
+
+struct ConvolutionCall {
+  Bytes input;   // of forward; the gradient has the same size
+  Bytes output;  // of forward; the gradient has the same size
+  std::int64_t element_bytes = 4;
+  std::int64_t groups = 1;
+  std::int64_t input_channels = 1;
+  bool channels_last = false;
+};
+
+// The workspace is the same for forward, the input's gradient and the weight's gradient: each reads one of
+// the two large tensors and reads or writes the other. `family`: GpuModel::family; unknown families count as
+// the newest.
+Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family);
+
+// cuDNN's workspace for an operator on a GPU family; zero for other operators than convolutions. `learned`
+// replaces it. It is not a formula of the rule table, because those do not depend on the GPU, and because a
+// convolution can run without it.
+Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family,
+                                 std::optional<Bytes> learned);
+
+namespace formula {
 
 Bytes cpu_convolution(const KernelCall& call);
 Bytes cpu_convolution_backward(const KernelCall& call);
-Bytes cuda_convolution(const KernelCall& call);
-// What cuDNN takes for an operator on a family of cards, and does without where it cannot be had; nothing for
-// operators that are no convolutions. `learned` replaces it. The rows of the table hold for all cards, so it
-// is none of them.
-Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family,
-                                 std::optional<Bytes> learned);
-Bytes cuda_convolution_backward(const KernelCall& call);
 
-}  // namespace plimsoll::estimator::kernels::formula
+}  // namespace formula
+}  // namespace plimsoll::estimator::kernels

@@ -24,7 +24,7 @@ Bytes elementwise(const KernelCall& call) {
   if (!result.present) {
     return {};
   }
-  // A comparison's result is bool; its operands are cast to the widest among them.
+  // The result of a comparison is bool; its operands are cast to the widest of them.
   std::int64_t common = result.width;
   std::string_view dtype = result.dtype;
   if (dtype == "bool") {
@@ -48,7 +48,7 @@ Bytes elementwise(const KernelCall& call) {
 
 Bytes matrix_copies(const KernelCall& call) {
   Bytes copies;
-  const std::size_t first = call.inputs() > 2 ? 1 : 0;  // addmm's own operand is no factor
+  const std::size_t first = call.inputs() > 2 ? 1 : 0;  // addmm's first operand is not a factor
   for (std::size_t i = first; i < call.inputs(); ++i) {
     const TensorView input = call.input(i);
     if (input.present && input.rank() >= 2 && !input.contiguous() && !is_matrix_of_blas(input)) {
@@ -77,17 +77,17 @@ Bytes batch_norm_backward(const KernelCall& call) {
 }
 
 Bytes layer_norm_backward(const KernelCall& call) {
-  // Partial sums of the gradients of weight and bias, for each thread.
+  // Partial sums of the gradients of weight and bias, per thread.
   return Bytes{call.output(1).elements} * (2 * kFP32 * std::max<std::int64_t>(1, call.threads()));
 }
 
 Bytes group_norm_backward(const KernelCall& call) {
-  // Sums of the gradient, and of its product with the input, for each sample and channel.
+  // Sums of the gradient, and of its product with the input, per sample and channel.
   return Bytes{call.input(0).size(0) * call.input(0).size(1)} * (2 * kFP32);
 }
 
 Bytes safe_softmax(const KernelCall& call) {
-  // Which rows are masked whole: a truth value an element, and one a row.
+  // Which rows are fully masked: one boolean per element, and one per row.
   const TensorView result = call.output(0);
   return Bytes{result.elements} + Bytes{result.elements / std::max<std::int64_t>(1, result.size(-1))};
 }
@@ -97,7 +97,7 @@ Bytes embedding_bag_backward(const KernelCall& call) {
 }
 
 Bytes embedding_sort(const KernelCall& call) {
-  // Indices are sorted with their positions: two buffers of each, and the sort's own (cub's radix sort).
+  // Indices are sorted with their positions: two buffers of each, and one of the sort (cub's radix sort).
   return Bytes{call.input(1).elements} * (5 * kInt64);
 }
 

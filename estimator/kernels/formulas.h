@@ -1,4 +1,4 @@
-// The formulas behind rules.csv: bytes that a kernel takes inside, from the call's shapes. Pure.
+// The formulas of rules.csv: bytes that a kernel allocates internally, from the shapes of the call. Pure.
 #pragma once
 
 #include "estimator/kernels/call.h"
@@ -9,9 +9,9 @@ inline Bytes none(const KernelCall& /*call*/) {
   return {};
 }
 
-// TensorIterator on the CPU: operands of another type than the result are cast first, whole.
+// TensorIterator on the CPU first casts whole operands that have another type than the result.
 Bytes elementwise(const KernelCall& call);
-// BLAS takes matrices whose rows or columns lie close together; others are copied.
+// BLAS needs matrices with contiguous rows or columns; others are copied.
 Bytes matrix_copies(const KernelCall& call);
 // Operands that are not row-major are copied.
 Bytes contiguous_inputs(const KernelCall& call);

@@ -25,8 +25,6 @@ constexpr NamedFormula kFormulas[] = {
     {"contiguous_inputs", formula::contiguous_inputs},
     {"cpu_convolution", formula::cpu_convolution},
     {"cpu_convolution_backward", formula::cpu_convolution_backward},
-    {"cuda_convolution", formula::cuda_convolution},
-    {"cuda_convolution_backward", formula::cuda_convolution_backward},
     {"elementwise", formula::elementwise},
     {"embedding_bag_backward", formula::embedding_bag_backward},
     {"embedding_sort", formula::embedding_sort},
@@ -38,19 +36,18 @@ constexpr NamedFormula kFormulas[] = {
     {"safe_softmax", formula::safe_softmax},
 };
 
-[[noreturn]] void give_up(std::string_view row) {
-  std::fprintf(stderr, "rules.csv: a row that cannot be read: %.*s\n", static_cast<int>(row.size()),
-               row.data());
-  std::abort();  // the file is a part of the program
+[[noreturn]] void abort_on_row(std::string_view row) {
+  std::fprintf(stderr, "rules.csv: invalid row: %.*s\n", static_cast<int>(row.size()), row.data());
+  std::abort();  // the file is compiled into the program
 }
 
 KernelFormula formula_of(std::string_view name, std::string_view row) {
   const auto* const found = std::find_if(std::begin(kFormulas), std::end(kFormulas),
                                          [&](const NamedFormula& each) { return each.name == name; });
-  return found == std::end(kFormulas) ? (give_up(row), nullptr) : found->formula;
+  return found == std::end(kFormulas) ? (abort_on_row(row), nullptr) : found->formula;
 }
 
-// Takes what comes before `end` off the text, and `end` with it.
+// Removes the text up to `end` from `text`, and `end` itself, and returns it.
 std::string_view take_until(std::string_view& text, char end) {
   const std::size_t size = std::min(text.find(end), text.size());
   const std::string_view taken = text.substr(0, size);
@@ -70,7 +67,7 @@ std::vector<KernelRule> read_rules(std::string_view csv) {
     const KernelFormula cpu = formula_of(take_until(rest, ','), row);
     const KernelFormula cuda = formula_of(take_until(rest, ','), row);
     if (rest.empty() || (!rules.empty() && rules.back().name >= name)) {
-      give_up(row);
+      abort_on_row(row);
     }
     rules.push_back({.name = name, .cpu = cpu, .cuda = cuda, .source = rest});
   }

@@ -7,14 +7,6 @@
 #include "estimator/kernels/rules.h"
 
 namespace plimsoll::estimator::inline kernels {
-namespace {
-
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
-
 Result<KernelTemporaries> kernel_temporaries(const Trace& trace, const TraceShapes& shapes,
                                              const TraceProducer& producer, const KernelOptions& options) {
   KernelTemporaries result;
@@ -48,7 +40,7 @@ Result<KernelTemporaries> kernel_temporaries(const Trace& trace, const TraceShap
     const KernelRule* rule = rules[index(op.name)];
     if (trace.device == Device::kCuda) {
       result.workspaces[i] =
-          formula::cuda_convolution_workspace(name, call, options.gpu_family, options.convolution_workspace);
+          cuda_convolution_workspace(name, call, options.gpu_family, options.convolution_workspace);
     }
     if (rule == nullptr) {
       unknown.insert(name);
@@ -59,12 +51,12 @@ Result<KernelTemporaries> kernel_temporaries(const Trace& trace, const TraceShap
   }
   for (const std::string& name : unknown) {
     if (!options.lenient) {
-      return Error(ErrorCode::kUnsupported,
-                   "there is no rule for what the operator " + name.substr(0, 120) +
-                       " takes inside; with --lenient a conservative bound is taken instead");
+      return Error(ErrorCode::kUnsupported, "there is no rule for the kernel temporaries of operator " +
+                                                name.substr(0, 120) +
+                                                "; with --lenient a conservative bound is used instead");
     }
     result.warnings.push_back("no rule for " + name.substr(0, 120) +
-                              ": charged as much again as it reads and writes");
+                              ": charged the size of its inputs and outputs");
   }
   return result;
 }

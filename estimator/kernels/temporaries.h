@@ -1,4 +1,4 @@
-// kernel_temporaries(): what each operator of a trace takes inside its kernel, beyond its results: as it was
+// kernel_temporaries(): memory that each operator of a trace allocates in its kernel beyond its results:
 // measured, by the rule table (rules.h), or a bound. Pure; any thread.
 #pragma once
 
@@ -16,14 +16,14 @@ namespace plimsoll::estimator::inline kernels {
 
 struct KernelOptions {
   std::string gpu_family{};                      // GpuModel::family
-  std::optional<Bytes> convolution_workspace{};  // on CUDA, of any; absent: as the family's kernels are
-  bool lenient = false;                          // a bound for operators without a rule, and a warning
+  std::optional<Bytes> convolution_workspace{};  // of every convolution on CUDA; absent: by GPU family
+  bool lenient = false;                          // use a bound for operators without a rule, with a warning
   Budget* budget = nullptr;
 };
 
 struct KernelTemporaries {
   std::vector<Bytes> inside;      // by operator
-  std::vector<Bytes> workspaces;  // by operator: what cuDNN takes; empty on the CPU
+  std::vector<Bytes> workspaces;  // by operator: cuDNN's workspace; empty on the CPU
   std::vector<std::string> warnings;
 };
 

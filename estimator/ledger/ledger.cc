@@ -6,16 +6,17 @@
 namespace plimsoll::estimator::inline ledger {
 
 const char* name_of(Phase phase) {
-  switch (phase) {
-    case Phase::kForward: return "Forward";
-    case Phase::kBackward: return "Backward";
-    case Phase::kOptimizerStep: return "OptimizerStep";
-  }
-  assert(false);
-  return "";
+  constexpr const char* kNames[kPhases] = {"Forward", "Backward", "OptimizerStep"};
+  return kNames[static_cast<std::size_t>(phase)];
 }
 
-void Ledger::expect(std::size_t blocks, std::size_t events) {
+const char* kind_of(Part part) {
+  constexpr const char* kKinds[kParts] = {"parameter",  "gradient",  "optimizer state", "input",
+                                          "activation", "temporary", "gradient bucket"};
+  return kKinds[static_cast<std::size_t>(part)];
+}
+
+void Ledger::reserve(std::size_t blocks, std::size_t events) {
   blocks_.reserve(blocks_.size() + blocks);
   events_.reserve(events_.size() + events);
 }
@@ -102,13 +103,13 @@ std::vector<BlockId> Ledger::live_at_peak() const {
   return blocks;
 }
 
-std::vector<BlockId> Ledger::largest_at_peak(std::size_t most) const {
+std::vector<BlockId> Ledger::largest_at_peak(std::size_t limit) const {
   std::vector<BlockId> live = live_at_peak();
   const auto bytes = [&](BlockId block) { return blocks_[static_cast<std::size_t>(block)].bytes; };
-  most = std::min(most, live.size());
-  std::partial_sort(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(most), live.end(),
+  limit = std::min(limit, live.size());
+  std::partial_sort(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(limit), live.end(),
                     [&](BlockId a, BlockId b) { return bytes(a) != bytes(b) ? bytes(a) > bytes(b) : a < b; });
-  live.resize(most);
+  live.resize(limit);
   return live;
 }
 

@@ -9,7 +9,7 @@
 namespace plimsoll::estimator::inline parallel {
 namespace {
 
-// DeepSpeed's reduce_bucket_size (deepspeed/runtime/zero/config.py): gradients leave for their owners through
+// DeepSpeed's reduce_bucket_size (deepspeed/runtime/zero/config.py): gradients are sent to their owners in
 // it.
 constexpr std::int64_t kReduceBucketElements = 500'000'000;
 
@@ -20,8 +20,8 @@ std::int64_t divided(std::int64_t whole, std::int64_t parts) {
 }  // namespace
 
 ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replication& replication,
-                                       BudgetVector<HeldParameter> parameters, const OptimizerRun& optimizer,
-                                       Budget* budget)
+                                       BudgetVector<ReplicaParameter> parameters,
+                                       const OptimizerRun& optimizer, Budget* budget)
     : ledger_(ledger),
       budget_(budget),
       replication_(replication),
@@ -42,20 +42,20 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
       whole += parameters_[member].bytes() * parameters_[member].count;
     }
     const std::int64_t width = parameters_[unit.members.front()].width;
-    if (fsdp1()) {  // one flat parameter, padded as a whole
+    if (fsdp1()) {  // one flat parameter, padded at its end
       shard = divided(whole.count / width, replication_.replicas);
     }
     unit.unpadded = whole;
     unit.shard = Bytes{shard} * width;
     unit.whole = gathers() ? unit.shard * replication_.replicas : whole;
   }
-  divide_by_owner();
+  assign_owners();
 }
 
 ParameterLifeCycle::Unit& ParameterLifeCycle::unit(std::int32_t id) {
   const auto [found, added] = units_.try_emplace(id, budget_);
   if (added) {
-    constexpr std::int64_t kNode = 64;  // of the map, with what malloc adds
+    constexpr std::int64_t kNode = 64;  // of the map, with malloc's overhead
     memory_of_units_.resize(memory_of_units_.bytes() + Bytes{sizeof(Unit) + kNode});
   }
   return found->second;
@@ -63,8 +63,7 @@ ParameterLifeCycle::Unit& ParameterLifeCycle::unit(std::int32_t id) {
 
 bool ParameterLifeCycle::fsdp1() const {
   using enum crds::ParallelStrategy;
-  // DeepSpeed's ZeRO-3 gathers a module for its forward and backward and fetches the next ahead, as FSDP1
-  // does.
+  // DeepSpeed's ZeRO-3 gathers a module for its forward and backward and prefetches the next, as FSDP1 does.
   return replication_.replicas > 1 && (replication_.strategy == kFSDP || replication_.strategy == kZeRO3);
 }
 bool ParameterLifeCycle::fsdp2() const {
@@ -78,22 +77,22 @@ bool ParameterLifeCycle::shards_state() const {
          (replication_.replicas > 1 && replication_.strategy == crds::ParallelStrategy::kZeRO1);
 }
 
-std::int64_t ParameterLifeCycle::shard_elements(const HeldParameter& parameter) const {
-  if (fsdp2()) {  // rows of the first dimension, the last rank's padded
+std::int64_t ParameterLifeCycle::shard_elements(const ReplicaParameter& parameter) const {
+  if (fsdp2()) {  // rows of the first dimension; the last rank's are padded
     const std::int64_t first = std::max<std::int64_t>(1, parameter.first);
     return divided(first, replication_.replicas) * (parameter.elements / first);
   }
   return divided(parameter.elements, replication_.replicas);
 }
 
-// DeepSpeed: gradients stay as wide as the parameters that the model computes with.
+// DeepSpeed keeps gradients in the precision of the model's computation.
 bool ParameterLifeCycle::half_gradients() const {
-  return replication_.strategy == crds::ParallelStrategy::kZeRO3 && kept_apart(parameters_.front());
+  return replication_.strategy == crds::ParallelStrategy::kZeRO3 && has_optimizer_copy(parameters_.front());
 }
 
-// ZeroRedundancyOptimizer gives each parameter, largest first, to the rank that has least
+// ZeroRedundancyOptimizer assigns each parameter, largest first, to the rank with the least
 // (zero_redundancy_optimizer.py: _partition_parameters).
-void ParameterLifeCycle::divide_by_owner() {
+void ParameterLifeCycle::assign_owners() {
   if (replication_.strategy != crds::ParallelStrategy::kZeRO1 || replication_.replicas <= 1) {
     return;
   }
@@ -102,7 +101,7 @@ void ParameterLifeCycle::divide_by_owner() {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return parameters_[a].elements * parameters_[a].count > parameters_[b].elements * parameters_[b].count;
   });
-  // Of equal loads the lowest rank comes first.
+  // Among equal loads, the lowest rank comes first.
   using Load = std::pair<std::int64_t, std::int64_t>;  // elements, rank
   const auto ranks = static_cast<std::size_t>(replication_.replicas);
   charge(budget_, ranks + order.size());
@@ -121,45 +120,46 @@ void ParameterLifeCycle::divide_by_owner() {
   }
 }
 
-// A replica in half precision beside fp32 state is DeepSpeed's, which divides that state by elements.
+// Half precision parameters with an fp32 copy mean DeepSpeed, which shards that copy by elements.
 bool ParameterLifeCycle::owns(std::size_t parameter) const {
-  return owner_.empty() || kept_apart(parameters_[parameter]) || owner_[parameter] == replication_.rank;
+  return owner_.empty() || has_optimizer_copy(parameters_[parameter]) ||
+         owner_[parameter] == replication_.rank;
 }
 
-// What this trainer updates of a parameter.
+// The part of a parameter that this trainer updates.
 SteppedParameter ParameterLifeCycle::stepped(std::size_t parameter) const {
-  const HeldParameter& held = parameters_[parameter];
-  const bool divides = shards_gradients() || (shards_state() && kept_apart(held));
-  const std::int64_t elements = divides ? shard_elements(held) : held.elements;
-  const std::int64_t parts = std::max<std::int64_t>(1, held.elements / std::max<std::int64_t>(1, elements));
+  const ReplicaParameter& tensor = parameters_[parameter];
+  const bool divides = shards_gradients() || (shards_state() && has_optimizer_copy(tensor));
+  const std::int64_t elements = divides ? shard_elements(tensor) : tensor.elements;
+  const std::int64_t parts = std::max<std::int64_t>(1, tensor.elements / std::max<std::int64_t>(1, elements));
   SteppedParameter stepped;
   stepped.id = parameter;
   stepped.elements = elements;
-  stepped.bytes = Bytes{elements} * held.kept_width;
-  stepped.rows = divided(held.rows, parts);
-  stepped.columns = held.columns;
-  stepped.gradient = Bytes{elements} * held.kept_width;
+  stepped.bytes = Bytes{elements} * tensor.optimizer_width;
+  stepped.rows = divided(tensor.rows, parts);
+  stepped.columns = tensor.columns;
+  stepped.gradient = Bytes{elements} * tensor.optimizer_width;
   return stepped;
 }
 
 void ParameterLifeCycle::persist() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const HeldParameter& held = parameters_[i];
-    const bool apart = kept_apart(held);
+    const ReplicaParameter& tensor = parameters_[i];
+    const bool copied = has_optimizer_copy(tensor);
     if (!gathers()) {
-      ledger_.allocate(Part::kParameters, held.bytes(), held.count, i);
+      ledger_.allocate(Part::kParameters, tensor.bytes(), tensor.count, i);
     }
-    if (gathers() || apart) {  // the shard, or the fp32 copy
-      ledger_.allocate(Part::kParameters, stepped(i).bytes, held.count, i);
+    if (gathers() || copied) {  // the shard, or the fp32 copy
+      ledger_.allocate(Part::kParameters, stepped(i).bytes, tensor.count, i);
     }
-    if (half_gradients() && gathers()) {  // ZeRO-3's own shard in half precision
-      ledger_.allocate(Part::kParameters, Bytes{shard_elements(held)} * held.width, held.count, i);
+    if (half_gradients() && gathers()) {  // ZeRO-3's shard in half precision
+      ledger_.allocate(Part::kParameters, Bytes{shard_elements(tensor)} * tensor.width, tensor.count, i);
     }
     const bool buckets =
         !shards_gradients() && (replication_.strategy == crds::ParallelStrategy::kDDP ||
-                                (replication_.strategy == crds::ParallelStrategy::kZeRO1 && !apart));
+                                (replication_.strategy == crds::ParallelStrategy::kZeRO1 && !copied));
     if (buckets) {
-      ledger_.allocate(Part::kDdpBuckets, held.bytes(), held.count, i);
+      ledger_.allocate(Part::kDdpBuckets, tensor.bytes(), tensor.count, i);
     }
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -172,9 +172,9 @@ void ParameterLifeCycle::persist() {
   if (replication_.strategy == crds::ParallelStrategy::kZeRO2 && replication_.replicas > 1) {
     Bytes gradients;
     std::int64_t width = 4;
-    for (const HeldParameter& held : parameters_) {
-      gradients += held.bytes() * held.count;
-      width = held.width;
+    for (const ReplicaParameter& tensor : parameters_) {
+      gradients += tensor.bytes() * tensor.count;
+      width = tensor.width;
     }
     if (!parameters_.empty()) {
       ledger_.allocate(Part::kTemporaries, std::min(gradients, Bytes{kReduceBucketElements} * width), 1, 0);
@@ -187,10 +187,10 @@ std::vector<BlockId> ParameterLifeCycle::left_gradients() {
   const bool in_buckets =
       replication_.strategy == crds::ParallelStrategy::kDDP && replication_.gradient_as_bucket_view;
   for (std::size_t i = 0; i < parameters_.size() && !in_buckets; ++i) {
-    const HeldParameter& held = parameters_[i];
-    const std::int64_t elements = shards_gradients() ? shard_elements(held) : held.elements;
-    const std::int64_t width = gathers() && !half_gradients() ? held.kept_width : held.width;
-    blocks.push_back(ledger_.allocate(Part::kGradients, Bytes{elements} * width, held.count, i));
+    const ReplicaParameter& tensor = parameters_[i];
+    const std::int64_t elements = shards_gradients() ? shard_elements(tensor) : tensor.elements;
+    const std::int64_t width = gathers() && !half_gradients() ? tensor.optimizer_width : tensor.width;
+    blocks.push_back(ledger_.allocate(Part::kGradients, Bytes{elements} * width, tensor.count, i));
   }
   return blocks;
 }
@@ -208,7 +208,7 @@ void ParameterLifeCycle::stage(Bytes bytes, std::size_t parameter) {
   }
 }
 
-// The all-gather. FSDP1 writes into the flat parameter itself; FSDP2 into a buffer that is copied out.
+// The all-gather. FSDP1 writes into the flat parameter; FSDP2 into a buffer that is then copied out.
 void ParameterLifeCycle::gather(Unit& unit, bool frees_last) {
   const std::size_t first = unit.members.front();
   if (fsdp1()) {
@@ -286,7 +286,7 @@ void ParameterLifeCycle::take_gradient(std::size_t parameter, BlockId gradient) 
     unit(parameters_[parameter].unit).gradients.emplace_back(parameter, gradient);
     return;
   }
-  const HeldParameter& held = parameters_[parameter];
+  const ReplicaParameter& tensor = parameters_[parameter];
   const bool view =
       replication_.strategy == crds::ParallelStrategy::kDDP && replication_.gradient_as_bucket_view;
   if (view) {  // copied into the bucket
@@ -294,35 +294,35 @@ void ParameterLifeCycle::take_gradient(std::size_t parameter, BlockId gradient) 
     return;
   }
   BlockId& kept = kept_gradients_[parameter];
-  if (shards_gradients()) {  // through the bucket to its owner
+  if (shards_gradients()) {  // sent through the bucket to its owner
     ledger_.release(gradient);
     if (kept < 0) {
-      const Bytes shard = Bytes{shard_elements(held)} * held.width;
-      kept = ledger_.allocate(Part::kGradients, shard, held.count, parameter);
+      const Bytes shard = Bytes{shard_elements(tensor)} * tensor.width;
+      kept = ledger_.allocate(Part::kGradients, shard, tensor.count, parameter);
     }
   } else if (kept >= 0) {
-    ledger_.release(gradient);  // added to what earlier micro-batches left
+    ledger_.release(gradient);  // added to the gradient of earlier micro-batches
   } else {
     kept = gradient;
   }
 }
 
-// The reduce-scatter of a unit's gradients; what remains is this rank's shard.
+// The reduce-scatter of a unit's gradients, which leaves this rank's shard.
 void ParameterLifeCycle::reduce(Unit& unit) {
   if (unit.gradients.empty()) {
     return;
   }
   const std::size_t first = unit.members.front();
-  // FSDP reduces in fp32 where the optimizer's copy is fp32, and keeps the result so; DeepSpeed does not.
-  const std::int64_t kept_per_width =
-      half_gradients() ? 1 : parameters_[first].kept_width / parameters_[first].width;
+  // FSDP reduces and keeps gradients in fp32 if the optimizer has an fp32 copy; DeepSpeed does not.
+  const std::int64_t width_ratio =
+      half_gradients() ? 1 : parameters_[first].optimizer_width / parameters_[first].width;
   BlockId flat = -1;
-  if (fsdp1()) {  // the flat parameter's gradient is put together from its members'
+  if (fsdp1()) {  // the members' gradients are copied into the flat parameter's gradient
     flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, first);
   } else {
     reshard(unit);
     release(scattering_);
-    flat = ledger_.allocate(Part::kTemporaries, unit.whole * kept_per_width, 1, first);
+    flat = ledger_.allocate(Part::kTemporaries, unit.whole * width_ratio, 1, first);
   }
   for (auto& [parameter, gradient] : unit.gradients) {
     ledger_.release(gradient);
@@ -332,11 +332,11 @@ void ParameterLifeCycle::reduce(Unit& unit) {
     reshard(unit);
   }
   BlockId padded = -1;
-  if (fsdp1() && unit.unpadded != unit.whole) {  // _get_reduce_scatter_tensors pads a copy
+  if (fsdp1() && unit.unpadded != unit.whole) {  // _get_reduce_scatter_tensors copies to pad
     padded = ledger_.allocate(Part::kTemporaries, unit.whole, 1, first);
   }
-  const BlockId shard = ledger_.allocate(Part::kGradients, unit.shard * kept_per_width, 1, first);
-  stage(unit.whole * kept_per_width, first);
+  const BlockId shard = ledger_.allocate(Part::kGradients, unit.shard * width_ratio, 1, first);
+  stage(unit.whole * width_ratio, first);
   release(padded);
   if (fsdp1()) {
     ledger_.release(flat);
@@ -345,7 +345,7 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   }
   BlockId& kept = kept_gradients_[first];
   if (kept >= 0) {
-    ledger_.release(shard);  // added to what earlier micro-batches left
+    ledger_.release(shard);  // added to the gradient of earlier micro-batches
   } else {
     kept = shard;
   }
@@ -368,17 +368,18 @@ void ParameterLifeCycle::end_backward() {
 }
 
 void ParameterLifeCycle::step() {
-  for (const bool apart : {true, false}) {
+  for (const bool separate : {true, false}) {
     std::int64_t count = 0;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      count += owns(i) && parameters_[i].apart == apart ? parameters_[i].count : 0;
+      count += owns(i) && parameters_[i].separate_step == separate ? parameters_[i].count : 0;
     }
     charge(budget_, parameters_.size() + static_cast<std::size_t>(count));
     const BudgetBytes memory(budget_, Bytes{sizeof(SteppedParameter)} * count);
     std::vector<SteppedParameter> updated;
     updated.reserve(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      for (std::int64_t k = 0; owns(i) && parameters_[i].apart == apart && k < parameters_[i].count; ++k) {
+      for (std::int64_t k = 0;
+           owns(i) && parameters_[i].separate_step == separate && k < parameters_[i].count; ++k) {
         updated.push_back(stepped(i));
       }
     }

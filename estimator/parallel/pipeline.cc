@@ -12,14 +12,10 @@ namespace plimsoll::estimator::inline parallel {
 namespace {
 
 constexpr std::int32_t kNever = -1;
-// From 2.15 on buffers are made for each receive, and outputs go once they are sent; before, buffers were
-// made once for all micro-batches and outputs stayed until their backward
-// (torch/distributed/pipelining/_recv_buffers.py, stage.py: release_fwd_send_outputs).
+// From 2.15 on, receive buffers are allocated for each receive, and outputs are freed after they were sent.
+// Before, buffers were allocated once for all micro-batches, and outputs stayed allocated until their
+// backward (torch/distributed/pipelining/_recv_buffers.py, stage.py: release_fwd_send_outputs).
 constexpr TorchVersion kBuffersByReceive = 215;
-
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 Count times(const Count& count, std::int64_t factor) {
   Count result = count;
@@ -29,61 +25,61 @@ Count times(const Count& count, std::int64_t factor) {
   return result;
 }
 
-// What one part of the model takes from and gives to its neighbours.
+// One part of the model: its operators, and the storages that it exchanges with its neighbours.
 struct Part {
   std::vector<std::int32_t> forward;  // operators, in order
   std::vector<std::int32_t> backward;
   std::vector<std::int32_t> received;            // storages: activations of earlier parts
-  std::vector<std::int32_t> sent;                // ... of its own that later parts take
-  std::vector<std::int32_t> received_gradients;  // of what it sent
+  std::vector<std::int32_t> sent;                // its own activations that later parts use
+  std::vector<std::int32_t> received_gradients;  // gradients of the sent activations
   std::set<std::int32_t> sent_gradients;
-  std::set<std::int32_t> own_gradients;  // storages that are a parameter's gradient as far as this part goes
+  std::set<std::int32_t> own_gradients;  // this part's summand of the gradient of a shared parameter
   bool first = false;
   bool last = false;
 };
 
-// One micro-batch's passage through one part.
-struct Passage {
+// One micro-batch's forward and backward pass through one part.
+struct MicroBatch {
   const Part* part = nullptr;
-  std::int64_t micro_batch = 0;
-  std::int32_t forward_at = 0;  // new operator index where its forward begins
+  std::int64_t number = 0;
+  std::int32_t forward_at = 0;  // index of the first operator of its forward in the new trace
   std::int32_t forward_end = 0;
   std::int32_t backward_at = 0;
   std::int32_t backward_end = 0;
-  std::map<std::int32_t, std::int32_t> storages;  // of the recording by those made here
+  std::map<std::int32_t, std::int32_t> storages;  // new storages by those of the recorded trace
   std::map<std::int32_t, std::int32_t> tensors;
-  std::map<std::int32_t, std::int32_t> renewed;  // received gradients that a sum has replaced: their buffers
+  std::map<std::int32_t, std::int32_t> replaced;  // buffers of received gradients that a sum has replaced
 };
 
 class Unroller {
  public:
   Unroller(const Trace& trace, const PipelineCut& cut, const std::vector<std::int32_t>& parts)
-      : trace_(trace), cut_(cut), part_of_(parts), lasting_(trace.storages.size(), kNever) {}
+      : trace_(trace), cut_(cut), part_of_(parts), persistent_(trace.storages.size(), kNever) {}
 
   Trace run() {
-    take(memory_of(trace_));
+    charge_memory(memory_of(trace_));
     for (std::int64_t chunk = 0; chunk < cut_.chunks; ++chunk) {
       parts_.push_back(part(static_cast<std::int32_t>(chunk * cut_.stages + cut_.stage)));
     }
     copy_tables();
-    keep_what_lasts();
-    pile_up();
+    add_persistent_storages();
+    add_accumulated_storages();
     const auto scheduled = static_cast<std::size_t>(2 * cut_.chunks * cut_.micro_batches);
     charge(cut_.budget, scheduled);
-    take(Bytes{sizeof(ScheduleStep) + sizeof(Passage)} * static_cast<std::int64_t>(scheduled));
+    charge_memory(Bytes{sizeof(ScheduleStep) + sizeof(MicroBatch)} * static_cast<std::int64_t>(scheduled));
     const std::vector<ScheduleStep> steps =
         pipeline_schedule(cut_.stage, cut_.stages, cut_.chunks, cut_.micro_batches);
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      // An interleaved schedule posts a receive about one step before it is needed.
+      // An interleaved schedule posts a receive about one step before its use.
       const std::size_t ahead = interleaved() ? 1 : 0;
       for (std::size_t next = i == 0 ? 0 : i + ahead; next <= i + ahead && next < steps.size(); ++next) {
         prepare(steps[next]);
       }
-      Passage& passage = *passages_.at({steps[i].chunk, steps[i].micro_batch});
+      MicroBatch& batch = *micro_batches_.at({steps[i].chunk, steps[i].micro_batch});
       if (steps[i].forward) {
-        forward(passage);
+        forward(batch);
       } else {
-        backward(passage, i > 0 && steps[i - 1].forward);
+        backward(batch, i > 0 && steps[i - 1].forward);
       }
     }
     finish();
@@ -91,14 +87,14 @@ class Unroller {
   }
 
  private:
-  // Elements that a plain scan passes in the time of a unit of work.
+  // Number of scanned elements that cost one unit of work.
   static constexpr std::size_t kScannedPerUnit = 64;
-  // Of a storage or tensor of a passage: itself and its node in a map.
+  // Memory of a micro-batch's storage or tensor, with its node in a map.
   static constexpr Bytes kEntryBytes{128};
   static constexpr Bytes kMemoryStep = 256_KiB;
 
-  // Memory that is about to be allocated.
-  void take(Bytes bytes) {
+  // Charges memory that is about to be allocated.
+  void charge_memory(Bytes bytes) {
     taken_ += bytes;
     if (taken_ > covered_) {
       covered_ = taken_ + kMemoryStep;
@@ -107,14 +103,14 @@ class Unroller {
   }
   void scan(std::size_t elements) const { charge(cut_.budget, elements / kScannedPerUnit + 1); }
 
-  bool eager() const { return cut_.version >= kBuffersByReceive; }
-  // schedules.py has two executors: one of 1F1B's own, one for all schedules of several parts a trainer.
+  bool buffers_by_receive() const { return cut_.version >= kBuffersByReceive; }
+  // schedules.py has two executors: one for 1F1B, one for all schedules with several chunks per trainer.
   bool interleaved() const { return cut_.chunks > 1; }
   std::int32_t now() const { return static_cast<std::int32_t>(out_.operators.size()); }
   std::int32_t storage_of(std::int32_t tensor) const {
     return tensor < 0 ? kNever : trace_.tensors[index(tensor)].storage;
   }
-  std::int32_t maker(std::int32_t storage) const {
+  std::int32_t producing_part(std::int32_t storage) const {
     const std::int32_t op = trace_.storages[index(storage)].allocated_at;
     return op < 0 ? kNever : part_of_[index(op)];
   }
@@ -130,7 +126,7 @@ class Unroller {
     }
   }
 
-  // ---- what a part is ----
+  // ---- the parts ----
 
   Part part(std::int32_t id) const {
     Part part;
@@ -147,18 +143,18 @@ class Unroller {
         (forward ? part.forward : part.backward).push_back(static_cast<std::int32_t>(op));
       }
       for_each(trace_.operators[op].inputs, [&](std::int32_t, std::int32_t storage) {
-        const std::int32_t made_by = maker(storage);
-        if (made_by == kNever || made_by == part_of_[op]) {
+        const std::int32_t producer = producing_part(storage);
+        if (producer == kNever || producer == part_of_[op]) {
           return;
         }
         if (mine) {
           (in_backward(storage) ? gradients : received).insert(storage);
-        } else if (made_by == id) {
+        } else if (producer == id) {
           (in_backward(storage) ? part.sent_gradients : sent).insert(storage);
         }
       });
     }
-    // A gradient that runs on through several parts is each one's own from where it adds to it.
+    // A gradient that several parts add to is sent by each of them to the next one.
     for (const std::int32_t storage : gradients) {
       if (used_after(storage, id)) {
         part.sent_gradients.insert(storage);
@@ -185,8 +181,8 @@ class Unroller {
     return false;
   }
 
-  // A parameter that two parts use has a gradient in each; where the recording adds them up, each keeps its
-  // own summand instead.
+  // A parameter that two parts use has a gradient in each. Where the recorded trace adds them, each part
+  // keeps its own summand instead.
   void share_parameters(std::int32_t id, std::set<std::int32_t>& received, Part& part) const {
     for (std::size_t op = index(trace_.loss_end); op < trace_.operators.size(); ++op) {
       charge(cut_.budget, 1 + index(trace_.operators[op].inputs.size));
@@ -198,7 +194,7 @@ class Unroller {
       std::set<std::int32_t> others;
       for_each(trace_.operators[op].inputs, [&](std::int32_t, std::int32_t storage) {
         if (in_backward(storage)) {
-          (maker(storage) == id ? mine : others).insert(storage);
+          (producing_part(storage) == id ? mine : others).insert(storage);
         }
       });
       const std::string& name = trace_.operator_names[index(trace_.operators[op].name)];
@@ -241,11 +237,11 @@ class Unroller {
     for (const std::int32_t op : trace_.unmeasured) {
       unmeasured_[index(op)] = true;
     }
-    // What is saved between two parts could be the one's result or the other's input: who asks for it tells.
+    // A tensor saved between two parts may belong to either: it belongs to the part that uses it in backward.
     const auto last = static_cast<std::int32_t>(trace_.operators.size()) - 1;
     for (const TraceSaved& saved : trace_.saved) {
-      const std::int32_t asks = saved.unpacked_at >= 0 ? saved.unpacked_at : saved.packed_at;
-      saved_by_.push_back(part_of_[index(std::clamp(asks, 0, last))]);
+      const std::int32_t used_at = saved.unpacked_at >= 0 ? saved.unpacked_at : saved.packed_at;
+      saved_by_.push_back(part_of_[index(std::clamp(used_at, 0, last))]);
     }
   }
 
@@ -259,14 +255,14 @@ class Unroller {
     return static_cast<std::int32_t>(out_.storages.size()) - 1;
   }
 
-  // Parameters, buffers and inputs that this trainer's parts use; inputs for all micro-batches.
-  void keep_what_lasts() {
+  // Adds the parameters, buffers and inputs that this trainer's parts use; inputs for all micro-batches.
+  void add_persistent_storages() {
     std::set<std::int32_t> used;
     for (const Part& part : parts_) {
       for (const std::vector<std::int32_t>* operators : {&part.forward, &part.backward}) {
         for (const std::int32_t op : *operators) {
           const auto note = [&](std::int32_t, std::int32_t storage) {
-            if (maker(storage) == kNever) {
+            if (producing_part(storage) == kNever) {
               used.insert(storage);
             }
           };
@@ -276,33 +272,34 @@ class Unroller {
       }
     }
     for (const std::int32_t storage : used) {
-      TraceStorage kept = trace_.storages[index(storage)];
-      if (kept.role == StorageRole::kInput) {
-        kept.bytes = times(kept.bytes, cut_.micro_batches + cut_.further);
+      TraceStorage persistent = trace_.storages[index(storage)];
+      if (persistent.role == StorageRole::kInput) {
+        persistent.bytes = times(persistent.bytes, cut_.micro_batches + cut_.unsimulated);
       }
-      lasting_[index(storage)] = add_storage(kept);
+      persistent_[index(storage)] = add_storage(persistent);
     }
     for (const TraceBuffer& buffer : trace_.buffers) {
-      if (lasting_[index(buffer.storage)] >= 0) {
-        out_.buffers.push_back({buffer.name, lasting_[index(buffer.storage)]});
+      if (persistent_[index(buffer.storage)] >= 0) {
+        out_.buffers.push_back({buffer.name, persistent_[index(buffer.storage)]});
       }
     }
   }
 
-  // What piles up with the micro-batches, of those that do not run: on the last stage what it received, its
-  // outputs and losses; interleaved, gradients that were sent; before 2.15 all that is received.
-  void pile_up() {
-    Count pile;
+  // Adds the storages that accumulate over the micro-batches that are not simulated. On the last stage these
+  // are received activations, outputs and losses; if interleaved, also the gradients that were sent; before
+  // 2.15, all that is received.
+  void add_accumulated_storages() {
+    Count accumulated;
     const auto add = [&](std::int32_t storage) {
-      for (std::size_t i = 0; i < pile.c.size(); ++i) {
-        pile.c[i] += trace_.storages[index(storage)].bytes.c[i];
+      for (std::size_t i = 0; i < accumulated.c.size(); ++i) {
+        accumulated.c[i] += trace_.storages[index(storage)].bytes.c[i];
       }
     };
     for (const Part& part : parts_) {
-      if (part.last || !eager()) {
+      if (part.last || !buffers_by_receive()) {
         std::for_each(part.received.begin(), part.received.end(), add);
       }
-      if (!eager()) {
+      if (!buffers_by_receive()) {
         std::for_each(part.received_gradients.begin(), part.received_gradients.end(), add);
       }
       if (interleaved()) {
@@ -315,102 +312,103 @@ class Unroller {
         }
       }
     }
-    if (cut_.further > 0) {
-      add_storage({times(pile, cut_.further), StorageRole::kActivation, kNever, kNever});
+    if (cut_.unsimulated > 0) {
+      add_storage({times(accumulated, cut_.unsimulated), StorageRole::kActivation, kNever, kNever});
     }
   }
 
-  // ---- storages and tensors of a passage ----
+  // ---- storages and tensors of a micro-batch ----
 
-  std::int32_t storage(Passage& passage, std::int32_t old) {
-    if (lasting_[index(old)] >= 0) {
-      return lasting_[index(old)];
+  std::int32_t storage(MicroBatch& batch, std::int32_t old) {
+    if (persistent_[index(old)] >= 0) {
+      return persistent_[index(old)];
     }
-    const auto [found, added] = passage.storages.emplace(old, kNever);
+    const auto [found, added] = batch.storages.emplace(old, kNever);
     if (added) {
-      take(kEntryBytes);
-      TraceStorage made = trace_.storages[index(old)];
-      if (made.role == StorageRole::kGradient || passage.part->own_gradients.contains(old)) {
-        made.role = passage.micro_batch == 0 ? StorageRole::kGradient : StorageRole::kBackward;
+      charge_memory(kEntryBytes);
+      TraceStorage copy = trace_.storages[index(old)];
+      if (copy.role == StorageRole::kGradient || batch.part->own_gradients.contains(old)) {
+        copy.role = batch.number == 0 ? StorageRole::kGradient : StorageRole::kBackward;
       }
-      made.allocated_at = now();
-      made.released_at = kNever;  // settle() knows
-      found->second = add_storage(made);
+      copy.allocated_at = now();
+      copy.released_at = kNever;  // set_release_times() sets it
+      found->second = add_storage(copy);
     }
     return found->second;
   }
 
-  std::int32_t tensor(Passage& passage, std::int32_t old) {
+  std::int32_t tensor(MicroBatch& batch, std::int32_t old) {
     if (old < 0) {
       return old;
     }
-    const auto [found, added] = passage.tensors.emplace(old, kNever);
+    const auto [found, added] = batch.tensors.emplace(old, kNever);
     if (added) {
-      take(kEntryBytes);
-      TraceTensor made = trace_.tensors[index(old)];
-      made.storage = made.storage < 0 ? made.storage : storage(passage, made.storage);
-      out_.tensors.push_back(made);
+      charge_memory(kEntryBytes);
+      TraceTensor copy = trace_.tensors[index(old)];
+      copy.storage = copy.storage < 0 ? copy.storage : storage(batch, copy.storage);
+      out_.tensors.push_back(copy);
       found->second = static_cast<std::int32_t>(out_.tensors.size()) - 1;
     }
     return found->second;
   }
 
-  void emit(Passage& passage, std::int32_t op) {
+  void emit(MicroBatch& batch, std::int32_t op) {
     const TraceOperator& old = trace_.operators[index(op)];
     const std::int64_t sizes = std::int64_t{old.inputs.size} + old.outputs.size;
     charge(cut_.budget, static_cast<std::size_t>(sizes) + 1);
-    take(Bytes{sizeof(TraceOperator) + sizeof(TraceTemporary)} + Bytes{sizeof(std::int32_t)} * sizes);
-    TraceOperator made = old;
-    made.inputs = {static_cast<std::int32_t>(out_.operands.size()), old.inputs.size};
+    charge_memory(Bytes{sizeof(TraceOperator) + sizeof(TraceTemporary)} +
+                  Bytes{sizeof(std::int32_t)} * sizes);
+    TraceOperator copy = old;
+    copy.inputs = {static_cast<std::int32_t>(out_.operands.size()), old.inputs.size};
     std::vector<std::int32_t> operands;
     for (std::int32_t i = 0; i < old.inputs.size; ++i) {
-      operands.push_back(tensor(passage, trace_.operands[index(old.inputs.begin + i)]));
+      operands.push_back(tensor(batch, trace_.operands[index(old.inputs.begin + i)]));
     }
     for (std::int32_t i = 0; i < old.outputs.size; ++i) {
       const std::int32_t output = trace_.operands[index(old.outputs.begin + i)];
-      renew(passage, storage_of(output));
-      operands.push_back(tensor(passage, output));
+      replace_received(batch, storage_of(output));
+      operands.push_back(tensor(batch, output));
     }
     out_.operands.insert(out_.operands.end(), operands.begin(), operands.end());
-    made.outputs = {made.inputs.begin + made.inputs.size, old.outputs.size};
+    copy.outputs = {copy.inputs.begin + copy.inputs.size, old.outputs.size};
     if (temporaries_[index(op)] != nullptr) {
       out_.temporaries.push_back({now(), temporaries_[index(op)]->bytes});
     }
     if (unmeasured_[index(op)]) {
       out_.unmeasured.push_back(now());
     }
-    out_.operators.push_back(made);
+    out_.operators.push_back(copy);
   }
 
-  // Autograd adds in place only to what nobody else holds; a received gradient is held by the stage, so the
-  // first sum is a new tensor.
-  void renew(Passage& passage, std::int32_t old) {
-    const std::vector<std::int32_t>& received = passage.part->received_gradients;
+  // Autograd adds in place only if nothing else refers to the tensor. The stage refers to a received
+  // gradient, so the first sum is a new tensor.
+  void replace_received(MicroBatch& batch, std::int32_t old) {
+    const std::vector<std::int32_t>& received = batch.part->received_gradients;
     scan(received.size());
-    if (old < 0 || passage.renewed.contains(old) ||
+    if (old < 0 || batch.replaced.contains(old) ||
         std::find(received.begin(), received.end(), old) == received.end()) {
       return;
     }
     TraceStorage sum = trace_.storages[index(old)];
     sum.allocated_at = now();
     sum.released_at = kNever;
-    passage.renewed.emplace(old, passage.storages.at(old));
-    passage.storages[old] = add_storage(sum);
-    charge(cut_.budget, passage.tensors.size());
-    std::erase_if(passage.tensors, [&](const auto& each) { return storage_of(each.first) == old; });
+    batch.replaced.emplace(old, batch.storages.at(old));
+    batch.storages[old] = add_storage(sum);
+    charge(cut_.budget, batch.tensors.size());
+    std::erase_if(batch.tensors, [&](const auto& each) { return storage_of(each.first) == old; });
   }
 
-  void receive(Passage& passage, const std::vector<std::int32_t>& storages, StorageRole role) {
+  void receive(MicroBatch& batch, const std::vector<std::int32_t>& storages, StorageRole role) {
     for (const std::int32_t old : storages) {
       scan(trace_.tensors.size());
       const auto first = std::find_if(trace_.tensors.begin(), trace_.tensors.end(),
                                       [&](const TraceTensor& each) { return each.storage == old; });
       const auto id = static_cast<std::int32_t>(first - trace_.tensors.begin());
-      const std::int32_t output = tensor(passage, id);
-      out_.storages[index(passage.storages.at(old))].role = role;
-      out_.storages[index(passage.storages.at(old))].released_at = kNever;
-      if (!eager()) {
-        out_.storages[index(passage.storages.at(old))].allocated_at = kNever;
+      const std::int32_t output = tensor(batch, id);
+      out_.storages[index(batch.storages.at(old))].role = role;
+      out_.storages[index(batch.storages.at(old))].released_at = kNever;
+      if (!buffers_by_receive()) {
+        out_.storages[index(batch.storages.at(old))].allocated_at = kNever;
         continue;
       }
       TraceOperator op;
@@ -438,14 +436,14 @@ class Unroller {
   // ---- the schedule ----
 
   void prepare(const ScheduleStep& step) {
-    std::unique_ptr<Passage>& passage = passages_[{step.chunk, step.micro_batch}];
+    std::unique_ptr<MicroBatch>& batch = micro_batches_[{step.chunk, step.micro_batch}];
     if (step.forward) {
-      passage = std::make_unique<Passage>();
-      passage->part = &parts_[static_cast<std::size_t>(step.chunk)];
-      passage->micro_batch = step.micro_batch;
-      receive(*passage, passage->part->received, StorageRole::kActivation);
+      batch = std::make_unique<MicroBatch>();
+      batch->part = &parts_[static_cast<std::size_t>(step.chunk)];
+      batch->number = step.micro_batch;
+      receive(*batch, batch->part->received, StorageRole::kActivation);
     } else {
-      receive(*passage, passage->part->received_gradients, StorageRole::kBackward);
+      receive(*batch, batch->part->received_gradients, StorageRole::kBackward);
       if (!interleaved()) {
         release_all(being_sent_);
         release_all(received_before_);
@@ -453,56 +451,56 @@ class Unroller {
     }
   }
 
-  void forward(Passage& passage) {
-    const Part& part = *passage.part;
-    passage.forward_at = now();
+  void forward(MicroBatch& batch) {
+    const Part& part = *batch.part;
+    batch.forward_at = now();
     for (const std::int32_t op : part.forward) {
-      emit(passage, op);
+      emit(batch, op);
     }
-    passage.forward_end = now();
-    out_.passes.push_back({passage.forward_at, passage.forward_end - passage.forward_at});
-    release_all(being_sent_);  // the micro-batch before
+    batch.forward_end = now();
+    out_.passes.push_back({batch.forward_at, batch.forward_end - batch.forward_at});
+    release_all(being_sent_);  // of the previous micro-batch
     for (const std::int32_t old : part.sent) {
-      if (eager() && !interleaved()) {
-        being_sent_.push_back(storage(passage, old));
+      if (buffers_by_receive() && !interleaved()) {
+        being_sent_.push_back(storage(batch, old));
       }
     }
   }
 
-  void backward(Passage& passage, bool after_forward) {
-    const Part& part = *passage.part;
-    passage.backward_at = now();
+  void backward(MicroBatch& batch, bool after_forward) {
+    const Part& part = *batch.part;
+    batch.backward_at = now();
     for (const std::int32_t op : part.backward) {
-      emit(passage, op);
+      emit(batch, op);
     }
-    passage.backward_end = now();
+    batch.backward_end = now();
     std::vector<std::int32_t> received;
     for (const std::int32_t old : part.received_gradients) {
-      const auto renewed = passage.renewed.find(old);
-      received.push_back(renewed == passage.renewed.end() ? passage.storages.at(old) : renewed->second);
+      const auto replaced = batch.replaced.find(old);
+      received.push_back(replaced == batch.replaced.end() ? batch.storages.at(old) : replaced->second);
     }
-    // While 1F1B's backward passes follow each other the receive operations hold their buffers until the next
-    // ones are there.
+    // Between consecutive backward passes of 1F1B, the receive operations keep their buffers until the next
+    // ones are received.
     if (after_forward || interleaved()) {
       release_all(received);
     }
     received_before_ = std::move(received);
-    if (!part.last) {  // the last stage's losses hold the graph, and so its inputs
+    if (!part.last) {  // the last stage's losses keep the autograd graph, and so its inputs, alive
       for (const std::int32_t old : part.received) {
-        release(passage.storages.at(old));
+        release(batch.storages.at(old));
       }
     }
     for (const std::int32_t old : part.sent) {
-      if (!eager() || interleaved()) {  // its send is waited for here
-        release(storage(passage, old));
+      if (!buffers_by_receive() || interleaved()) {  // the executor waits for the send here
+        release(storage(batch, old));
       }
     }
-    if (!interleaved()) {            // ... for which gradients' sends are waited for at the end
-      release_all(gradients_sent_);  // of the micro-batch before
+    if (!interleaved()) {            // an interleaved executor waits for sent gradients at the end
+      release_all(gradients_sent_);  // of the previous micro-batch
     }
     for (const std::int32_t old : part.sent_gradients) {
-      const auto found = passage.storages.find(old);
-      if (found != passage.storages.end() && !part.first) {
+      const auto found = batch.storages.find(old);
+      if (found != batch.storages.end() && !part.first) {
         gradients_sent_.push_back(found->second);
       }
     }
@@ -514,23 +512,23 @@ class Unroller {
     return static_cast<std::int32_t>(std::lower_bound(operators.begin(), operators.end(), time) -
                                      operators.begin());
   }
-  std::int32_t new_time(const Passage& passage, std::int32_t time) const {
+  std::int32_t new_time(const MicroBatch& batch, std::int32_t time) const {
     if (time < 0) {
       return time;
     }
-    return time <= trace_.loss_end ? passage.forward_at + position(passage.part->forward, time)
-                                   : passage.backward_at + position(passage.part->backward, time);
+    return time <= trace_.loss_end ? batch.forward_at + position(batch.part->forward, time)
+                                   : batch.backward_at + position(batch.part->backward, time);
   }
 
   void finish() {
     release_all(gradients_sent_);
     release_all(received_before_);
     merge_outputs();
-    for (const auto& [key, passage] : passages_) {
-      settle(*passage);
+    for (const auto& [key, batch] : micro_batches_) {
+      set_release_times(*batch);
     }
     for (const TraceParameter& parameter : trace_.parameters) {
-      keep(parameter);
+      add_parameter(parameter);
     }
     const auto& first = out_.passes.front();
     out_.forward_end = first.begin + first.size;
@@ -539,29 +537,29 @@ class Unroller {
               [](const TraceTemporary& a, const TraceTemporary& b) { return a.op < b.op; });
   }
 
-  // step() gives back the outputs of all micro-batches as one.
+  // step() concatenates the outputs of all micro-batches.
   void merge_outputs() {
     std::int32_t example = kNever;
     Count whole;
     for (std::size_t i = 0; i < trace_.tensors.size() && example < 0; ++i) {
       const std::int32_t old = trace_.tensors[i].storage;
       if (old >= 0 && trace_.storages[index(old)].role == StorageRole::kOutput) {
-        scan(passages_.size());
-        const auto last = std::find_if(passages_.begin(), passages_.end(), [&](const auto& each) {
+        scan(micro_batches_.size());
+        const auto last = std::find_if(micro_batches_.begin(), micro_batches_.end(), [&](const auto& each) {
           return each.second->part->last && each.second->storages.contains(old);
         });
-        if (last != passages_.end()) {
+        if (last != micro_batches_.end()) {
           example = static_cast<std::int32_t>(i);
-          whole = times(trace_.storages[index(old)].bytes, cut_.micro_batches + cut_.further);
+          whole = times(trace_.storages[index(old)].bytes, cut_.micro_batches + cut_.unsimulated);
         }
       }
     }
     if (example < 0) {
       return;
     }
-    TraceTensor made = trace_.tensors[index(example)];
-    made.storage = add_storage({whole, StorageRole::kActivation, now(), now() + 1});
-    out_.tensors.push_back(made);
+    TraceTensor merged = trace_.tensors[index(example)];
+    merged.storage = add_storage({whole, StorageRole::kActivation, now(), now() + 1});
+    out_.tensors.push_back(merged);
     TraceOperator op;
     op.name = merge_;
     op.inputs = {static_cast<std::int32_t>(out_.operands.size()), 0};
@@ -570,35 +568,35 @@ class Unroller {
     out_.operators.push_back(op);
   }
 
-  // Releases that the recording knows, and what autograd holds.
-  void settle(Passage& passage) {
-    const Part& part = *passage.part;
+  // Sets the recorded release times, and copies what autograd saves.
+  void set_release_times(MicroBatch& batch) {
+    const Part& part = *batch.part;
     const auto among = [](const std::vector<std::int32_t>& all, std::int32_t id) {
       return std::find(all.begin(), all.end(), id) != all.end();
     };
-    for (const auto& [old, made] : passage.storages) {
+    for (const auto& [old, copied] : batch.storages) {
       scan(part.received.size() + part.sent.size());
       const TraceStorage& recorded = trace_.storages[index(old)];
-      TraceStorage& storage = out_.storages[index(made)];
+      TraceStorage& storage = out_.storages[index(copied)];
       const bool received = among(part.received, old);
       if (received && part.last) {
         storage.released_at = now();
       }
       const bool gradient = recorded.role == StorageRole::kGradient || part.own_gradients.contains(old);
-      if (gradient && passage.micro_batch > 0) {  // gone once it is added to what is there
-        storage.released_at = after_last_use(passage, old);
+      if (gradient && batch.number > 0) {  // added to the first micro-batch's gradient, then freed
+        storage.released_at = after_last_use(batch, old);
       }
       if (received || gradient || (among(part.sent, old)) ||
           (part.sent_gradients.contains(old) && !part.first)) {
         continue;
       }
-      // step() frees losses when it ends, and outputs when it is called again.
+      // step() frees losses at its end, and outputs at its next call.
       if (recorded.role == StorageRole::kOutput && part.last) {
         storage.released_at = kNever;
       } else if (recorded.role == StorageRole::kLoss) {
         storage.released_at = now();
       } else if (storage.released_at == kNever && storage.allocated_at >= 0) {
-        storage.released_at = new_time(passage, recorded.released_at);
+        storage.released_at = new_time(batch, recorded.released_at);
       }
     }
     for (std::size_t i = 0; i < trace_.saved.size(); ++i) {
@@ -606,58 +604,58 @@ class Unroller {
       const TraceSaved& saved = trace_.saved[i];
       const std::int32_t old = storage_of(saved.tensor);
       const auto mine = &part - parts_.data();
-      const bool here = old >= 0 && (lasting_[index(old)] >= 0 || passage.storages.contains(old));
+      const bool here = old >= 0 && (persistent_[index(old)] >= 0 || batch.storages.contains(old));
       if (!here || saved_by_[i] != static_cast<std::int32_t>(mine * cut_.stages + cut_.stage)) {
         continue;
       }
-      take(Bytes{sizeof(TraceSaved)});
-      out_.saved.push_back({tensor(passage, saved.tensor), new_time(passage, saved.packed_at),
-                            new_time(passage, saved.unpacked_at), new_time(passage, saved.released_at)});
+      charge_memory(Bytes{sizeof(TraceSaved)});
+      out_.saved.push_back({tensor(batch, saved.tensor), new_time(batch, saved.packed_at),
+                            new_time(batch, saved.unpacked_at), new_time(batch, saved.released_at)});
     }
   }
 
-  std::int32_t after_last_use(const Passage& passage, std::int32_t old) const {
+  std::int32_t after_last_use(const MicroBatch& batch, std::int32_t old) const {
     std::int32_t last = 0;
-    charge(cut_.budget, passage.part->backward.size());
-    for (std::size_t i = 0; i < passage.part->backward.size(); ++i) {
-      for_each(trace_.operators[index(passage.part->backward[i])].outputs,
+    charge(cut_.budget, batch.part->backward.size());
+    for (std::size_t i = 0; i < batch.part->backward.size(); ++i) {
+      for_each(trace_.operators[index(batch.part->backward[i])].outputs,
                [&](std::int32_t, std::int32_t storage) {
                  last = storage == old ? static_cast<std::int32_t>(i) : last;
                });
     }
-    return passage.backward_at + last + 1;
+    return batch.backward_at + last + 1;
   }
 
-  // A parameter of this trainer, with the gradient that the first micro-batch leaves.
-  void keep(const TraceParameter& parameter) {
-    if (lasting_[index(parameter.storage)] < 0) {
+  // Adds a parameter of this trainer, with the gradient that the first micro-batch leaves.
+  void add_parameter(const TraceParameter& parameter) {
+    if (persistent_[index(parameter.storage)] < 0) {
       return;
     }
-    TraceParameter kept = parameter;
-    kept.storage = lasting_[index(parameter.storage)];
-    kept.gradient.clear();
-    for (const auto& [key, passage] : passages_) {
+    TraceParameter copy = parameter;
+    copy.storage = persistent_[index(parameter.storage)];
+    copy.gradient.clear();
+    for (const auto& [key, batch] : micro_batches_) {
       charge(cut_.budget, 1);
       if (key.second != 0) {
         continue;
       }
       for (const std::int32_t old : parameter.gradient) {
-        const auto found = passage->storages.find(old);
-        if (found != passage->storages.end()) {
-          kept.gradient.push_back(found->second);
+        const auto found = batch->storages.find(old);
+        if (found != batch->storages.end()) {
+          copy.gradient.push_back(found->second);
         }
       }
-      charge(cut_.budget, passage->part->own_gradients.size());
-      for (const std::int32_t old : passage->part->own_gradients) {
-        const auto found = passage->storages.find(old);
+      charge(cut_.budget, batch->part->own_gradients.size());
+      for (const std::int32_t old : batch->part->own_gradients) {
+        const auto found = batch->storages.find(old);
         const bool fits =
             trace_.storages[index(old)].bytes.c == trace_.storages[index(parameter.storage)].bytes.c;
-        if (kept.gradient.empty() && found != passage->storages.end() && fits) {
-          kept.gradient.push_back(found->second);
+        if (copy.gradient.empty() && found != batch->storages.end() && fits) {
+          copy.gradient.push_back(found->second);
         }
       }
     }
-    out_.parameters.push_back(kept);
+    out_.parameters.push_back(copy);
   }
 
   const Trace& trace_;
@@ -667,15 +665,15 @@ class Unroller {
   Bytes covered_;
   const std::vector<std::int32_t>& part_of_;  // by operator
   std::vector<Part> parts_;                   // of this trainer, by chunk
-  std::vector<std::int32_t> saved_by_;
+  std::vector<std::int32_t> saved_by_;        // by saved tensor: the part
   std::vector<const TraceTemporary*> temporaries_;
   std::vector<bool> unmeasured_;
-  std::vector<std::int32_t> lasting_;  // by storage: parameters, buffers and inputs in the new trace
+  std::vector<std::int32_t> persistent_;  // by storage: the parameter, buffer or input in the new trace
   std::int32_t receive_ = 0;
   std::int32_t merge_ = 0;
-  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Passage>> passages_;
-  std::vector<std::int32_t> being_sent_;       // outputs
-  std::vector<std::int32_t> received_before_;  // gradients, of the micro-batch before
+  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<MicroBatch>> micro_batches_;
+  std::vector<std::int32_t> being_sent_;       // activations
+  std::vector<std::int32_t> received_before_;  // received gradients of the previous micro-batch
   std::vector<std::int32_t> gradients_sent_;
   Trace out_;
 };

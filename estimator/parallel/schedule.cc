@@ -14,7 +14,7 @@ std::int64_t warm_up(std::int64_t stage, std::int64_t stages, std::int64_t chunk
 std::vector<ScheduleStep> pipeline_schedule(std::int64_t stage, std::int64_t stages, std::int64_t chunks,
                                             std::int64_t micro_batches) {
   const std::int64_t total = micro_batches * chunks;
-  // Interleaved, each chunk takes `stages` micro-batches in turn.
+  // If interleaved, each chunk takes `stages` micro-batches in turn.
   const auto step = [&](std::int64_t number, bool forward) {
     const std::int64_t group = stages * chunks;
     const std::int64_t chunk = number % group / stages;

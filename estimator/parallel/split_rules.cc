@@ -39,7 +39,7 @@ ViewSplit moved(ViewSplit split, std::int32_t dim) {
   return split;
 }
 
-// The same share of all of a dimension, in one run.
+// The same share of a dimension of another size, as one contiguous run.
 ViewSplit share_of(const ViewSplit& split, std::int32_t dim, std::int64_t size) {
   return {.dim = dim,
           .block = 1,
@@ -48,36 +48,37 @@ ViewSplit share_of(const ViewSplit& split, std::int32_t dim, std::int64_t size) 
           .packed = split.packed};
 }
 
-// Adds what one operand says about an output; two must agree.
-Result<void> agree(ViewSplit& known, const ViewSplit& said) {
+// Merges the split that one operand requires of an output; all operands must agree.
+Result<void> merge(ViewSplit& known, const ViewSplit& other) {
   if (!known.any()) {
-    known = said;
+    known = other;
     return {};
   }
-  if (known.dim != said.dim || !known.same_share(said)) {
+  if (known.dim != other.dim || !known.same_share(other)) {
     return refused("its operands are split along different dimensions");
   }
   return {};
 }
 
-// Operands that reach along a divided dimension must be divided there too.
+// An operand with the split dimension must be split there too; a constant one is adapted.
 Result<void> check_whole(const SplitOperand& operand, std::int32_t dim, const ViewSplit& split,
                          std::int64_t size, std::size_t at, SplitResult& result) {
   if (operand.split.any() || dim < 0 || dim >= rank_of(operand.view) || size <= 1 ||
       operand.view.size(dim) != size) {
     return {};
   }
-  if (!operand.free) {
+  if (!operand.constant) {
     return refused("it combines a split operand with one that is whole");
   }
   result.adapted.push_back({at, moved(split, dim)});
   return {};
 }
 
-// Results as the operands, dimensions aligned at the end (broadcasting) or at the beginning.
+// The results are split as the operands; dimensions are aligned at the end (broadcasting) or at the
+// beginning.
 Result<SplitResult> aligned(const Call& call, bool at_end) {
   SplitResult result = nothing(call);
-  const auto place = [at_end](std::int32_t dim, std::int32_t from, std::int32_t to) {
+  const auto mapped = [at_end](std::int32_t dim, std::int32_t from, std::int32_t to) {
     return at_end ? dim + to - from : dim;
   };
   bool found = false;
@@ -85,12 +86,12 @@ Result<SplitResult> aligned(const Call& call, bool at_end) {
     const TensorView output = call.output(o);
     const std::int32_t rank = rank_of(output);
     for (const SplitOperand& operand : call.operands) {
-      const std::int32_t dim = place(operand.split.dim, rank_of(operand.view), rank);
+      const std::int32_t dim = mapped(operand.split.dim, rank_of(operand.view), rank);
       if (!operand.split.any() || dim < 0 || dim >= rank ||
           output.size(dim) != operand.view.size(operand.split.dim)) {
         continue;
       }
-      if (Result<void> agreed = agree(result.outputs[o], moved(operand.split, dim)); !agreed) {
+      if (Result<void> agreed = merge(result.outputs[o], moved(operand.split, dim)); !agreed) {
         return agreed.error();
       }
     }
@@ -98,7 +99,7 @@ Result<SplitResult> aligned(const Call& call, bool at_end) {
     found |= split.any();
     for (std::size_t i = 0; split.any() && i < call.operands.size(); ++i) {
       const SplitOperand& operand = call.operands[i];
-      if (Result<void> whole = check_whole(operand, place(split.dim, rank, rank_of(operand.view)), split,
+      if (Result<void> whole = check_whole(operand, mapped(split.dim, rank, rank_of(operand.view)), split,
                                            output.size(split.dim), i, result);
           !whole) {
         return whole.error();
@@ -155,7 +156,7 @@ Result<SplitResult> multiply(const Call& call, const Product& product) {
   if (contracts_left || contracts_right) {
     if (contracts_left != contracts_right || !left.split.same_share(right.split)) {
       return refused(contracts_left ? "it multiplies a split input by a weight that is not split by rows"
-                                    : "its weight is split by rows, its input is not split");
+                                    : "its weight is split by rows, but its input is not split");
     }
     if (batched) {
       return refused("it sums over the split dimension");
@@ -174,13 +175,13 @@ Result<SplitResult> multiply(const Call& call, const Product& product) {
     }
     out = moved(split, 0);
   } else if (left.split.any() && right.split.any()) {
-    return refused("both its operands are split, and not along what it sums over");
+    return refused("both its operands are split, but not along the contracted dimension");
   } else if (left.split.any()) {
     out = left.split;
   } else if (right.split.any() && right.split.dim == right_outer) {
     out = moved(right.split, out_rank - 1);
   }
-  for (std::size_t i = 0; out.any() && i < call.operands.size(); ++i) {  // what is added to the product
+  for (std::size_t i = 0; out.any() && i < call.operands.size(); ++i) {  // operands added to the product
     const SplitOperand& added = call.operands[i];
     if (i == product.left || i == product.right) {
       continue;
@@ -198,7 +199,7 @@ Result<SplitResult> embedding(const Call& call) {
   SplitResult result = nothing(call);
   const ViewSplit& weight = call.operands.front().split;
   if (weight.any() && weight.dim == 0) {
-    result.partial = true;  // a row that another trainer has is zeros here
+    result.partial = true;  // rows of other trainers are zero here
   } else if (weight.any()) {
     result.outputs.front() = moved(weight, rank_of(call.output(0)) - 1);
   }
@@ -216,13 +217,13 @@ Result<SplitResult> embedding_backward(const Call& call) {
   return result;
 }
 
-// Heads are the second dimension of everything that has them.
+// Heads are dimension 1 of all operands and results with heads.
 Result<SplitResult> attention(const Call& call) {
   SplitResult result = nothing(call);
   for (std::size_t i = 0; i < call.operands.size(); ++i) {
     const SplitOperand& operand = call.operands[i];
     if (operand.split.any() && operand.split.dim != 1) {
-      return refused("it takes attention's operands split along another dimension than their heads");
+      return refused("its operands are split along another dimension than the attention heads");
     }
     for (std::size_t o = 0; operand.split.any() && o < call.outputs(); ++o) {
       const TensorView output = call.output(o);
@@ -250,7 +251,7 @@ std::int32_t counted_from_start(std::int64_t dim, std::int32_t rank) {
   return static_cast<std::int32_t>(dim < 0 ? dim + rank : dim);
 }
 
-// The dimensions an attribute names; all when it is absent or empty.
+// True if the attribute contains the dimension, or is absent or empty, which means all dimensions.
 bool names(const Call& call, const char* attribute, std::int32_t dim, std::int32_t rank) {
   const std::size_t count =
       std::max<std::size_t>(call.kernel.length(attribute), call.kernel.has(attribute) ? 1 : 0);
@@ -280,7 +281,7 @@ Result<SplitResult> reduce(const Call& call) {
   const std::int32_t rank = rank_of(operand.view);
   SplitResult result = nothing(call);
   if (names(call, "dim", operand.split.dim, rank)) {
-    if (call.in_backward) {  // the gradient of something that all trainers hold
+    if (call.in_backward) {  // the gradient of a tensor that is whole on all trainers
       return result;
     }
     return refused("it reduces over the split dimension");
@@ -305,7 +306,7 @@ Result<SplitResult> along(const Call& call) {
   return aligned(call, false);
 }
 
-// tril and triu: within the last two dimensions.
+// tril and triu work in the last two dimensions.
 Result<SplitResult> triangle(const Call& call) {
   const SplitOperand& operand = first_split(call);
   if (operand.split.dim >= rank_of(operand.view) - 2) {
@@ -322,7 +323,7 @@ Result<SplitResult> normalize(const Call& call) {
     return refused("it normalizes over the split dimension");
   }
   SplitResult result = nothing(call);
-  for (std::size_t o = 0; o < call.outputs(); ++o) {  // weights' gradients have not the dimension
+  for (std::size_t o = 0; o < call.outputs(); ++o) {  // gradients of weights do not have the dimension
     const TensorView output = call.output(o);
     if (rank_of(output) == rank_of(operand.view) &&
         output.size(operand.split.dim) == operand.view.size(operand.split.dim)) {
@@ -343,7 +344,7 @@ Result<SplitResult> concatenate(const Call& call) {
       continue;
     }
     if (each.split.any()) {
-      if (Result<void> agreed = agree(known, each.split); !agreed) {
+      if (Result<void> agreed = merge(known, each.split); !agreed) {
         return agreed.error();
       }
     } else if (Result<void> whole = check_whole(each, known.dim, known, each.view.size(known.dim), i, result);
@@ -356,7 +357,7 @@ Result<SplitResult> concatenate(const Call& call) {
   return result;
 }
 
-// The result has one more dimension, or all of one that the operand has a part of.
+// The result has a new dimension, or the whole of a dimension of which the operand is a part.
 Result<SplitResult> widen(const Call& call) {
   const SplitOperand& operand = first_split(call);
   const TensorView output = call.output(0);
@@ -474,9 +475,9 @@ Result<ViewSplit> split_of_view(const StorageSplit& split, const TensorView& vie
   }
   std::stable_sort(dims.begin(), dims.end(),
                    [&](std::int32_t a, std::int32_t b) { return view.stride(a) > view.stride(b); });
-  // The outermost dimension that can be divided. Of a packed projection the one that tells query, key and
-  // value apart is whole on every trainer, unless nothing else can be divided.
-  const auto carried_by = [&](std::int32_t dim) {
+  // Choose the outermost dimension that can be split. In a packed projection, the dimension that separates
+  // query, key and value is not split, unless no other can be.
+  const auto split_along = [&](std::int32_t dim) {
     const std::int64_t stride = view.stride(dim);
     const std::int64_t block = std::max<std::int64_t>(1, split.stride / stride);
     const std::int64_t extent = std::min(view.size(dim) / block, end / (stride * block));
@@ -490,9 +491,9 @@ Result<ViewSplit> split_of_view(const StorageSplit& split, const TensorView& vie
   };
   ViewSplit found;
   for (const std::int32_t dim : dims) {
-    const ViewSplit carried = carried_by(dim);
-    if (carried.any() && (!found.any() || (split.packed && view.size(found.dim) <= kPackedParts))) {
-      found = carried;
+    const ViewSplit candidate = split_along(dim);
+    if (candidate.any() && (!found.any() || (split.packed && view.size(found.dim) <= kPackedParts))) {
+      found = candidate;
     }
   }
   if (!found.any()) {
@@ -517,21 +518,21 @@ Result<SplitResult> propagate_split(std::string_view name, const KernelCall& cal
   }
   const Rule rule = find_rule(name);
   if (rule == nullptr) {
-    return refused("there is no rule for how it passes on a split");
+    return refused("there is no rule for how it propagates a split");
   }
   return rule(split);
 }
 
-bool takes_weight(std::string_view name, std::size_t operand, WeightPlace& place) {
+bool takes_weight(std::string_view name, std::size_t operand, WeightOperand& weight) {
   if (name == "aten::embedding") {
-    place = {.operand = 0, .columns = 1, .rows = 0};
+    weight = {.operand = 0, .columns = 1, .rows = 0};
     return operand == 0;
   }
   const Product* const product = find_product(name);
   if (product == nullptr || operand != product->right) {
     return false;
   }
-  place = product->transposed ? WeightPlace{product->right, 0, 1} : WeightPlace{product->right, 1, 0};
+  weight = product->transposed ? WeightOperand{product->right, 0, 1} : WeightOperand{product->right, 1, 0};
   return true;
 }
 

@@ -1,11 +1,10 @@
-// How an ATen operator passes on that a tensor is divided along one of its dimensions among trainers (tensor
-// parallelism): a product with one divided operand has a divided result, a product that contracts a divided
-// dimension has a whole one that must still be summed over the trainers, element-wise operators keep the
-// division.
+// How an ATen operator propagates a split along one dimension of a tensor (tensor parallelism): a product
+// with one split operand has a split result; a product that contracts a split dimension has a partial result,
+// which must be summed over the trainers; element-wise operators keep the split.
 //
 //   Result<SplitResult> result = propagate_split("aten::mm", call, operands, /*in_backward=*/false);
 //
-// Column and row division of layers: Megatron-LM, arXiv 1909.08053, section 3. Pure; any thread.
+// Column and row split of layers: Megatron-LM, arXiv 1909.08053, section 3. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +17,21 @@
 
 namespace plimsoll::estimator::inline parallel {
 
-// `part` of `extent` digits stay here, where index / block % extent is the digit of an index along `dim`.
+// A split along `dim`: index / block % extent is a digit of an index along `dim`, and this trainer has `part`
+// of the `extent` values of the digit.
 struct ViewSplit {
   std::int32_t dim = -1;
   std::int64_t block = 1;
   std::int64_t extent = 0;
   std::int64_t part = 0;
-  bool packed = false;  // of query, key and value in one: each of the three is divided
+  bool packed = false;  // query, key and value in one tensor: each of the three is split
 
   bool any() const { return dim >= 0; }
   bool same_share(const ViewSplit& other) const { return part * other.extent == other.part * extent; }
 };
 
-// The same of memory: the digit of an element's position is position / stride % extent. Views of a storage
-// share it.
+// The same for memory: the digit of an element's position is position / stride % extent. All views of a
+// storage share it.
 struct StorageSplit {
   std::int64_t stride = 0;
   std::int64_t extent = 0;
@@ -41,20 +41,20 @@ struct StorageSplit {
   bool any() const { return extent > 0; }
 };
 
-// Errors: kUnsupported where no dimension of the view carries the division in equal parts.
+// Errors: kUnsupported if no dimension of the view can be split into equal parts.
 Result<ViewSplit> split_of_view(const StorageSplit& split, const TensorView& view);
 StorageSplit split_of_storage(const ViewSplit& split, const TensorView& view);
 
 struct SplitOperand {
   TensorView view;
   ViewSplit split;
-  bool free = false;  // made of nothing but constants: each trainer makes as much of it as it needs
+  bool constant = false;  // computed from constants only: each trainer computes the part that it needs
 };
 
 struct SplitResult {
   std::vector<ViewSplit> outputs;
-  bool partial = false;  // the first output is a summand of the whole one
-  // Free operands that turn out to be divided.
+  bool partial = false;  // the first output must be summed over the trainers
+  // Constant operands that must be split.
   struct Adapted {
     std::size_t operand = 0;
     ViewSplit split;
@@ -62,19 +62,19 @@ struct SplitResult {
   std::vector<Adapted> adapted;
 };
 
-// For an operator with at least one divided operand. Errors: kUnsupported, saying what the operator does to
-// the divided dimension.
+// For an operator with at least one split operand. Errors: kUnsupported, with what the operator does to the
+// split dimension.
 Result<SplitResult> propagate_split(std::string_view name, const KernelCall& call,
                                     const std::vector<SplitOperand>& operands, bool in_backward);
 
-// The operand of a product by a weight (or of a lookup in one), and the dimensions of it that the result's
-// columns and the contraction go along.
-struct WeightPlace {
+// The weight operand of a product or an embedding: its dimension of the result's columns, and the one that is
+// contracted or looked up.
+struct WeightOperand {
   std::size_t operand = 0;
   std::int32_t columns = 0;
   std::int32_t rows = 0;
 };
-// Whether the operator multiplies by, or looks up in, its operand `operand`.
-bool takes_weight(std::string_view name, std::size_t operand, WeightPlace& place);
+// True if the operator multiplies by its operand `operand`, or looks rows up in it.
+bool takes_weight(std::string_view name, std::size_t operand, WeightOperand& weight);
 
 }  // namespace plimsoll::estimator::parallel

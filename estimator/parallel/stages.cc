@@ -11,14 +11,10 @@ namespace plimsoll::estimator::inline parallel {
 namespace {
 
 constexpr std::int32_t kNone = -1;
-// Of a path, compared with a pattern in the time of a unit of work.
+// Bytes of a path that are compared with a pattern per unit of work.
 constexpr std::size_t kBytesPerUnit = 64;
 
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
-// By module, the block it lies in, as a prefix of its path; empty: in none.
+// By module: the block that contains it, as a prefix of its path; empty: none.
 std::vector<std::string_view> named_blocks(const Trace& trace, ModulePatterns& patterns, std::size_t count,
                                            Budget* budget) {
   std::vector<std::string_view> blocks;
@@ -45,7 +41,7 @@ Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::in
   if (patterns.unused() != nullptr) {
     return invalid("no block of the graph matches \"" + patterns.unused()->substr(0, 80) + "\"");
   }
-  // Blocks in the order in which they run, with the operator that begins each.
+  // Blocks in the order of execution, with the first operator of each.
   std::map<std::string_view, std::size_t> order;
   std::vector<std::int32_t> begins;
   charge(budget, trace.operators.size() + trace.modules.size());
@@ -58,12 +54,12 @@ Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::in
   }
   const auto count = static_cast<std::int64_t>(begins.size());
   if (count < parts) {
-    return invalid("a pipeline of " + std::to_string(parts) + " parts needs as many blocks, the graph has " +
+    return invalid("a pipeline of " + std::to_string(parts) + " parts needs as many blocks; the graph has " +
                    std::to_string(count) +
                    (blocks.empty() ? "; blocks are members of lists, or name them with --stage-blocks" : ""));
   }
   std::vector<std::int32_t> result(trace.operators.size(), kNone);
-  std::map<std::int32_t, std::int32_t> part_of_module;  // kNone: several
+  std::map<std::int32_t, std::int32_t> part_of_module;  // kNone: several parts
   for (std::int64_t part = 0; part < parts; ++part) {
     const auto start = [&](std::int64_t at) { return begins[static_cast<std::size_t>(at * count / parts)]; };
     const std::int32_t begin = part == 0 ? 0 : start(part);
@@ -75,7 +71,7 @@ Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::in
       known->second = added || known->second == mine ? mine : kNone;
     }
   }
-  // Backward comes to the parts in reverse order; an operator between modules belongs to the one before it.
+  // Backward runs the parts in reverse order. An operator outside of blocks belongs to the part before it.
   auto current = static_cast<std::int32_t>(parts - 1);
   for (std::size_t op = index(trace.loss_end); op < trace.operators.size(); ++op) {
     const auto known = part_of_module.find(trace.operators[op].module);

@@ -1,4 +1,4 @@
-// Which operators of a recorded model belong to which stage of a pipeline. Pure.
+// Assigns the operators of a trace to the stages of a pipeline. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace plimsoll::estimator::inline parallel {
 
-// By operator, the part of the model among `parts` that runs it. `blocks`: modules by their path, `*` is any
-// one name; none: members of lists. Errors: kInvalid where there are fewer blocks than parts, or a pattern
-// matches none.
+// By operator: the part, of `parts` parts of the model, that runs it. `blocks`: module paths, `*` matches any
+// one name; empty: blocks are the members of lists. Errors: kInvalid if there are fewer blocks than parts, or
+// a pattern matches nothing.
 Result<std::vector<std::int32_t>> parts_of_operators(const Trace& trace, std::int64_t parts,
                                                      const std::vector<std::string>& blocks,
                                                      Budget* budget = nullptr);

@@ -17,9 +17,9 @@ namespace {
 
 constexpr const char* kAllReduce = "_c10d_functional::all_reduce";
 
-// Names that layers of published models have, by Megatron-LM's roles: Llama, Mistral and Qwen, GPT-2,
-// GPT-NeoX, OPT, BERT, T5, timm and torch's own, as transformers' and torchtitan's plans of tensor
-// parallelism split them. torch's MultiheadAttention is known by its in_proj_weight.
+// Usual layer names, by Megatron-LM's roles: Llama, Mistral and Qwen, GPT-2, GPT-NeoX, OPT, BERT, T5, timm
+// and torch, as the tensor parallel plans of transformers and torchtitan split them. torch's
+// MultiheadAttention is recognized by its in_proj_weight.
 const std::vector<std::string> kUsualColumns = {"q_proj",
                                                 "k_proj",
                                                 "v_proj",
@@ -69,16 +69,12 @@ const std::vector<std::string> kUsualRows = {"o_proj",
 constexpr std::int64_t kPackedParts = 3;  // query, key and value
 constexpr std::string_view kPackedProjection = ".in_proj_weight";
 
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
 std::string_view module_of(const std::string& parameter) {
   const std::size_t dot = parameter.rfind('.');
   return dot == std::string::npos ? std::string_view() : std::string_view(parameter).substr(0, dot);
 }
 
-// The share of the rank as torch.chunk divides, which DTensor does (_shard.py: local_shard_size_and_offset).
+// Size of the rank's part by torch.chunk, which DTensor uses (_shard.py: local_shard_size_and_offset).
 std::int64_t chunk_of(std::int64_t size, const TensorSplit& split) {
   const std::int64_t each = (size + split.ways - 1) / split.ways;
   return std::clamp<std::int64_t>(size - each * split.rank, 0, each);
@@ -92,10 +88,11 @@ Count scaled(const Count& count, const StorageSplit& split) {
   return result;
 }
 
+// An all-reduce of a partial result.
 struct Sum {
-  std::int32_t op = 0;        // that makes the summand
-  std::int32_t at = 0;        // the operator before which it is done
-  std::int32_t storage = -1;  // the summand's
+  std::int32_t op = 0;        // the operator with the partial result
+  std::int32_t at = 0;        // the operator before which the all-reduce runs
+  std::int32_t storage = -1;  // of the partial result
 };
 
 class Splitter {
@@ -105,7 +102,7 @@ class Splitter {
         shapes_(shapes),
         split_(split),
         storages_(trace.storages.size()),
-        free_(trace.storages.size(), false),
+        constant_(trace.storages.size(), false),
         parameter_of_(trace.storages.size(), -1),
         gradient_of_(trace.storages.size(), -1) {
     memory_.resize(memory_of(trace) * kCopies);
@@ -118,13 +115,13 @@ class Splitter {
         gradient_of_[index(gradient)] = static_cast<std::int32_t>(i);
       }
     }
-    if (Result<void> chosen = choose(); !chosen) {
+    if (Result<void> chosen = choose_layers(); !chosen) {
       return chosen.error();
     }
     for (std::size_t op = 0; op < trace_.operators.size(); ++op) {
       const TraceOperator& called = trace_.operators[op];
       charge(split_.budget, index(called.inputs.size) + index(called.outputs.size) + 1);
-      if (Result<void> passed = pass(op); !passed) {
+      if (Result<void> passed = split_operator(op); !passed) {
         return describe(passed.error(), op);
       }
     }
@@ -132,7 +129,7 @@ class Splitter {
       for (const std::int32_t gradient : trace_.parameters[i].gradient) {
         if (storages_[index(gradient)].any() != storages_[index(trace_.parameters[i].storage)].any()) {
           return Error(ErrorCode::kUnsupported, trace_.parameters[i].name.substr(0, 120) +
-                                                    " and its gradient would not be split alike");
+                                                    " and its gradient would be split differently");
         }
       }
     }
@@ -145,17 +142,17 @@ class Splitter {
     const std::string& module = called.module < 0 ? std::string() : trace_.modules[index(called.module)];
     return Error(error.code, trace_.operator_names[index(called.name)].substr(0, 120) + " in " +
                                  (module.empty() ? "the model itself" : module.substr(0, 120)) +
-                                 " cannot work on the layers split: " + error.message +
+                                 " cannot work on the split layers: " + error.message +
                                  "; split other layers (--split-columns, --split-rows)");
   }
 
   // ---- which parameters ----
 
-  Result<void> choose() {
+  Result<void> choose_layers() {
     const bool usual = split_.columns.empty() && split_.rows.empty();
     ModulePatterns columns(usual ? kUsualColumns : split_.columns);
     ModulePatterns rows(usual ? kUsualRows : split_.rows);
-    std::map<std::string_view, bool> by_columns;  // of the modules chosen
+    std::map<std::string_view, bool> by_columns;  // of the chosen modules
     for (const TraceParameter& parameter : trace_.parameters) {
       charge(split_.budget, 1 + split_.columns.size() + split_.rows.size());
       const std::string_view module = module_of(parameter.name);
@@ -171,7 +168,7 @@ class Splitter {
     }
     if (usual && by_columns.empty()) {
       return invalid(
-          "no layer of the graph has a name that tells how to split it; name some with "
+          "no layer of the graph has a usual name that determines how to split it; name some with "
           "--split-columns and --split-rows");
     }
     for (const ModulePatterns* patterns : {&columns, &rows}) {
@@ -195,13 +192,13 @@ class Splitter {
         }
         return text.empty() ? std::string("none") : text;
       };
-      taken_ = "layers split by their usual names: by columns " + listed(names[0]) + "; by rows " +
-               listed(names[1]);
+      note_ = "layers split by their usual names: by columns " + listed(names[0]) + "; by rows " +
+              listed(names[1]);
     }
     return {};
   }
 
-  // The first use of each parameter as a weight, also through copies that autocast makes.
+  // Finds the first use of each parameter as a weight, directly or as a copy that autocast made.
   void find_uses() {
     std::vector<std::int32_t> source(trace_.storages.size(), -1);
     for (std::size_t i = 0; i < source.size(); ++i) {
@@ -216,14 +213,14 @@ class Splitter {
         if (storage < 0 || source[index(storage)] < 0) {
           continue;
         }
-        WeightPlace place;
-        if (takes_weight(name, static_cast<std::size_t>(i), place)) {
+        WeightOperand weight;
+        if (takes_weight(name, static_cast<std::size_t>(i), weight)) {
           const TensorView view = shapes_.tensor(tensor);
           const ViewSplit whole{.dim = 0, .block = 1, .extent = 1, .part = 1};
           Use use;
           const auto owner = parameter_of_[index(source[index(storage)])];
-          use.columns = along(whole, place.columns, view, trace_.parameters[index(owner)]);
-          use.rows = along(whole, place.rows, view, trace_.parameters[index(owner)]);
+          use.columns = along(whole, weight.columns, view, trace_.parameters[index(owner)]);
+          use.rows = along(whole, weight.rows, view, trace_.parameters[index(owner)]);
           uses_.emplace(source[index(storage)], use);
         } else if (name == "aten::_to_copy" && called.outputs.size == 1) {
           const std::int32_t copy = trace_.operands[index(called.outputs.begin)];
@@ -233,7 +230,7 @@ class Splitter {
     }
   }
 
-  // All of the parameter's dimension, of which the view may be a part (query's rows of a packed projection).
+  // The whole dimension of the parameter; the view may be a part of it (query's rows of a packed projection).
   StorageSplit along(ViewSplit whole, std::int32_t dim, const TensorView& view,
                      const TraceParameter& parameter) const {
     whole.dim = dim;
@@ -263,7 +260,7 @@ class Splitter {
     }
     if (!any && !usual) {
       return invalid(std::string(module.substr(0, 120)) +
-                     " has no weight that a product or an embedding takes; it cannot be split");
+                     " has no weight for a product or an embedding; it cannot be split");
     }
     for (const TraceParameter& parameter : trace_.parameters) {
       const TensorView view = shapes_.tensor_of(parameter.layout, parameter.dtype);
@@ -293,15 +290,15 @@ class Splitter {
       return ViewSplit{};
     }
     const TensorView view = shapes_.tensor(tensor);
-    // Scalars, and what has no elements at this batch, carry nothing.
+    // A scalar, or a tensor without elements at this batch, is not split.
     return view.elements <= 1 ? ViewSplit{} : split_of_view(storages_[index(storage)], view);
   }
 
-  Result<void> pass(std::size_t op) {
+  Result<void> split_operator(std::size_t op) {
     const TraceOperator& called = trace_.operators[op];
     std::vector<SplitOperand> operands;
     bool any = false;
-    bool free = true;
+    bool constant = true;
     for (std::int32_t i = 0; i < called.inputs.size; ++i) {
       const std::int32_t tensor = trace_.operands[index(called.inputs.begin + i)];
       SplitOperand operand;
@@ -313,23 +310,23 @@ class Splitter {
         const std::int32_t storage = storage_of(tensor);
         operand = {.view = shapes_.tensor(tensor),
                    .split = *split,
-                   .free = storage >= 0 && free_[index(storage)] && !split->any()};
+                   .constant = storage >= 0 && constant_[index(storage)] && !split->any()};
         any |= split->any();
-        free &= operand.free;
+        constant &= operand.constant;
       }
       operands.push_back(operand);
     }
     const std::string& name = trace_.operator_names[index(called.name)];
-    if (name == "aten::embedding_dense_backward" && take_rows(called)) {
+    if (name == "aten::embedding_dense_backward" && split_embedding_gradient(called)) {
       return {};
     }
-    // new_zeros takes no more from its operand than the dtype.
-    free |= name.starts_with("aten::new_");
-    if (!any || free) {
+    // new_zeros uses only the dtype of its operand.
+    constant |= name.starts_with("aten::new_");
+    if (!any || constant) {
       for (std::int32_t i = 0; i < called.outputs.size; ++i) {
         const std::int32_t storage = storage_of(trace_.operands[index(called.outputs.begin + i)]);
         if (storage >= 0 && trace_.storages[index(storage)].allocated_at == static_cast<std::int32_t>(op)) {
-          free_[index(storage)] = free;
+          constant_[index(storage)] = constant;
         }
       }
       return {};
@@ -348,10 +345,10 @@ class Splitter {
     if (result->partial) {
       sum_after(static_cast<std::int32_t>(op));
     }
-    return give(called, *result);
+    return set_outputs(called, *result);
   }
 
-  Result<void> give(const TraceOperator& called, const SplitResult& result) {
+  Result<void> set_outputs(const TraceOperator& called, const SplitResult& result) {
     for (std::int32_t i = 0; i < called.outputs.size; ++i) {
       const std::int32_t tensor = trace_.operands[index(called.outputs.begin + i)];
       const std::int32_t storage = storage_of(tensor);
@@ -361,9 +358,9 @@ class Splitter {
       const ViewSplit& split = result.outputs[index(i)];
       StorageSplit& known = storages_[index(storage)];
       if (split.any() && !known.any()) {
-        const bool made_here =
+        const bool allocated_here =
             &trace_.operators[index(trace_.storages[index(storage)].allocated_at)] == &called;
-        if (!made_here && !free_[index(storage)]) {
+        if (!allocated_here && !constant_[index(storage)]) {
           return Error(ErrorCode::kUnsupported, "it writes a split result into a whole tensor");
         }
         known = split_of_storage(split, shapes_.tensor(tensor));
@@ -372,8 +369,8 @@ class Splitter {
     return {};
   }
 
-  // Where the rows of an embedding's weight are split, a whole gradient of the result makes the rows' own.
-  bool take_rows(const TraceOperator& called) {
+  // If an embedding's weight is split by rows, its gradient is split although the result's gradient is whole.
+  bool split_embedding_gradient(const TraceOperator& called) {
     const std::int32_t storage = storage_of(trace_.operands[index(called.outputs.begin)]);
     const std::int32_t parameter = storage < 0 ? -1 : gradient_of_[index(storage)];
     if (parameter < 0) {
@@ -388,8 +385,9 @@ class Splitter {
     return true;
   }
 
-  // In forward the sum follows at once. In backward autograd comes to it when the product's node has ended,
-  // which makes the gradients of weight and bias too (AddmmBackward0, then _FromTorchTensorBackward).
+  // In forward, the all-reduce follows at once. In backward, it follows at the end of the product's autograd
+  // node, which also computes the gradients of weight and bias (AddmmBackward0, then
+  // _FromTorchTensorBackward).
   void sum_after(std::int32_t op) {
     const Span outputs = trace_.operators[index(op)].outputs;
     const std::int32_t storage = storage_of(trace_.operands[index(outputs.begin)]);
@@ -426,7 +424,7 @@ class Splitter {
     charge(split_.budget, trace_.tensors.size());
     for (std::size_t i = 0; i < trace_.tensors.size(); ++i) {
       const Result<ViewSplit> split = split_of(static_cast<std::int32_t>(i));
-      if (split && split->any()) {  // an unused tensor may have no split
+      if (split && split->any()) {  // an unused tensor may not be split
         out_.tensors[i].layout =
             narrowed(trace_.tensors[i].layout, *split, shapes_.tensor(static_cast<std::int32_t>(i)));
       }
@@ -447,7 +445,7 @@ class Splitter {
     insert_sums();
     result.trace = std::move(out_);
     result.uneven = uneven_;
-    result.taken = taken_;
+    result.note = note_;
     return result;
   }
 
@@ -459,7 +457,7 @@ class Splitter {
     }
     const StorageSplit memory = split_of_storage(split, view);
     const TraceLayout& old = trace_.layouts[index(layout)];
-    TraceLayout made = old;
+    TraceLayout narrow = old;
     const auto copied = [&](const Span& from, auto divides) {
       const Span to{static_cast<std::int32_t>(out_.counts.size()), from.size};
       for (std::int32_t i = 0; i < from.size; ++i) {
@@ -468,19 +466,19 @@ class Splitter {
       }
       return to;
     };
-    made.shape = copied(old.shape, [&](std::int32_t i) { return i == split.dim; });
+    narrow.shape = copied(old.shape, [&](std::int32_t i) { return i == split.dim; });
     if (!old.contiguous) {
-      made.strides = copied(old.strides, [&](std::int32_t i) {
+      narrow.strides = copied(old.strides, [&](std::int32_t i) {
         return view.stride(i) >= memory.stride * memory.extent && i != split.dim;
       });
     }
-    out_.layouts.push_back(made);
+    out_.layouts.push_back(narrow);
     const auto id = static_cast<std::int32_t>(out_.layouts.size()) - 1;
     layouts_.emplace(key, id);
     return id;
   }
 
-  // What a kernel was measured to take follows its operands' size.
+  // Measured kernel temporaries are proportional to the size of the operands.
   void scale_temporaries() {
     for (TraceTemporary& temporary : out_.temporaries) {
       const TraceOperator& op = trace_.operators[index(temporary.op)];
@@ -499,7 +497,7 @@ class Splitter {
 
   void insert_sums() {
     std::sort(sums_.begin(), sums_.end(), [](const Sum& a, const Sum& b) { return a.at < b.at; });
-    // Events of a time come before the sum that is done at that time.
+    // Events at a time come before the all-reduce at that time.
     const auto new_time = [this](std::int32_t time) {
       return time < 0 ? time
                       : time + static_cast<std::int32_t>(
@@ -529,7 +527,7 @@ class Splitter {
     for (std::int32_t& op : out_.unmeasured) {
       op = new_operator(op);
     }
-    // A sum at the end of forward belongs to it.
+    // An all-reduce at the end of forward belongs to forward.
     out_.forward_end = new_operator(trace_.forward_end);
     out_.loss_end = new_operator(trace_.loss_end);
     for (const Sum& sum : sums_) {
@@ -553,14 +551,14 @@ class Splitter {
     out_.operators = std::move(operators);
   }
 
-  // The sum's own storage takes the summand's place in all that follows.
+  // The result of the all-reduce replaces the partial result in all later operators.
   TraceOperator sum_of(const Sum& sum, std::int32_t name, std::int32_t at) {
-    TraceStorage made = out_.storages[index(sum.storage)];
+    TraceStorage summed = out_.storages[index(sum.storage)];
     out_.storages[index(sum.storage)].released_at = at + 1;
     out_.storages[index(sum.storage)].role =
         at < out_.loss_end ? StorageRole::kActivation : StorageRole::kBackward;
-    made.allocated_at = at;
-    out_.storages.push_back(made);
+    summed.allocated_at = at;
+    out_.storages.push_back(summed);
     const auto storage = static_cast<std::int32_t>(out_.storages.size()) - 1;
     TraceOperator op;
     op.name = name;
@@ -614,9 +612,9 @@ class Splitter {
     StorageSplit rows;
   };
 
-  // The new trace, and as much again for what is known of each storage and tensor.
+  // Memory of the new trace, and as much again for the data of storages and tensors.
   static constexpr std::int64_t kCopies = 2;
-  // Elements that a plain scan passes in the time of a unit of work.
+  // Number of scanned elements that cost one unit of work.
   static constexpr std::size_t kScannedPerUnit = 64;
 
   const Trace& trace_;
@@ -624,17 +622,17 @@ class Splitter {
   const TensorSplit& split_;
   BudgetBytes memory_{split_.budget};
   std::vector<StorageSplit> storages_;
-  std::vector<bool> free_;  // by storage: SplitOperand::free
+  std::vector<bool> constant_;  // by storage: SplitOperand::constant
   std::vector<std::int32_t> parameter_of_;
   std::vector<std::int32_t> gradient_of_;
   std::map<std::int32_t, Use> uses_;  // by storage of the parameter
   std::vector<Sum> sums_;
   bool uneven_ = false;
-  std::string taken_;
+  std::string note_;
   Trace out_;
   std::map<std::tuple<std::int32_t, std::int32_t, std::int64_t, std::int64_t, std::int64_t>, std::int32_t>
       layouts_;
-  std::map<std::int32_t, std::int32_t> replaced_;  // tensors of summands by those of the sums
+  std::map<std::int32_t, std::int32_t> replaced_;  // tensors of partial results: those of the sums
 };
 
 }  // namespace

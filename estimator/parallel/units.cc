@@ -1,37 +1,21 @@
 #include "estimator/parallel/units.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
 
+#include "estimator/trace/module_pattern.h"
+
 namespace plimsoll::estimator::inline parallel {
 namespace {
-
-bool is_number(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// The path up to and with its first number; empty when it has none.
-std::string_view numbered_prefix(std::string_view path) {
-  std::size_t begin = 0;
-  while (begin < path.size()) {
-    const std::size_t end = std::min(path.find('.', begin), path.size());
-    if (is_number(path.substr(begin, end - begin))) {
-      return path.substr(0, end);
-    }
-    begin = end + 1;
-  }
-  return {};
-}
 
 class Units {
  public:
   explicit Units(const Trace& trace) {
     for (const TraceParameter& parameter : trace.parameters) {
       const std::string_view prefix = numbered_prefix(parameter.name);
-      // "layers.3.linear.weight" lies in a module of layers.3, "layers.3.weight" in layers.3 itself.
+      // "layers.3.linear.weight" belongs to a submodule of layers.3, "layers.3.weight" to layers.3 itself.
       numbered_ |= !prefix.empty() && parameter.name.find('.', prefix.size() + 1) != std::string::npos;
     }
   }
@@ -43,7 +27,7 @@ class Units {
     }
     return known_.emplace(std::string(unit), static_cast<std::int32_t>(known_.size())).first->second;
   }
-  // A parameter of the model itself has no module.
+  // A parameter without a module belongs to the root unit.
   std::int32_t of_parameter(const std::string& name) {
     return name.find('.') == std::string::npos ? kRootUnit
                                                : of(std::string_view(name).substr(0, name.rfind('.')));
@@ -86,7 +70,7 @@ TraceUnits units_of(const Trace& trace) {
   using Kind = UnitEvent::Kind;
   std::int32_t current = kRootUnit;
   std::int32_t last_op = -1;  // of the current unit
-  // A unit is left after its last operator; those of the root in between belong to none.
+  // A unit is left after its last operator; the root's operators in between belong to no unit.
   const auto walk = [&](std::int32_t begin, std::int32_t end, Kind leave, auto enter) {
     for (std::int32_t op = begin; op < end; ++op) {
       const std::int32_t module = trace.operators[static_cast<std::size_t>(op)].module;

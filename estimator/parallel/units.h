@@ -1,4 +1,4 @@
-// Which part of a recorded model FSDP wraps as one: its units, and when an iteration enters and leaves them.
+// The FSDP units of a trace: which parameters they contain, and when an iteration enters and leaves them.
 // Pure.
 #pragma once
 
@@ -19,23 +19,23 @@ struct UnitEvent {
     kEnterBackward,
     kLeaveBackward
   };
-  std::int32_t time = 0;  // before the operator of that index
+  std::int32_t time = 0;  // before the operator with this index
   Kind kind = Kind::kEnterForward;
   std::int32_t unit = kRootUnit;
-  std::int32_t next = kRootUnit;  // of kEnterBackward
+  std::int32_t next = kRootUnit;  // for kEnterBackward
 };
 
 struct TraceUnits {
-  std::vector<std::int32_t> of_parameter;  // by Trace::parameters
-  std::vector<UnitEvent> events;           // by time
+  std::vector<std::int32_t> of_parameter;  // indexed as Trace::parameters
+  std::vector<UnitEvent> events;           // ordered by time
 };
 
-// A unit is a numbered module that holds modules of its own ("layers.3", of nn.ModuleList and nn.Sequential),
-// the outermost such one; in a model without, each child of the model. The rest is the root's.
+// A unit is the outermost numbered module with submodules ("layers.3", of nn.ModuleList and nn.Sequential).
+// If the model has none, each child of the model is a unit. Everything else belongs to the root unit.
 TraceUnits units_of(const Trace& trace);
 
-// By Trace::modules, the numbered module that it lies in, as a prefix of its path; empty: in none. Where some
-// hold modules of their own, only those count.
+// By module: the numbered module that contains it, as a prefix of its path; empty: none. If some numbered
+// modules have submodules, only those count.
 std::vector<std::string_view> numbered_blocks(const Trace& trace);
 
 }  // namespace plimsoll::estimator::parallel

@@ -13,23 +13,20 @@ std::int64_t elements(const ForwardGraph& graph, TensorId x, std::int64_t batch)
   return graph.bytes_of_one(x, batch).count / width_bytes(graph.tensor(x).type);
 }
 
-// index_put_ with accumulation, which is the backward of picking elements on CUDA, sorts: the linear index,
-// its sorted copy and the permutation with its sorted copy, int64 for each picked position (one position a
-// column here, whatever the batch). The indices tensor holds two coordinates a position.
+// The backward of indexing on CUDA is index_put_ with accumulation, which sorts: it allocates the linear
+// index, its sorted copy, and the permutation with its sorted copy, int64 for each indexed position (here one
+// position per column, for any batch). The indices tensor has two coordinates per position.
 Bytes sort_buffers(const ForwardGraph& graph, TensorId indices) {
   constexpr std::int64_t kCoordinates = 2;
   return Bytes{graph.bytes(indices, 1).count / kCoordinates} * kSortBuffers;
 }
 
-}  // namespace
-
-// A value that is multiplied or added along a dimension it lacks: its gradient is computed whole, and then
-// summed.
+// True for an input that is broadcast: its gradient is computed at full size and then summed.
 bool broadcast(const ForwardGraph& graph, const Op& op, std::size_t input) {
   return elements(graph, op.inputs[input], 2) < elements(graph, op.outputs[0], 2);
 }
 
-// Rows of the last dimension.
+// Number of rows along the last dimension.
 std::int64_t rows(const ForwardGraph& graph, TensorId x, std::int64_t batch) {
   const std::int64_t width = graph.shape_of(x).back().constant;
   return elements(graph, x, batch) / std::max<std::int64_t>(1, width);
@@ -41,42 +38,44 @@ void save_inputs(const Op& op, AutogradRule& rule) {
   }
 }
 
-// Fused attention keeps the logarithm of each row's sum, fp32 (arXiv 2205.14135, algorithm 1), and its
-// backward on CUDA the row sums of gradient times output, and queries' gradients in fp32 where they are
+// Fused attention saves the logarithm of each row's sum in fp32 (arXiv 2205.14135, algorithm 1). Its backward
+// on CUDA allocates the row sums of gradient times output, and the queries' gradients in fp32 if they are
 // narrower (flash_api.cpp: softmax_lse, softmax_d, dq_accum).
 void attention(const ForwardGraph& graph, const Op& op, Device device, std::int64_t batch,
                AutogradRule& rule) {
   save_inputs(op, rule);
   rule.saved.push_back(AutogradRule::kResult);
-  rule.kept = Bytes{rows(graph, op.outputs[0], batch)} * kFloat;
+  rule.auxiliary = Bytes{rows(graph, op.outputs[0], batch)} * kFloat;
   if (device == Device::kCpu) {
     return;
   }
-  rule.backward_temporary = rule.kept;
+  rule.backward_temporary = rule.auxiliary;
   const TensorId queries = op.inputs[0];
   if (width_bytes(graph.tensor(queries).type) < kFloat) {
     rule.backward_temporary += Bytes{elements(graph, queries, batch)} * kFloat;
-    // Keys and values shared by several query heads: their gradients are made for each of these first.
+    // Several query heads share keys and values: their gradients are first computed per query head.
     if (elements(graph, op.inputs[1], batch) < elements(graph, queries, batch)) {
       rule.backward_temporary += graph.bytes(queries, batch) * 2;
     }
   }
 }
 
+}  // namespace
+
 AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, std::int64_t batch) {
   AutogradRule rule;
   for (const TensorId input : op.inputs) {
     rule.gradients.push_back(graph.tensor(input).requires_grad ? InputGradient::kNew : InputGradient::kNone);
   }
-  const auto wants_grad = [&](std::size_t i) { return rule.gradients[i] != InputGradient::kNone; };
-  const auto pass_on = [&](std::size_t i, InputGradient how) {
-    if (wants_grad(i)) {
+  const auto needs_grad = [&](std::size_t i) { return rule.gradients[i] != InputGradient::kNone; };
+  const auto set_gradient = [&](std::size_t i, InputGradient how) {
+    if (needs_grad(i)) {
       rule.gradients[i] = how;
     }
   };
   switch (op.kind) {
     case OpKind::kEmbeddingLookup:
-      // Fused kernels update the tables inside backward: no gradient of a table ever exists as a tensor.
+      // Fused kernels update the tables inside backward: no table gradient is allocated.
       break;
     case OpKind::kEmbedding:
       rule.saved = {0};
@@ -85,45 +84,47 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
       }
       break;
     case OpKind::kLinear:
-      if (wants_grad(1)) {
+      if (needs_grad(1)) {
         rule.saved.push_back(0);
       }
-      if (wants_grad(0)) {
+      if (needs_grad(0)) {
         rule.saved.push_back(1);
       }
-      // Inputs of more than two dimensions are seen as rows; a weight's gradient is a transposed view.
+      // Inputs with more than two dimensions are viewed as rows; a weight's gradient is a transposed view.
       if (graph.shape_of(op.inputs[0]).size() > 2) {
-        pass_on(0, InputGradient::kNewView);
+        set_gradient(0, InputGradient::kNewView);
       }
-      pass_on(1, InputGradient::kNewView);
+      set_gradient(1, InputGradient::kNewView);
       rule.expensive = true;
       break;
-    case OpKind::kMatMul: rule.saved = {0, 1}; break;
+    case OpKind::kMatMul:
+    case OpKind::kNllLoss:
+    case OpKind::kBceWithLogits: rule.saved = {0, 1}; break;
     case OpKind::kRelu:
     case OpKind::kTanh:
     case OpKind::kSigmoid:
     case OpKind::kSoftmax:
     case OpKind::kLogSoftmax: rule.saved = {AutogradRule::kResult}; break;
     case OpKind::kRsqrt:
-      // -0.5 * grad * result^3, in three steps
+      // -0.5 * grad * result^3, in three steps.
       rule.saved = {AutogradRule::kResult};
       rule.backward_temporary = graph.bytes(op.outputs[0], batch) * 2;
       break;
     case OpKind::kGelu:
     case OpKind::kSilu: rule.saved = {0}; break;
     case OpKind::kPower:
-      // grad * (n * x^(n - 1))
+      // grad * (n * x^(n - 1)).
       rule.saved = {0};
       rule.backward_temporary = graph.bytes(op.inputs[0], batch) * 2;
       break;
     case OpKind::kLayerNorm:
       save_inputs(op, rule);
-      rule.kept = Bytes{rows(graph, op.inputs[0], batch)} * (2 * kFloat);  // mean and 1 / deviation
+      rule.auxiliary = Bytes{rows(graph, op.inputs[0], batch)} * (2 * kFloat);  // mean and 1 / deviation
       break;
     case OpKind::kDropout:
-      // A byte an element where the kernel is fused; the CPU multiplies by noise of the same type.
-      rule.kept = device == Device::kCuda ? Bytes{elements(graph, op.outputs[0], batch)}
-                                          : graph.bytes(op.outputs[0], batch);
+      // One byte per element if the kernel is fused; the CPU multiplies by noise of the same type.
+      rule.auxiliary = device == Device::kCuda ? Bytes{elements(graph, op.outputs[0], batch)}
+                                               : graph.bytes(op.outputs[0], batch);
       break;
     case OpKind::kAttention:
       attention(graph, op, device, batch, rule);
@@ -131,15 +132,15 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
       break;
     case OpKind::kAdd:
       for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-        // A broadcast input's gradient is a sum, thus new; so is one of another type.
+        // The gradient of a broadcast input, or of one with another type, is a new block.
         if (graph.bytes(op.inputs[i], batch) == graph.bytes(op.outputs[0], batch)) {
-          pass_on(i, InputGradient::kAlias);
+          set_gradient(i, InputGradient::kAlias);
         }
       }
       break;
     case OpKind::kMul:
       for (const std::size_t i : {0, 1}) {
-        if (wants_grad(i)) {
+        if (needs_grad(i)) {
           rule.saved.push_back(static_cast<std::int16_t>(1 - i));
           if (broadcast(graph, op, i)) {
             rule.backward_temporary += graph.bytes(op.outputs[0], batch);
@@ -149,19 +150,19 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
       break;
     case OpKind::kConcat:
       for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-        pass_on(i, InputGradient::kPart);
+        set_gradient(i, InputGradient::kPart);
       }
       break;
     case OpKind::kView:
-    case OpKind::kSum: pass_on(0, InputGradient::kPart); break;
+    case OpKind::kSum: set_gradient(0, InputGradient::kPart); break;
     case OpKind::kCopy:
-    case OpKind::kAllReduce:  // the sum's gradient is each part's
-    case OpKind::kCopyToRegion: pass_on(0, InputGradient::kAlias); break;
-    case OpKind::kSplit:  // the parts' gradients are put together in a new block
+    case OpKind::kAllReduce:  // the gradient of the sum is the gradient of each summand
+    case OpKind::kCopyToRegion: set_gradient(0, InputGradient::kAlias); break;
+    case OpKind::kSplit:  // the gradients of the parts are copied into a new block
     case OpKind::kCast:
     case OpKind::kScale:
     case OpKind::kMean:
-    case OpKind::kSlice:  // zeros, and the part's gradient copied in
+    case OpKind::kSlice:  // zeros, into which the gradient of the slice is copied
     case OpKind::kReshape:
     case OpKind::kRepeat:
     case OpKind::kExpand:
@@ -172,7 +173,7 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
     case OpKind::kReduceScatter:
     case OpKind::kAllToAll:
     case OpKind::kScopeEnd: break;
-    case OpKind::kTopK: rule.kept = Bytes{elements(graph, op.outputs[0], batch)} * kIndex; break;
+    case OpKind::kTopK: rule.auxiliary = Bytes{elements(graph, op.outputs[0], batch)} * kIndex; break;
     case OpKind::kSelectRows:
       rule.saved = {1};
       if (device == Device::kCuda) {
@@ -185,8 +186,6 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
         rule.backward_temporary = sort_buffers(graph, op.inputs[1]);
       }
       break;
-    case OpKind::kNllLoss: rule.saved = {0, 1}; break;
-    case OpKind::kBceWithLogits: rule.saved = {0, 1}; break;
   }
   return rule;
 }

@@ -1,6 +1,6 @@
-// What autograd keeps and allocates for one operator: the per-operator table behind the simulator. The rules
-// follow PyTorch's derivative formulas; the figures that were measured against real PyTorch are told in
-// docs/estimation.md. Pure; any thread.
+// What autograd saves and allocates for one operator: the per-operator table of the simulation. The rules
+// follow PyTorch's derivative formulas; docs/estimation.md lists the figures that were measured with real
+// PyTorch. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,26 @@
 
 namespace plimsoll::estimator::inline spec {
 
-// Where the gradient of an input comes from.
+// How the gradient of an input is allocated.
 enum class InputGradient : std::uint8_t {
-  kNone,     // the input wants none
+  kNone,     // the input needs no gradient
   kNew,      // a new block of the input's size
-  kNewView,  // the same, handed on as a view of itself: never added to in place
+  kNewView,  // a new block, passed on as a view of itself: never added to in place
   kAlias,    // the output's gradient itself
-  kPart,     // a view of it, or of a part of it
+  kPart,     // a view of the output's gradient, or of a part of it
 };
 
 struct AutogradRule {
-  // Instead of an input's place in AutogradRule::saved.
+  // Stands for the result in `saved`.
   static constexpr std::int16_t kResult = -1;
 
-  // Kept from forward until this operator's backward has run: places of inputs, or kResult.
+  // Kept from forward until this operator's backward has run: indices of inputs, or kResult.
   SmallList<std::int16_t, 6> saved;
-  SmallList<InputGradient, 8> gradients;  // of each input
-  Bytes kept;                             // beside them: what the operator itself makes for its backward
-  Bytes forward_temporary;                // held while the operator runs
-  Bytes backward_temporary;               // held while its backward runs
-  // A matrix product: what selective checkpointing keeps instead of computing it again.
-  bool expensive = false;
+  SmallList<InputGradient, 8> gradients;  // by input
+  Bytes auxiliary;                        // saved besides: computed by the operator only for its backward
+  Bytes forward_temporary;                // allocated while the operator runs
+  Bytes backward_temporary;               // allocated while its backward runs
+  bool expensive = false;                 // a matrix product: selective checkpointing keeps its result
 };
 
 AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, std::int64_t batch);

@@ -26,11 +26,12 @@ class DhenLowering {
     for (std::size_t i = 0; i < stack_.modules.size(); ++i) {
       parts.push_back(module(name + ".modules." + std::to_string(i), stack_.modules[i], x, features));
     }
-    const auto given = stack_.features * static_cast<std::int64_t>(parts.size());
-    const TensorId together = concat(name + ".ensemble", parts, given);
-    const TensorId shortcut = given == features ? x : combine(name + ".shortcut", x, features, given);
+    const auto out_features = stack_.features * static_cast<std::int64_t>(parts.size());
+    const TensorId ensemble = concat(name + ".ensemble", parts, out_features);
+    const TensorId shortcut =
+        out_features == features ? x : combine(name + ".shortcut", x, features, out_features);
     const TensorId sum =
-        builder_.binary(OpKind::kAdd, name + ".residual", together, shortcut, matrix(given, width_));
+        builder_.binary(OpKind::kAdd, name + ".residual", ensemble, shortcut, matrix(out_features, width_));
     return builder_.layer_norm(name + ".norm", sum, width_, true);
   }
 
@@ -73,13 +74,14 @@ class DhenLowering {
     return graph_.view(name + ".features", x, matrix(stack_.features, width_));
   }
 
-  // A Linear over the features: they are brought to the last dimension, which copies, and back.
-  TensorId combine(const std::string& name, TensorId x, std::int64_t features, std::int64_t given) {
-    const Shape turned = matrix(width_, features);
-    const TensorId last = graph_.apply(OpKind::kCopy, name + ".turned",
-                                       {builder_.cast(x, builder_.compute())}, turned, builder_.compute());
-    const TensorId mixed = builder_.linear(name + ".w", last, matrix(width_, given), features, given, true);
-    return graph_.alias(OpKind::kReshape, name + ".back", {mixed}, matrix(given, width_));
+  // A Linear over the features, which are transposed to the last dimension by a copy, and back.
+  TensorId combine(const std::string& name, TensorId x, std::int64_t features, std::int64_t out_features) {
+    const TensorId transposed =
+        graph_.apply(OpKind::kCopy, name + ".turned", {builder_.cast(x, builder_.compute())},
+                     matrix(width_, features), builder_.compute());
+    const TensorId mixed =
+        builder_.linear(name + ".w", transposed, matrix(width_, out_features), features, out_features, true);
+    return graph_.alias(OpKind::kReshape, name + ".back", {mixed}, matrix(out_features, width_));
   }
 
   TensorId attend(const std::string& name, TensorId x, std::int64_t features) {
@@ -110,11 +112,11 @@ Result<void> check_dhen(const crds::DlrmModel& model) {
     return invalid("model.dlrm.dhen is missing: the DHEN interaction needs layers, features and modules");
   }
   const crds::DhenStack& stack = *model.dhen;
-  constexpr std::int64_t kMost = 1 << 16;
-  if (stack.layers < 1 || stack.layers > 1000 || stack.features < 1 || stack.features > kMost ||
+  constexpr std::int64_t kMaxFeatures = 1 << 16;
+  if (stack.layers < 1 || stack.layers > 1000 || stack.features < 1 || stack.features > kMaxFeatures ||
       stack.modules.empty() || stack.modules.size() > 64) {
-    return invalid("model.dlrm.dhen needs at least one layer, feature and module, at most 1000, " +
-                   std::to_string(kMost) + " and 64");
+    return invalid("model.dlrm.dhen: layers must be from 1 to 1000, features from 1 to " +
+                   std::to_string(kMaxFeatures) + ", and the number of modules from 1 to 64");
   }
   if (stack.heads < 1 || (!model.bottom_mlp.empty() && model.bottom_mlp.back() % stack.heads != 0)) {
     return invalid("model.dlrm.dhen.heads is " + std::to_string(stack.heads) +
@@ -125,7 +127,7 @@ Result<void> check_dhen(const crds::DlrmModel& model) {
 
 TensorId lower_dhen(ModelBuilder& builder, const crds::DlrmModel& model, TensorId x, std::int64_t* features) {
   DhenLowering lowering(builder, model, builder.shape(x).back().constant);
-  const TensorId given = x;
+  const TensorId input = x;
   for (std::int64_t i = 0; i < model.dhen->layers; ++i) {
     builder.graph().begin_block();
     builder.graph().begin_unit();
@@ -134,7 +136,7 @@ TensorId lower_dhen(ModelBuilder& builder, const crds::DlrmModel& model, TensorI
     builder.graph().end_scope({before});
     *features = model.dhen->features * static_cast<std::int64_t>(model.dhen->modules.size());
   }
-  builder.graph().end_scope({given});  // the caller's
+  builder.graph().end_scope({input});  // held by the caller
   return x;
 }
 

@@ -16,25 +16,25 @@ namespace {
 constexpr double kMaxLookupsPerSample = 1e12;
 constexpr std::int64_t kMaxSequence = std::int64_t{1} << 20;
 
-// What the graph needs to know of thousands of tables.
-struct Sequences {  // of tables of one width and length
+// Summary of the tables, of which there may be thousands.
+struct Sequences {  // tables of one width and sequence length
   std::int64_t tables = 0;
-  double rows_per_sample = 0;  // of all of them
+  double rows_per_sample = 0;  // of all of them together
 };
 struct TableSummary {
-  std::map<std::int64_t, std::int64_t> tables_of_width;                  // pooled ones
+  std::map<std::int64_t, std::int64_t> tables_of_width;                  // pooled tables
   std::map<std::pair<std::int64_t, std::int64_t>, Sequences> sequences;  // by width and length
   std::int64_t tables = 0;
   std::int64_t columns = 0;  // of all pooled tables together
   double lookups_per_sample = 0;
 };
 
-bool possible(std::int64_t size) {
+bool is_valid_dim(std::int64_t size) {
   return size >= 1 && size <= kMaxModelDim;
 }
 
 Result<void> check_dim(std::int64_t size, const std::string& field) {
-  if (!possible(size)) {
+  if (!is_valid_dim(size)) {
     return invalid(field + " must be from 1 to " + std::to_string(kMaxModelDim) + ", is " +
                    std::to_string(size));
   }
@@ -67,8 +67,8 @@ Result<void> check(const crds::DlrmModel& model) {
       model.interaction == crds::Interaction::kDot || model.interaction == crds::Interaction::kDHEN;
   if (of_one_width && model.bottom_mlp.empty() && !model.tables.empty()) {
     return invalid(
-        "model.dlrm.bottomMLP is empty: the Dot and DHEN interactions take their width from the bottom MLP's "
-        "last layer; give one, or use Cat or DCN");
+        "model.dlrm.bottomMLP is empty: the Dot and DHEN interactions use the width of the bottom MLP's last "
+        "layer; add one, or use Cat or DCN");
   }
   if (model.interaction == crds::Interaction::kDHEN) {
     if (Result<void> stack = check_dhen(model); !stack) {
@@ -93,7 +93,7 @@ Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups, 
   TableSummary summary;
   for (const crds::EmbeddingTable& group : groups) {
     charge(budget, 1);
-    if (!possible(group.dim)) {
+    if (!is_valid_dim(group.dim)) {
       return check_dim(group.dim, "table " + group.name + ": dim").error();
     }
     if (group.count < 1 || group.count > crds::kMaxEmbeddingTables - summary.tables) {
@@ -112,9 +112,9 @@ Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups, 
                      std::to_string(kMaxSequence) + ", is " + std::to_string(group.sequence_length));
     }
     if (group.sequence_length > 0) {
-      Sequences& alike = summary.sequences[{group.dim, group.sequence_length}];
-      alike.tables += group.count;
-      alike.rows_per_sample += lookups;
+      Sequences& group_sequences = summary.sequences[{group.dim, group.sequence_length}];
+      group_sequences.tables += group.count;
+      group_sequences.rows_per_sample += lookups;
     } else {
       summary.tables_of_width[group.dim] += group.count;
       summary.columns += group.count * group.dim;
@@ -163,11 +163,11 @@ class DlrmLowering {
   bool crosses() const {
     return model_.interaction == crds::Interaction::kDCN || model_.interaction == crds::Interaction::kDCNv1;
   }
-  // All features are as wide as the bottom MLP's last layer.
+  // True if all features must have the width of the bottom MLP's last layer.
   bool of_one_width() const {
     return model_.interaction == crds::Interaction::kDot || model_.interaction == crds::Interaction::kDHEN;
   }
-  // What activation checkpointing computes again, and FSDP wraps, as one.
+  // A part is a block for activation checkpointing and a unit for FSDP.
   void begin_part() {
     graph_.begin_block();
     graph_.begin_unit();
@@ -177,7 +177,7 @@ class DlrmLowering {
     graph_.end_unit();
   }
 
-  // `count` linear layers of equal size side by side.
+  // `count` linear layers of equal size.
   Feature linear(const std::string& name, TensorId x, std::int64_t in, std::int64_t out, bool bias = true,
                  std::int64_t count = 1) {
     const TensorId weight = builder_.parameter(name + ".weight", {fixed(out), fixed(in)}, count);
@@ -190,10 +190,10 @@ class DlrmLowering {
   }
 
   Feature concat(const std::string& name, const std::vector<Feature>& parts) {
-    return parts.size() == 1 ? parts.front() : copied_together(name, parts);
+    return parts.size() == 1 ? parts.front() : concat_copy(name, parts);
   }
-  // torch.cat, also of one.
-  Feature copied_together(const std::string& name, const std::vector<Feature>& parts) {
+  // torch.cat, which copies even a single part.
+  Feature concat_copy(const std::string& name, const std::vector<Feature>& parts) {
     ElementType type = builder_.type(parts.front().id);
     for (const Feature& part : parts) {
       type = widest(type, builder_.type(part.id));
@@ -218,9 +218,9 @@ class DlrmLowering {
     return x;
   }
 
-  // One part for each width; a part stands for all tables of that width.
+  // One feature for each width; it stands for all tables of that width.
   std::vector<Feature> lookup() {
-    // Indices of the rows, and per table an offset a sample.
+    // Indices of the rows, and one offset per table and sample.
     const std::int64_t indices =
         static_cast<std::int64_t>(std::ceil(tables_.lookups_per_sample)) + tables_.tables;
     const TensorId sparse = graph_.add_input("sparse", {per_sample(indices)}, ElementType::kInt64);
@@ -228,8 +228,8 @@ class DlrmLowering {
     if (!tables_.tables_of_width.empty()) {
       parts = pooled(sparse);
     }
-    for (const auto& [kind, alike] : tables_.sequences) {
-      parts.push_back(sequences(sparse, kind.first, kind.second, alike));
+    for (const auto& [key, group] : tables_.sequences) {
+      parts.push_back(sequences(sparse, key.first, key.second, group));
     }
     return parts;
   }
@@ -252,26 +252,26 @@ class DlrmLowering {
     return parts;
   }
 
-  // Rows as they come, one behind the other; padded to one length; and summed, as the sum pooling of the
-  // kernels would.
-  Feature sequences(TensorId sparse, std::int64_t width, std::int64_t length, const Sequences& alike) {
+  // The rows of all tables concatenated, then padded to one length, then summed (as sum pooling in the kernel
+  // does).
+  Feature sequences(TensorId sparse, std::int64_t width, std::int64_t length, const Sequences& group) {
     const std::string name = "sequences." + std::to_string(width) + "x" + std::to_string(length);
-    const auto rows = static_cast<std::int64_t>(std::ceil(alike.rows_per_sample));
-    const std::int64_t rows_of_one = (rows + alike.tables - 1) / alike.tables;
+    const auto rows = static_cast<std::int64_t>(std::ceil(group.rows_per_sample));
+    const std::int64_t rows_of_one = (rows + group.tables - 1) / group.tables;
     const TensorId all = graph_.apply(OpKind::kEmbeddingLookup, name, {sparse},
                                       {per_sample(rows), fixed(width)}, builder_.stored());
     const std::vector<TensorId> each =
-        graph_.split(name + ".split", all, {{per_sample(rows_of_one), fixed(width)}}, {alike.tables});
+        graph_.split(name + ".split", all, {{per_sample(rows_of_one), fixed(width)}}, {group.tables});
     const TensorId padded =
         graph_.apply(OpKind::kToPadded, name + ".padded", {each.front()},
-                     {per_sample(1), fixed(length), fixed(width)}, builder_.stored(), alike.tables);
+                     {per_sample(1), fixed(length), fixed(width)}, builder_.stored(), group.tables);
     return {
-        graph_.apply(OpKind::kSum, name + ".sum", {padded}, rows_of(width), builder_.stored(), alike.tables),
-        width, alike.tables};
+        graph_.apply(OpKind::kSum, name + ".sum", {padded}, rows_of(width), builder_.stored(), group.tables),
+        width, group.tables};
   }
 
   std::vector<Feature> interact(std::vector<Feature> dense, std::vector<Feature> parts) {
-    // Putting side by side saves nothing: computing it again would keep the embeddings for nothing.
+    // The concatenation is in no block: recomputing it would keep the embeddings and save no memory.
     for (Feature& part : parts) {
       if (of_one_width() && part.width != dense.front().width) {
         part = linear("projection." + graph_.name_of(part.id), part.id, part.width, dense.front().width,
@@ -279,7 +279,7 @@ class DlrmLowering {
       }
     }
     std::vector<Feature> all = std::move(dense);
-    all.push_back(copied_together("embeddings.cat", parts));
+    all.push_back(concat_copy("embeddings.cat", parts));
     switch (model_.interaction) {
       case crds::Interaction::kCat: break;
       case crds::Interaction::kDCN:
@@ -290,7 +290,7 @@ class DlrmLowering {
     return all;
   }
 
-  // Products of each pair of the features, dense one included: batch x F(F+1)/2 of F tables.
+  // Products of each pair of features, the dense one included: batch x F(F+1)/2 for F tables.
   Feature dot_products(const std::vector<Feature>& all) {
     const Feature combined = concat("combined", all);
     const std::int64_t features = tables_.tables + 1;
@@ -305,9 +305,9 @@ class DlrmLowering {
     const std::int64_t width = combined.width / features;
     const TensorId matrix =
         graph_.view("combined.matrix", combined.id, {per_sample(1), fixed(features), fixed(width)});
-    std::int64_t given = features;
-    const TensorId out = lower_dhen(builder_, model_, matrix, &given);
-    return {graph_.view("dhen.flat", out, rows_of(given * width)), given * width};
+    std::int64_t out_features = features;
+    const TensorId out = lower_dhen(builder_, model_, matrix, &out_features);
+    return {graph_.view("dhen.flat", out, rows_of(out_features * width)), out_features * width};
   }
 
   Feature cross(const Feature& x0) {

@@ -8,34 +8,25 @@
 namespace plimsoll::estimator::inline spec {
 namespace {
 
-// Room for the operators that follow a model's layers (norm, head, loss): without it, the first of them would
-// double the list.
-constexpr std::size_t kRoomBehindCopies = 256;
+// Capacity reserved for the operators after a model's layers (norm, head, loss); without it, the first of
+// them would double the capacity of the list.
+constexpr std::size_t kReservedAfterCopies = 256;
+
+struct ElementFormat {
+  const char* dtype;
+  std::int64_t width;
+};
+constexpr ElementFormat kFormats[kElementTypes] = {
+    {"float32", 4}, {"float16", 2}, {"bfloat16", 2}, {"int64", 8}, {"bool", 1}};
 
 }  // namespace
 
 std::int64_t width_bytes(ElementType type) {
-  switch (type) {
-    case ElementType::kFP32: return 4;
-    case ElementType::kFP16: return 2;
-    case ElementType::kBF16: return 2;
-    case ElementType::kInt64: return 8;
-    case ElementType::kBool: return 1;
-  }
-  assert(false);
-  return 8;
+  return kFormats[static_cast<std::size_t>(type)].width;
 }
 
 const char* dtype_of(ElementType type) {
-  switch (type) {
-    case ElementType::kFP32: return "float32";
-    case ElementType::kFP16: return "float16";
-    case ElementType::kBF16: return "bfloat16";
-    case ElementType::kInt64: return "int64";
-    case ElementType::kBool: return "bool";
-  }
-  assert(false);
-  return "";
+  return kFormats[static_cast<std::size_t>(type)].dtype;
 }
 
 const char* name_of(OpKind kind) {
@@ -90,7 +81,7 @@ const char* name_of(OpKind kind) {
 }
 
 ElementType widest(ElementType a, ElementType b) {
-  // fp16 with bf16 gives fp32 in PyTorch; no graph of ours mixes the two.
+  // PyTorch's result for fp16 with bf16 is fp32; no forward graph combines them.
   return a == b ? a : ElementType::kFP32;
 }
 
@@ -191,18 +182,18 @@ TensorId ForwardGraph::repeat(const Mark& begin, TensorId input, TensorId output
   const auto stride = static_cast<TensorId>(end_tensor - begin.tensor);
   const std::int32_t units = last_unit_ - begin.unit;
   const std::int32_t blocks = last_block_ - begin.block;
-  const TensorId taken_storage = tensor(input).storage;
-  const TensorId given_storage = tensor(output).storage;
+  const TensorId input_storage = tensor(input).storage;
+  const TensorId output_storage = tensor(output).storage;
   assert(output >= first && times >= 0);
   copies_.push_back({first + stride, first + stride * static_cast<TensorId>(times + 1), stride, name});
   const std::size_t end_id = ids_.size();
   const std::size_t first_id = begin.op < end_op ? ops_[begin.op].ids : end_id;
   const auto copies = static_cast<std::size_t>(times);
-  ops_.reserve(ops_.size() + (end_op - begin.op) * copies + kRoomBehindCopies);
-  tensors_.reserve(tensors_.size() + (end_tensor - begin.tensor) * copies + kRoomBehindCopies);
-  ids_.reserve(ids_.size() + (end_id - first_id) * copies + kRoomBehindCopies);
-  TensorId given = output;  // by the layer before
-  TensorId storage_given = given_storage;
+  ops_.reserve(ops_.size() + (end_op - begin.op) * copies + kReservedAfterCopies);
+  tensors_.reserve(tensors_.size() + (end_tensor - begin.tensor) * copies + kReservedAfterCopies);
+  ids_.reserve(ids_.size() + (end_id - first_id) * copies + kReservedAfterCopies);
+  TensorId previous = output;  // output of the previous layer
+  TensorId previous_storage = output_storage;
   for (std::int32_t copy = 1; copy <= times; ++copy) {
     charge(budget_, end_tensor - begin.tensor + end_op - begin.op);
     const TensorId shift = stride * copy;
@@ -211,8 +202,8 @@ TensorId ForwardGraph::repeat(const Mark& begin, TensorId input, TensorId output
       assert(tensor.role != TensorRole::kInput);
       if (tensor.storage >= first) {
         tensor.storage += shift;
-      } else if (tensor.storage == taken_storage) {
-        tensor.storage = storage_given;
+      } else if (tensor.storage == input_storage) {
+        tensor.storage = previous_storage;
       }
       tensor.unit += tensor.unit > begin.unit ? units * copy : 0;
       tensors_.push_back(tensor);
@@ -227,33 +218,34 @@ TensorId ForwardGraph::repeat(const Mark& begin, TensorId input, TensorId output
     }
     for (std::size_t i = first_id; i < end_id; ++i) {
       const TensorId id = ids_[i];
-      ids_.push_back(id >= first ? id + shift : id == input ? given : id);
+      ids_.push_back(id >= first ? id + shift : id == input ? previous : id);
     }
-    given = output + shift;
-    storage_given = given_storage >= first ? given_storage + shift : storage_given;
+    previous = output + shift;
+    previous_storage = output_storage >= first ? output_storage + shift : previous_storage;
   }
   last_unit_ += units * static_cast<std::int32_t>(times);
   last_block_ += blocks * static_cast<std::int32_t>(times);
-  return given;
+  return previous;
 }
 
 std::string ForwardGraph::name_of(TensorId id) const {
   std::string name = names_[static_cast<std::size_t>(tensor(id).name)];
-  const auto made = std::find_if(copies_.begin(), copies_.end(),
-                                 [&](const Copies& copies) { return id >= copies.first && id < copies.end; });
-  if (made == copies_.end()) {
+  const auto copied = std::find_if(copies_.begin(), copies_.end(), [&](const Copies& copies) {
+    return id >= copies.first && id < copies.end;
+  });
+  if (copied == copies_.end()) {
     return name;
   }
-  if (!name.starts_with(made->prefix)) {
-    // Named after what came into the layer that was copied ("embeddings.cast"), and another comes into a
-    // copy.
-    name = made->prefix + "." + name.substr(name.rfind('.') + 1);
+  if (!name.starts_with(copied->prefix)) {
+    // The tensor is named after the input of the original layer ("embeddings.cast"); a copy has another
+    // input.
+    name = copied->prefix + "." + name.substr(name.rfind('.') + 1);
   }
-  const std::size_t number = made->prefix.find_last_not_of("0123456789") + 1;
-  const std::int64_t of_the_copied = std::atoll(made->prefix.c_str() + number);
-  const std::int64_t copy = (id - made->first) / made->tensors + 1;
-  return made->prefix.substr(0, number) + std::to_string(of_the_copied + copy) +
-         name.substr(made->prefix.size());
+  const std::size_t number = copied->prefix.find_last_not_of("0123456789") + 1;
+  const std::int64_t original = std::atoll(copied->prefix.c_str() + number);
+  const std::int64_t copy = (id - copied->first) / copied->tensors + 1;
+  return copied->prefix.substr(0, number) + std::to_string(original + copy) +
+         name.substr(copied->prefix.size());
 }
 
 const Tensor& ForwardGraph::tensor(TensorId id) const {

@@ -14,26 +14,17 @@
 namespace plimsoll::estimator::inline spec {
 namespace {
 
-// Reads keys and remembers the first that is wrong.
+// Reads keys and records the first error.
 class Keys {
  public:
   explicit Keys(const Json& config) : config_(config) {}
 
   std::int64_t integer(const char* key, std::int64_t otherwise) {
-    const Json& found = member(config_, {key});
-    if (found.isNull()) {
-      return otherwise;
-    }
-    if (const std::optional<std::int64_t> value = JsonView(found).integer()) {
-      return *value;
-    }
-    // Some tools write 32.0.
-    const double number = JsonView(found).number().value_or(0.5);
-    if (std::trunc(number) != number || std::abs(number) > 1e15) {
-      fail(key, "must be an integer");
-      return otherwise;
-    }
-    return static_cast<std::int64_t>(number);
+    return value(key, otherwise, "must be an integer", [](JsonView found) -> std::optional<std::int64_t> {
+      const double number = found.number().value_or(0.5);  // some tools write 32.0
+      const bool whole = std::trunc(number) == number && std::abs(number) <= 1e15;
+      return found.integer() || !whole ? found.integer() : static_cast<std::int64_t>(number);
+    });
   }
   std::int64_t required(const char* key) {
     if (member(config_, {key}).isNull()) {
@@ -42,33 +33,14 @@ class Keys {
     return integer(key, 0);
   }
   double number(const char* key, double otherwise) {
-    const Json& found = member(config_, {key});
-    if (found.isNull()) {
-      return otherwise;
-    }
-    if (!found.isNumeric()) {
-      fail(key, "must be a number");
-      return otherwise;
-    }
-    return *JsonView(found).number();
+    return value(key, otherwise, "must be a number", [](JsonView found) { return found.number(); });
   }
   bool boolean(const char* key, bool otherwise) {
-    const Json& found = member(config_, {key});
-    if (found.isNull()) {
-      return otherwise;
-    }
-    if (!found.isBool()) {
-      fail(key, "must be true or false");
-      return otherwise;
-    }
-    return *JsonView(found).boolean();
+    return value(key, otherwise, "must be true or false", [](JsonView found) { return found.boolean(); });
   }
   std::string text(const char* key, const char* otherwise) {
-    const Json& found = member(config_, {key});
-    if (!found.isNull() && !found.isString()) {
-      fail(key, "must be a string");
-    }
-    return text_member(found, {}, otherwise);
+    return std::string(value(key, std::string_view(otherwise), "must be a string",
+                             [](JsonView found) { return found.text(); }));
   }
   bool has_items(const char* key) const {
     const Json& found = member(config_, {key});
@@ -85,6 +57,20 @@ class Keys {
   const std::optional<Error>& error() const { return error_; }
 
  private:
+  // The value of a key, which `read` converts to Value; `otherwise` if it is absent or has another type.
+  template <class Value, class Read>
+  Value value(const char* key, Value otherwise, const char* expected, Read read) {
+    const Json& found = member(config_, {key});
+    if (found.isNull()) {
+      return otherwise;
+    }
+    const std::optional<Value> value = read(JsonView(found));
+    if (!value) {
+      fail(key, expected);
+    }
+    return value.value_or(otherwise);
+  }
+
   const Json& config_;
   std::optional<Error> error_;
 };
@@ -105,7 +91,7 @@ void activation(Keys& keys, const std::string& name, TransformerSpec& spec) {
   }
 }
 
-// What Llama and those after it have in common.
+// The sizes that Llama and its successors have in common.
 TransformerSpec llama(Keys& keys) {
   TransformerSpec spec;
   spec.layers = keys.required("num_hidden_layers");
@@ -146,14 +132,14 @@ TransformerSpec qwen3(Keys& keys) {
   return spec;
 }
 
-// Layers without experts are taken where they are the first ones, not where they alternate.
+// Dense layers are supported only at the beginning, not alternating with sparse ones.
 void sparse(Keys& keys, TransformerSpec& spec) {
   spec.experts = keys.required("num_experts");
   spec.experts_per_token = keys.required("num_experts_per_tok");
   spec.weights_sum_to_one = keys.boolean("norm_topk_prob", false);
   spec.expert_ffn = keys.required("moe_intermediate_size");
   if (keys.integer("decoder_sparse_step", 1) != 1 || keys.has_items("mlp_only_layers")) {
-    keys.fail("decoder_sparse_step", "and mlp_only_layers are known only as 1 and empty");
+    keys.fail("decoder_sparse_step", "and mlp_only_layers are supported only as 1 and empty");
   }
 }
 
@@ -190,7 +176,7 @@ TransformerSpec deepseek(Keys& keys) {
   spec.shared_ffn = (Bytes{spec.expert_ffn} * shared).count;  // saturates
   spec.first_dense = keys.integer("first_k_dense_replace", 0);
   if (keys.integer("moe_layer_freq", 1) != 1) {
-    keys.fail("moe_layer_freq", "is known only as 1");
+    keys.fail("moe_layer_freq", "is supported only as 1");
   }
   return spec;
 }
@@ -302,7 +288,7 @@ Result<TransformerSpec> read_hugging_face_config(const std::string& config) {
     }
     return invalid("model.transformer.config: model_type " +
                    (model_type.empty() ? "is missing" : "\"" + model_type.substr(0, 64) + "\" is not known") +
-                   "; known are " + known + ". Any other model: export its graph with plimsoll.export");
+                   "; known are " + known + ". For any other model, export its graph with plimsoll.export");
   }
   TransformerSpec spec = family->read(keys);
   if (keys.error()) {

@@ -1,6 +1,6 @@
-// A Hugging Face config.json, read into a TransformerSpec: the keys and defaults of
-// transformers/models/<family>/configuration_<family>.py. Unchecked sizes: transformer_spec.cc checks them.
-// Pure; any thread.
+// Reads a Hugging Face config.json into a TransformerSpec: the keys and defaults of
+// transformers/models/<family>/configuration_<family>.py. Sizes are not checked here but in
+// transformer_spec.cc. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace plimsoll::estimator::inline spec {
 
-// What sizes are called where they came from.
+// The names of the sizes in their source, for error messages.
 struct SizeNames {
   const char *layers, *hidden, *vocab, *heads, *kv_heads, *head_dim, *ffn, *experts, *experts_per_token,
       *expert_ffn;
@@ -21,8 +21,8 @@ inline constexpr SizeNames kConfigNames = {
     "num_hidden_layers", "hidden_size",       "vocab_size", "num_attention_heads", "num_key_value_heads",
     "head_dim",          "intermediate_size", "experts",    "num_experts_per_tok", "moe_intermediate_size"};
 
-// Errors: kInvalid: not a JSON object, a key of the wrong type, a model_type or an activation that is not
-// known (the message names those that are).
+// Errors: kInvalid: not a JSON object, a key of the wrong type, an unknown model_type or activation (the
+// message lists the known ones).
 Result<TransformerSpec> read_hugging_face_config(const std::string& config);
 
 }  // namespace plimsoll::estimator::spec

@@ -41,7 +41,7 @@ TensorId ModelBuilder::layer_norm(const std::string& name, TensorId x, std::int6
 }
 
 TensorId ModelBuilder::rms_norm(const std::string& name, TensorId x, std::int64_t width) {
-  const ElementType given = type(x);
+  const ElementType original = type(x);
   const TensorId in = cast(x, ElementType::kFP32);
   const TensorId squares = unary(OpKind::kPower, name + ".square", in);
   Shape rows = shape(in);
@@ -50,7 +50,7 @@ TensorId ModelBuilder::rms_norm(const std::string& name, TensorId x, std::int64_
       graph_.apply(OpKind::kMean, name + ".variance", {squares}, std::move(rows), ElementType::kFP32);
   const TensorId root =
       unary(OpKind::kRsqrt, name + ".rsqrt", unary(OpKind::kScale, name + ".shift", variance));
-  const TensorId normal = cast(multiply(name + ".normal", in, root), given);
+  const TensorId normal = cast(multiply(name + ".normal", in, root), original);
   const TensorId weight = parameter(name + ".weight", {fixed(width)});
   return binary(OpKind::kMul, name, normal, weight, shape(normal));
 }
@@ -59,7 +59,7 @@ void ModelBuilder::cross_entropy(TensorId logits, Shape label_shape) {
   const TensorId labels = graph_.add_input("labels", std::move(label_shape), ElementType::kInt64);
   const TensorId log = unary(OpKind::kLogSoftmax, "loss.log_softmax", cast(logits, ElementType::kFP32));
   graph_.apply(OpKind::kNllLoss, "loss", {log, labels}, {fixed(1)}, ElementType::kFP32);
-  // The model's forward holds its logits until it has returned the loss.
+  // The model's forward holds its logits until it returns the loss.
   graph_.end_scope({logits});
 }
 

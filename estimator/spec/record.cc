@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::int16_t kNone = -1;
 
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
 class Recorder {
  public:
   Recorder(const ForwardGraph& graph, const RecordOptions& options)
@@ -29,7 +25,7 @@ class Recorder {
         storage_(graph.tensors().size(), kNone, options.budget),
         parameter_(graph.tensors().size(), kNone, options.budget),
         last_use_(graph.tensors().size(), kNone, options.budget),
-        missing_(graph.tensors().size(), 0, options.budget),
+        missing_gradients_(graph.tensors().size(), 0, options.budget),
         pending_(graph.tensors().size(), options.budget),
         gradients_(options.budget),
         saved_(index(graph.op_count()) + 1, 0, options.budget) {}
@@ -47,24 +43,24 @@ class Recorder {
   }
 
  private:
-  // A gradient buffer, which several tensors' gradients may be views of.
+  // A gradient buffer. The gradients of several tensors may be views of it.
   struct Gradient {
     std::int32_t storage = -1;
     std::int32_t references = 0;
   };
-  // What has come of a tensor's gradient so far.
+  // The gradient of a tensor so far.
   struct Pending {
     std::int32_t gradient = -1;
     bool part = false;  // a view of a part of the buffer
   };
 
   const Tensor& tensor(TensorId id) const { return graph_.tensors()[index(id)]; }
-  Bytes bytes_of(TensorId id) const {  // of one
+  Bytes bytes_of(TensorId id) const {  // of one of `count` equal tensors
     return elements_[index(tensor(id).shape)] * width_bytes(tensor(id).type);
   }
   const AutogradRule& rule(std::int32_t op) const { return rules_[index(rule_[index(op)])]; }
   std::int32_t now() const { return static_cast<std::int32_t>(trace_.operators.size()); }
-  bool recorded(const Op& op) const {  // by autograd
+  bool has_backward(const Op& op) const {
     return std::any_of(op.outputs.begin(), op.outputs.end(),
                        [&](TensorId id) { return tensor(id).requires_grad; });
   }
@@ -101,9 +97,10 @@ class Recorder {
     return static_cast<std::int32_t>(trace_.storages.size()) - 1;
   }
 
-  // The first tensors of the trace are those of the graph.
+  // The first tensors of the trace are those of the graph, with equal ids.
   void add_tensors() {
-    // An operator has an operator of backward and one that adds or copies a gradient; most tensors have a gradient.
+    // Estimates: each operator has one in backward and one that adds or copies a gradient; most tensors have
+    // a gradient.
     const std::size_t tensors = graph_.tensors().size();
     const std::size_t operators = index(graph_.op_count());
     trace_.tensors.reserve(tensors * 2 + tensors / 2);
@@ -128,17 +125,17 @@ class Recorder {
                                      .unit = of.unit});
       } else if (of.role == TensorRole::kInput) {
         const Shape& shape = graph_.shape_of(id);
-        const bool of_the_batch =
+        const bool per_sample =
             std::any_of(shape.begin(), shape.end(), [](const Dim& dim) { return dim.per_sample != 0; });
         storage_[i] = add_storage(id, graph_.bytes_of_one(id, options_.input_batch),
-                                  of_the_batch ? options_.batches_in_flight : 1, StorageRole::kInput);
+                                  per_sample ? options_.batches_in_flight : 1, StorageRole::kInput);
       }
       trace_.tensors.push_back(
           {.storage = storage_[i], .layout = layout_of(of), .dtype = static_cast<std::int16_t>(of.type)});
     }
   }
 
-  // Several equal results are one tensor with a dimension more.
+  // Several equal results are one tensor with an additional dimension.
   std::int32_t layout_of(const Tensor& tensor) {
     if (tensor.role != TensorRole::kActivation || tensor.count == 1) {
       return tensor.shape;
@@ -166,13 +163,14 @@ class Recorder {
       for (std::size_t j = 0; j < op.inputs.size(); ++j) {
         last_use_[index(op.inputs[j])] = i;
         if (parameter_[index(op.inputs[j])] >= 0 && rule(i).gradients[j] != InputGradient::kNone) {
-          ++missing_[index(op.inputs[j])];
+          ++missing_gradients_[index(op.inputs[j])];
         }
       }
     }
   }
 
-  // The trace's module of an operator: one for each run of operators of the same unit and checkpointed block.
+  // The trace's module of an operator: one for each run of operators with the same unit and checkpointed
+  // block.
   std::int32_t module_of(const Op& op) {
     std::vector<ModuleGroup>& groups = trace_.module_groups;
     if (groups.empty() || groups.back().unit != op.unit || groups.back().block != op.block) {
@@ -186,27 +184,27 @@ class Recorder {
 
   void forward() {
     for (std::int32_t i = 0; i < graph_.op_count(); ++i) {
-      make(i);
+      record_forward(i);
     }
     trace_.forward_end = trace_.loss_end = now();
   }
 
-  void make(std::int32_t i) {
+  void record_forward(std::int32_t i) {
     const Op op = graph_.op(i);
     const AutogradRule& rule = this->rule(i);
-    const bool saves = recorded(op);
-    TraceOperator made;
-    made.name = static_cast<std::int32_t>(op.kind);
-    made.module = module_of(op);
-    made.inputs = add_operands(op.inputs);
+    const bool saves = has_backward(op);
+    TraceOperator operation;
+    operation.name = static_cast<std::int32_t>(op.kind);
+    operation.module = module_of(op);
+    operation.inputs = add_operands(op.inputs);
     if (op.kind == OpKind::kEmbeddingLookup) {
       trace_.operands.push_back(tables());
-      ++made.inputs.size;
+      ++operation.inputs.size;
     }
-    std::int32_t kept = kNone;  // what the operator makes for its own backward
-    if (rule.kept.count > 0) {
-      kept = add_storage(op.outputs[0], rule.kept, 1, StorageRole::kActivation);
-      trace_.storages[index(kept)].released_at = now() + 1;
+    std::int32_t auxiliary = kNone;  // storage of rule.auxiliary
+    if (rule.auxiliary.count > 0) {
+      auxiliary = add_storage(op.outputs[0], rule.auxiliary, 1, StorageRole::kActivation);
+      trace_.storages[index(auxiliary)].released_at = now() + 1;
     }
     for (const TensorId output : op.outputs) {
       if (tensor(output).storage == output) {
@@ -218,33 +216,34 @@ class Recorder {
       trace_.tensors[index(output)].storage = storage;
       if (last_use_[index(output)] >= 0 || !saves) {
         hold_until(storage, last_use_[index(output)] < 0 ? -1 : last_use_[index(output)] + 1);
-      }  // else until its backward
+      }  // otherwise it is held until its backward
     }
-    made.outputs = add_operands(op.outputs);
-    if (kept >= 0) {
-      trace_.operands.push_back(add_tensor(kept, op.outputs[0]));
-      trace_.tensors.back().dtype = static_cast<std::int16_t>(ElementType::kBool);  // no value: bytes
-      ++made.outputs.size;
+    operation.outputs = add_operands(op.outputs);
+    if (auxiliary >= 0) {
+      trace_.operands.push_back(add_tensor(auxiliary, op.outputs[0]));
+      trace_.tensors.back().dtype = static_cast<std::int16_t>(ElementType::kBool);  // counted in bytes
+      ++operation.outputs.size;
     }
     if (rule.forward_temporary.count > 0) {
       trace_.temporaries.push_back({now(), Count::constant(rule.forward_temporary.count)});
     }
     saved_[index(i)] = static_cast<std::int32_t>(trace_.saved.size());
     if (saves) {
-      for (const std::int16_t place : rule.saved) {
-        const bool result = place == AutogradRule::kResult;
-        trace_.saved.push_back({.tensor = result ? op.outputs[0] : op.inputs[static_cast<std::size_t>(place)],
+      for (const std::int16_t input : rule.saved) {
+        const bool result = input == AutogradRule::kResult;
+        trace_.saved.push_back({.tensor = result ? op.outputs[0] : op.inputs[static_cast<std::size_t>(input)],
                                 .packed_at = result ? now() + 1 : now()});
       }
-      if (kept >= 0) {
+      if (auxiliary >= 0) {
         trace_.saved.push_back({.tensor = trace_.operands.back(), .packed_at = now() + 1});
       }
     }
     saved_[index(i) + 1] = static_cast<std::int32_t>(trace_.saved.size());
-    trace_.operators.push_back(made);
+    trace_.operators.push_back(operation);
   }
 
-  // The tables lie elsewhere and are updated inside backward; they are an operand because they are trained.
+  // The tables are not in the graph and are updated inside backward; they are an operand because they are
+  // trained.
   std::int32_t tables() {
     if (tables_ < 0) {
       constexpr auto kType = static_cast<std::int16_t>(ElementType::kFP32);
@@ -259,7 +258,7 @@ class Recorder {
     return tables_;
   }
 
-  // -1 is forever.
+  // `time` -1: never freed.
   void hold_until(std::int32_t storage, std::int32_t time) {
     if (storage >= 0 && trace_.storages[index(storage)].allocated_at >= 0) {
       std::int32_t& released = trace_.storages[index(storage)].released_at;
@@ -291,23 +290,24 @@ class Recorder {
     for (std::int32_t i = graph_.op_count(); i-- > 0;) {
       charge(options_.budget, 1);
       const Op op = graph_.op(i);
-      if (recorded(op)) {
+      if (has_backward(op)) {
         backward(i, op);
       }
     }
   }
 
-  // Appends an operator of backward, of the module of forward's operator, that makes these gradients.
-  void append(std::int32_t forward, const std::vector<std::pair<TensorId, std::int32_t>>& made, OpKind kind) {
+  // Appends an operator of backward that allocates these gradients, in the module of the forward operator.
+  void append(std::int32_t forward, const std::vector<std::pair<TensorId, std::int32_t>>& allocated,
+              OpKind kind) {
     const auto begin = static_cast<std::int32_t>(trace_.operands.size());
-    for (const auto& [id, gradient] : made) {
+    for (const auto& [id, gradient] : allocated) {
       trace_.operands.push_back(add_tensor(gradients_[index(gradient)].storage, id));
     }
     trace_.operators.push_back({.name = static_cast<std::int32_t>(kind),
                                 .module = trace_.operators[index(forward)].module,
                                 .attributes = -1,
                                 .inputs = trace_.operators[index(forward)].outputs,
-                                .outputs = {begin, static_cast<std::int32_t>(made.size())}});
+                                .outputs = {begin, static_cast<std::int32_t>(allocated.size())}});
   }
 
   std::int32_t new_gradient(TensorId of) {
@@ -324,47 +324,50 @@ class Recorder {
   }
 
   void backward(std::int32_t i, const Op& op) {
-    // Gradients of the outputs: given by the users, received from the next stage, or 1 for the loss.
-    given_.clear();
-    made_.clear();
+    // Gradients of the outputs: from their users, received from the next stage, or 1 for the loss.
+    output_gradients_.clear();
+    new_gradients_.clear();
     bool part = false;
     for (const TensorId output : op.outputs) {
       const Pending pending = std::exchange(pending_[index(output)], Pending{});
-      given_.push_back(pending.gradient >= 0 ? pending.gradient : new_gradient(output));
+      output_gradients_.push_back(pending.gradient >= 0 ? pending.gradient : new_gradient(output));
       if (pending.gradient < 0) {
-        made_.emplace_back(output, given_.back());
+        new_gradients_.emplace_back(output, output_gradients_.back());
       }
       part = part || pending.part;
     }
-    if (!made_.empty()) {
-      append(i, made_, OpKind::kReceive);
+    if (!new_gradients_.empty()) {
+      append(i, new_gradients_, OpKind::kReceive);
     }
     if (std::find(op.outputs.begin(), op.outputs.end(), result_) != op.outputs.end()) {
       hold_until(storage_[index(tensor(std::exchange(result_, kNone)).storage)], now());
     }
     const AutogradRule& rule = this->rule(i);
-    made_.clear();
-    added_.clear();
+    new_gradients_.clear();
+    input_gradients_.clear();
     for (std::size_t j = 0; j < op.inputs.size(); ++j) {
       const InputGradient gradient = rule.gradients[j];
       if (gradient == InputGradient::kNew || gradient == InputGradient::kNewView) {
-        made_.emplace_back(op.inputs[j], new_gradient(op.inputs[j]));
-        added_.emplace_back(op.inputs[j], Pending{made_.back().second, gradient == InputGradient::kNewView});
+        new_gradients_.emplace_back(op.inputs[j], new_gradient(op.inputs[j]));
+        input_gradients_.emplace_back(
+            op.inputs[j], Pending{new_gradients_.back().second, gradient == InputGradient::kNewView});
       } else if (gradient != InputGradient::kNone) {
-        ++gradients_[index(given_.front())].references;
-        added_.emplace_back(op.inputs[j], Pending{given_.front(), part || gradient == InputGradient::kPart});
+        const std::int32_t shared = output_gradients_.front();
+        ++gradients_[index(shared)].references;
+        input_gradients_.emplace_back(op.inputs[j],
+                                      Pending{shared, part || gradient == InputGradient::kPart});
       }
     }
     if (rule.backward_temporary.count > 0) {
       trace_.temporaries.push_back({now(), Count::constant(rule.backward_temporary.count)});
     }
     const std::int32_t time = now();
-    append(i, made_, op.kind);
+    append(i, new_gradients_, op.kind);
     for (std::int32_t saved = saved_[index(i)]; saved < saved_[index(i) + 1]; ++saved) {
       trace_.saved[index(saved)].unpacked_at = time;
       trace_.saved[index(saved)].released_at = now();
     }
-    for (const std::int32_t gradient : given_) {
+    for (const std::int32_t gradient : output_gradients_) {
       release(gradient);
     }
     for (const TensorId output : op.outputs) {
@@ -372,7 +375,7 @@ class Recorder {
         hold_until(trace_.tensors[index(output)].storage, now());
       }
     }
-    for (const auto& [input, gradient] : added_) {
+    for (const auto& [input, gradient] : input_gradients_) {
       accumulate(i, input, gradient);
     }
   }
@@ -391,10 +394,10 @@ class Recorder {
       release(added.gradient);
     }
     const std::int32_t parameter = parameter_[index(input)];
-    if (parameter < 0 || --missing_[index(input)] > 0) {
+    if (parameter < 0 || --missing_gradients_[index(input)] > 0) {
       return;
     }
-    if (gradients_[index(pending.gradient)].references > 1) {  // somebody else's too: it is copied
+    if (gradients_[index(pending.gradient)].references > 1) {  // also referenced elsewhere: it is copied
       const std::int32_t copy = new_gradient(input);
       append(i, {{input, copy}}, OpKind::kCopy);
       release(std::exchange(pending, Pending{copy, false}).gradient);
@@ -402,7 +405,7 @@ class Recorder {
     const std::int32_t storage = gradients_[index(pending.gradient)].storage;
     trace_.storages[index(storage)].role = StorageRole::kGradient;
     trace_.parameters[index(parameter)].gradient = {storage};
-    // The operator that completes a gradient is the last that gives it.
+    // A gradient is complete after the last operator that has it as an output.
     trace_.operands.push_back(add_tensor(storage, input));
     ++trace_.operators.back().outputs.size;
     pending = {};
@@ -412,23 +415,23 @@ class Recorder {
   const RecordOptions& options_;
   Recording recording_;
   Trace& trace_;
-  std::vector<Bytes> elements_;           // by shape: how many a tensor has, a byte each
+  std::vector<Bytes> elements_;           // by shape: number of elements, as Bytes because it saturates
   BudgetVector<AutogradRule> rules_;      // copies of an operator share one
-  BudgetVector<std::int32_t> rule_;       // by operator: its place in rules_
-  BudgetVector<std::int32_t> storage_;    // by tensor that has memory of its own
-  BudgetVector<std::int32_t> parameter_;  // by tensor: its place among the trace's parameters, -1 else
-  BudgetVector<std::int32_t> last_use_;   // by tensor: the last operator that takes it
-  BudgetVector<std::int32_t> missing_;  // by tensor: of a parameter, the parts of its gradient still to come
-  BudgetVector<Pending> pending_;       // by tensor
+  BudgetVector<std::int32_t> rule_;       // by operator: index in rules_
+  BudgetVector<std::int32_t> storage_;    // by tensor with its own memory
+  BudgetVector<std::int32_t> parameter_;  // by tensor: index of the trace's parameter; -1: none
+  BudgetVector<std::int32_t> last_use_;   // by tensor: the last operator with it as an input
+  BudgetVector<std::int32_t> missing_gradients_;  // by tensor: missing summands of a parameter's gradient
+  BudgetVector<Pending> pending_;                 // by tensor
   BudgetVector<Gradient> gradients_;
   BudgetVector<std::int32_t> saved_;  // by operator: where its entries in Trace::saved begin
-  std::int32_t tables_ = kNone;       // the tensor
+  std::int32_t tables_ = kNone;       // the tensor that stands for the embedding tables
   TensorId result_ = kNone;           // kept for the next stage
-  // Of the operator whose backward is recorded: the gradients of its outputs, those it makes, and those of
-  // its inputs.
-  std::vector<std::int32_t> given_;
-  std::vector<std::pair<TensorId, std::int32_t>> made_;
-  std::vector<std::pair<TensorId, Pending>> added_;
+  // For the operator whose backward is being recorded: gradients of its outputs, gradients that it allocates,
+  // and gradients of its inputs.
+  std::vector<std::int32_t> output_gradients_;
+  std::vector<std::pair<TensorId, std::int32_t>> new_gradients_;
+  std::vector<std::pair<TensorId, Pending>> input_gradients_;
 };
 
 }  // namespace

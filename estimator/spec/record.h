@@ -1,12 +1,12 @@
 // record(): the trace of one training iteration of a forward graph, as the exporter would record it from real
 // PyTorch: forward, then backward in reverse order, with what autograd saves (autograd_rules.h), every
-// gradient, and when each block is freed. So a spec and an exported graph are executed by the same code
+// gradient, and when each block is freed. Specs and exported graphs are then executed by the same code
 // (estimator/execute/run_trace.h).
 //
 //   Recording recording = record(graph, {.device = Device::kCuda, .batch = 32, .input_batch = 32});
 //   Result<TraceRun> run = run_trace(recording.trace, producer, {.batch = 32});
 //
-// A gradient is added to in place only by its sole owner; otherwise the sum is a new block
+// A gradient is added to in place only if nothing else references it; otherwise the sum is a new block
 // (torch/csrc/autograd/input_buffer.cpp). Pure; any thread.
 #pragma once
 
@@ -20,16 +20,16 @@ namespace plimsoll::estimator::inline spec {
 
 struct RecordOptions {
   Device device = Device::kCuda;
-  std::int64_t batch = 1;              // samples of a micro-batch; the trace holds for no other
-  std::int64_t input_batch = 1;        // samples whose inputs lie on the device
+  std::int64_t batch = 1;              // samples per micro-batch; the trace is valid for no other
+  std::int64_t input_batch = 1;        // samples whose inputs are on the device
   std::int64_t batches_in_flight = 1;  // batches whose inputs are on the device at once
-  bool keeps_result = false;           // the last value is kept for the next stage until its gradient comes
-  Budget* budget = nullptr;            // pays for the trace; it must outlive it
+  bool keeps_result = false;           // the last value is kept for the next stage until its gradient arrives
+  Budget* budget = nullptr;            // pays for the trace and must outlive it
 };
 
 struct Recording {
   Trace trace;
-  BudgetVector<TensorId> tensor_of_storage;  // of the graph: what the storage holds, or the gradient of it
+  BudgetVector<TensorId> tensor_of_storage;  // the graph's tensor, or the one whose gradient it is
 };
 
 Recording record(const ForwardGraph& graph, const RecordOptions& options);

@@ -1,11 +1,11 @@
-// SmallList: a list that is nearly always short, such as an operator's inputs or a shape's dimensions. Up to
-// `kInline` elements lie in the list itself; a longer list is on the heap.
+// SmallList: a list that is usually short, such as the inputs of an operator or the dimensions of a shape. Up
+// to `kInline` elements are stored in the list itself; a longer list is stored on the heap.
 //
 //   SmallList<TensorId, 5> inputs = {x, weight};
 //   inputs.push_back(bias);
 //   for (TensorId each : inputs) ...
 //
-// A value type for trivially copyable elements. Misuse (an index beyond the end) asserts.
+// A value type for trivially copyable elements. Misuse (an index out of range) fails an assertion.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class SmallList {
  public:
   SmallList() = default;
   SmallList(std::initializer_list<T> elements) : SmallList(elements.begin(), elements.end()) {}
-  SmallList(const std::vector<T>& elements)  // NOLINT(google-explicit-constructor): a list is a list
+  SmallList(const std::vector<T>& elements)  // NOLINT(google-explicit-constructor): converts like a literal
       : SmallList(elements.data(), elements.data() + elements.size()) {}
   SmallList(const SmallList& other)
       : size_(other.size_),
@@ -76,7 +76,7 @@ class SmallList {
 
   std::uint32_t size_ = 0;
   std::array<T, kInline> inline_{};
-  std::unique_ptr<std::vector<T>> longer_;  // all elements, once there are too many
+  std::unique_ptr<std::vector<T>> longer_;  // all elements, if there are more than kInline
 };
 
 }  // namespace plimsoll::estimator::spec

@@ -10,7 +10,7 @@
 namespace plimsoll::estimator::inline spec {
 namespace {
 
-// One of the sizes of a part must divide one of the model.
+// The number of parts must divide a size of the model.
 Result<void> divides(const char* field, std::int64_t parts, const char* what, std::int64_t size) {
   if (parts < 1 || size % parts != 0) {
     return invalid("training.parallelism." + std::string(field) + " is " + std::to_string(parts) +
@@ -53,7 +53,7 @@ class TransformerLowering {
         graph_(builder_.graph()),
         patterns_(training.checkpoint_modules),
         tokens_(spec.sequence / part.context),
-        between_(part.sequence ? tokens_ / part.tensor : tokens_),
+        residual_tokens_(part.sequence ? tokens_ / part.tensor : tokens_),
         heads_(spec.heads / part.tensor),
         kv_heads_(std::max<std::int64_t>(1, spec.kv_heads / part.tensor)) {}
 
@@ -63,7 +63,7 @@ class TransformerLowering {
     } else {
       TensorId x = part_.embeds ? embed("", "input_ids")
                                 : graph_.apply(OpKind::kReceive, "stage.input", {},
-                                               between_shape(spec_.hidden), residual_type());
+                                               residual_shape(spec_.hidden), residual_type());
       x = layers("", x, spec_.layers, -1);
       if (part_.predicts) {
         predict(x);
@@ -81,20 +81,21 @@ class TransformerLowering {
     TensorId q = -1, k = -1, v = -1;
   };
 
-  // Between the parts that tensor parallelism splits.
-  Shape between_shape(std::int64_t width) const { return {per_sample(1), fixed(between_), fixed(width)}; }
-  // Within them.
+  // Outside the parts that tensor parallelism splits, sequence parallelism splits the tokens.
+  Shape residual_shape(std::int64_t width) const {
+    return {per_sample(1), fixed(residual_tokens_), fixed(width)};
+  }
   Shape tokens_shape(std::int64_t width) const { return {per_sample(1), fixed(tokens_), fixed(width)}; }
   Shape heads_shape(std::int64_t heads, std::int64_t width) const {
     return {per_sample(1), fixed(heads), fixed(tokens_), fixed(width)};
   }
   Shape scores_shape() const { return {per_sample(1), fixed(heads_), fixed(tokens_), fixed(spec_.sequence)}; }
-  // The stream of residuals: embeddings are not autocast.
+  // The type of the residual stream: autocast does not cast embeddings.
   ElementType residual_type() const { return builder_.stored(); }
   std::int64_t value_dim() const { return spec_.value_dim > 0 ? spec_.value_dim : spec_.head_dim; }
   bool eager() const { return spec_.attention == crds::AttentionKind::kEager; }
 
-  // A module of the model, which activation checkpointing may take as one.
+  // A module of the model, which may be a block for activation checkpointing.
   class Module {
    public:
     Module(TransformerLowering& lowering, const std::string& path, bool layer) : graph_(lowering.graph_) {
@@ -129,15 +130,15 @@ class TransformerLowering {
     return graph_.apply(OpKind::kEmbedding, name, {indices, weight}, std::move(shape), builder_.stored());
   }
 
-  TensorId embed(const std::string& half, const std::string& ids_name) {
+  TensorId embed(const std::string& prefix, const std::string& ids_name) {
     const TensorId ids = graph_.add_input(ids_name, {per_sample(1), fixed(tokens_)}, ElementType::kInt64);
     if (embedding_ < 0) {
       embedding_ = builder_.parameter("embed_tokens.weight",
                                       {fixed(spec_.vocab / vocab_split()), fixed(spec_.hidden)});
     }
-    TensorId x = embedding_of(half + "embeddings", ids, embedding_, tokens_shape(spec_.hidden));
+    TensorId x = embedding_of(prefix + "embeddings", ids, embedding_, tokens_shape(spec_.hidden));
     if (part_.tensor > 1) {
-      x = leave_region(half + "embeddings", x);
+      x = leave_region(prefix + "embeddings", x);
     }
     if (spec_.token_types > 0) {
       const TensorId types =
@@ -145,22 +146,23 @@ class TransformerLowering {
       const TensorId table =
           builder_.parameter("token_types.weight", {fixed(spec_.token_types), fixed(spec_.hidden)});
       x = builder_.add("embeddings.types", x,
-                       embedding_of("token_types", types, table, between_shape(spec_.hidden)));
+                       embedding_of("token_types", types, table, residual_shape(spec_.hidden)));
     }
     if (spec_.positions == Positions::kLearned) {
       const TensorId places = graph_.add_input("position_ids", {fixed(tokens_)}, ElementType::kInt64);
       const TensorId table =
           builder_.parameter("positions.weight", {fixed(spec_.max_positions), fixed(spec_.hidden)});
-      const TensorId rows = embedding_of("positions", places, table, {fixed(between_), fixed(spec_.hidden)});
+      const TensorId rows =
+          embedding_of("positions", places, table, {fixed(residual_tokens_), fixed(spec_.hidden)});
       x = builder_.add("embeddings.sum", x, rows);
     }
     if (spec_.embedding_norm) {
       x = norm("embeddings.norm", x);
     }
-    return builder_.dropout(half + "embeddings.dropout", x, spec_.embedding_dropout);
+    return builder_.dropout(prefix + "embeddings.dropout", x, spec_.embedding_dropout);
   }
 
-  // Vocabularies that do not divide are padded by the frameworks; the pad is less than a row a trainer.
+  // Frameworks pad vocabularies that are not divisible; the padding is less than one row per trainer.
   std::int64_t vocab_split() const { return part_.tensor; }
 
   void rotary_tables() {
@@ -169,10 +171,9 @@ class TransformerLowering {
     }
     const std::int64_t width = spec_.kv_rank > 0 ? spec_.rope_dim : spec_.head_dim;
     const TensorId places = graph_.add_input("position_ids", {fixed(tokens_)}, ElementType::kInt64);
-    cos_ =
-        graph_.apply(OpKind::kScale, "rotary.cos", {places}, {fixed(tokens_), fixed(width)}, residual_type());
-    sin_ =
-        graph_.apply(OpKind::kScale, "rotary.sin", {places}, {fixed(tokens_), fixed(width)}, residual_type());
+    const Shape shape = {fixed(tokens_), fixed(width)};
+    cos_ = graph_.apply(OpKind::kScale, "rotary.cos", {places}, shape, residual_type());
+    sin_ = graph_.apply(OpKind::kScale, "rotary.sin", {places}, shape, residual_type());
   }
 
   // q * cos + rotate_half(q) * sin
@@ -182,13 +183,13 @@ class TransformerLowering {
     const TensorId first = graph_.alias(OpKind::kSlice, name + ".first", {x}, half);
     const TensorId second = graph_.alias(OpKind::kSlice, name + ".second", {x}, half);
     const TensorId negated = builder_.unary(OpKind::kScale, name + ".negated", second);
-    const TensorId turned = graph_.apply(OpKind::kConcat, name + ".turned", {negated, first},
-                                         heads_shape(heads, width), builder_.type(x));
-    return builder_.add(name + ".rotary", kept, builder_.multiply(name + ".sin", turned, sin_));
+    const TensorId rotated_half = graph_.apply(OpKind::kConcat, name + ".turned", {negated, first},
+                                               heads_shape(heads, width), builder_.type(x));
+    return builder_.add(name + ".rotary", kept, builder_.multiply(name + ".sin", rotated_half, sin_));
   }
 
-  // Rows of a matrix seen as heads. Where the gradient comes back head by head, seeing it as rows again
-  // copies.
+  // A view of the rows of a matrix as heads. If the gradient is stored head by head, viewing it as rows again
+  // copies it.
   TensorId as_heads(const std::string& name, TensorId x, std::int64_t heads, std::int64_t width,
                     bool gradient_copied) {
     return graph_.alias(gradient_copied ? OpKind::kReshape : OpKind::kView, name + ".heads", {x},
@@ -198,29 +199,25 @@ class TransformerLowering {
   Heads project(const std::string& name, TensorId x, TensorId memory, bool rotary) {
     const std::int64_t q_width = heads_ * spec_.head_dim;
     const std::int64_t kv_width = kv_heads_ * spec_.head_dim;
+    const auto projected = [&](const char* which, TensorId in, std::int64_t width) {
+      return builder_.linear(name + which, in, tokens_shape(width), spec_.hidden, width, spec_.qkv_bias);
+    };
     Heads heads;
     if (spec_.fused_qkv) {
       const std::int64_t width = q_width + 2 * kv_width;
-      const TensorId all =
-          builder_.linear(name + ".qkv", x, tokens_shape(width), spec_.hidden, width, spec_.qkv_bias);
+      const TensorId all = projected(".qkv", x, width);
       const std::vector<TensorId> parts =
           graph_.split(name + ".qkv.split", all,
                        {tokens_shape(q_width), tokens_shape(kv_width), tokens_shape(kv_width)}, {1, 1, 1});
       heads = {parts[0], parts[1], parts[2]};
     } else {
-      heads.q = builder_.linear(name + ".q", x, tokens_shape(q_width), spec_.hidden, q_width, spec_.qkv_bias);
+      heads.q = projected(".q", x, q_width);
     }
     const bool copied = eager() || rotary;
     heads.q = as_heads(name + ".q", heads.q, heads_, spec_.head_dim, copied);
-    if (!spec_.fused_qkv) {
-      heads.k = builder_.linear(name + ".k", memory, tokens_shape(kv_width), spec_.hidden, kv_width,
-                                spec_.qkv_bias);
-    }
+    heads.k = spec_.fused_qkv ? heads.k : projected(".k", memory, kv_width);
     heads.k = as_heads(name + ".k", heads.k, kv_heads_, spec_.head_dim, copied);
-    if (!spec_.fused_qkv) {
-      heads.v = builder_.linear(name + ".v", memory, tokens_shape(kv_width), spec_.hidden, kv_width,
-                                spec_.qkv_bias);
-    }
+    heads.v = spec_.fused_qkv ? heads.v : projected(".v", memory, kv_width);
     heads.v = as_heads(name + ".v", heads.v, kv_heads_, spec_.head_dim, eager());
     if (spec_.qk_norm) {
       heads.q = builder_.rms_norm(name + ".q_norm", heads.q, spec_.head_dim);
@@ -235,7 +232,7 @@ class TransformerLowering {
     return heads;
   }
 
-  // Multi-head latent attention, as DeepseekV2Attention.
+  // Multi-head latent attention, as in DeepseekV2Attention.
   Heads project_latent(const std::string& name, TensorId x) {
     const std::int64_t q_width = heads_ * spec_.head_dim;
     TensorId q = x;
@@ -282,9 +279,9 @@ class TransformerLowering {
                         heads_shape(heads_, spec_.head_dim), type);
   }
 
-  // Context parallelism: this trainer's queries meet everybody's keys and values, gathered (Llama 3, arXiv
-  // 2407.21783 section 3.3.2).
-  TensorId of_all_tokens(const std::string& name, TensorId x, std::int64_t heads, std::int64_t width) {
+  // Context parallelism: this trainer's queries use the keys and values of all trainers, which are
+  // all-gathered (Llama 3, arXiv 2407.21783 section 3.3.2).
+  TensorId gather_tokens(const std::string& name, TensorId x, std::int64_t heads, std::int64_t width) {
     if (part_.context == 1) {
       return x;
     }
@@ -296,7 +293,7 @@ class TransformerLowering {
     return {per_sample(1), fixed(heads), fixed(spec_.sequence), fixed(width)};
   }
 
-  // softmax(q k^T + mask) v, by matrices.
+  // softmax(q k^T + mask) v, with an explicit score matrix.
   TensorId attend_eagerly(const std::string& name, Heads heads, TensorId bias) {
     const bool repeats = heads_ != kv_heads_;
     const OpKind arranged = repeats ? OpKind::kRepeat : OpKind::kCopy;
@@ -342,8 +339,8 @@ class TransformerLowering {
   }
 
   TensorId attend(const std::string& name, Heads heads, TensorId bias) {
-    heads.k = of_all_tokens(name + ".k", heads.k, kv_heads_, spec_.head_dim);
-    heads.v = of_all_tokens(name + ".v", heads.v, kv_heads_, value_dim());
+    heads.k = gather_tokens(name + ".k", heads.k, kv_heads_, spec_.head_dim);
+    heads.v = gather_tokens(name + ".v", heads.v, kv_heads_, value_dim());
     if (eager()) {
       return attend_eagerly(name, heads, bias);
     }
@@ -358,11 +355,11 @@ class TransformerLowering {
     return graph_.view(name + ".tokens", out, tokens_shape(heads_ * value_dim()));
   }
 
-  // `memory`: what keys and values are made of; x itself in self-attention.
+  // `memory`: the input of keys and values; equal to x in self-attention.
   TensorId attention(const std::string& name, TensorId x, TensorId memory, bool rotary, TensorId bias) {
-    const bool itself = memory == x;
+    const bool self_attention = memory == x;
     x = enter_region(name, x);
-    memory = itself ? x : memory;
+    memory = self_attention ? x : memory;
     const Heads heads = spec_.kv_rank > 0 ? project_latent(name, x) : project(name, x, memory, rotary);
     const TensorId mixed = attend(name, heads, bias);
     const std::int64_t width = heads_ * value_dim();
@@ -390,7 +387,7 @@ class TransformerLowering {
     return builder_.multiply(name, half, outer);
   }
 
-  // Two matrices, or three where the first is gated, over `ffn` columns of this trainer.
+  // Two matrices, or three with a gate, with `ffn` columns on this trainer.
   TensorId feed_forward(const std::string& name, TensorId x, std::int64_t ffn) {
     TensorId inner = builder_.linear(name + ".up", x, tokens_shape(ffn), spec_.hidden, ffn, spec_.mlp_bias);
     inner = activate(name + ".act", inner);
@@ -405,11 +402,11 @@ class TransformerLowering {
                            spec_.mlp_bias);
   }
 
-  // transformers' grouped experts: rows sorted by expert, one product for all, rows put back and summed.
+  // transformers' grouped experts: rows are sorted by expert, multiplied in one product, restored and summed.
   TensorId experts(const std::string& name, TensorId x) {
     const std::int64_t k = spec_.experts_per_token;
     const std::int64_t rows = tokens_ * k;
-    const std::int64_t held = spec_.experts / part_.expert;
+    const std::int64_t local_experts = spec_.experts / part_.expert;
     const std::int64_t ffn = spec_.expert_ffn / part_.tensor;
     const Shape row_shape = {per_sample(rows), fixed(spec_.hidden)};
     const Shape token_rows = {per_sample(tokens_), fixed(spec_.hidden)};
@@ -417,13 +414,13 @@ class TransformerLowering {
     const TensorId flat = graph_.view(name + ".flat", x, token_rows);
     const TensorId logits =
         builder_.linear(name + ".router", flat, per_expert, spec_.hidden, spec_.experts, false);
-    const TensorId odds =
+    const TensorId probabilities =
         builder_.unary(OpKind::kSoftmax, name + ".router.softmax", builder_.cast(logits, ElementType::kFP32));
     const Shape chosen = {per_sample(tokens_), fixed(k)};
     const TensorId best =
-        graph_.apply(OpKind::kTopK, name + ".router.topk", {odds}, chosen, ElementType::kFP32);
-    // Divided in place by their sum, of which both are kept as they were: a copy and the sum. DeepSeek's are
-    // only scaled.
+        graph_.apply(OpKind::kTopK, name + ".router.topk", {probabilities}, chosen, ElementType::kFP32);
+    // The weights are divided by their sum in place; autograd keeps a copy of the weights and the sum.
+    // DeepSeek's weights are only scaled.
     const TensorId weights =
         spec_.weights_sum_to_one
             ? builder_.binary(OpKind::kMul, name + ".router.weights", best,
@@ -440,8 +437,8 @@ class TransformerLowering {
       in = graph_.apply(OpKind::kAllToAll, name + ".dispatch", {in}, row_shape, builder_.type(in));
     }
     const std::int64_t up_width = spec_.gated ? 2 * ffn : ffn;
-    const TensorId up_weight =
-        builder_.parameter(name + ".experts.gate_up", {fixed(held), fixed(up_width), fixed(spec_.hidden)});
+    const TensorId up_weight = builder_.parameter(
+        name + ".experts.gate_up", {fixed(local_experts), fixed(up_width), fixed(spec_.hidden)});
     TensorId inner =
         builder_.linear(name + ".experts.up", in, up_weight, -1, {per_sample(rows), fixed(up_width)});
     const Shape inner_shape = {per_sample(rows), fixed(ffn)};
@@ -454,7 +451,7 @@ class TransformerLowering {
       inner = activate(name + ".experts.act", inner);
     }
     const TensorId down_weight =
-        builder_.parameter(name + ".experts.down", {fixed(held), fixed(spec_.hidden), fixed(ffn)});
+        builder_.parameter(name + ".experts.down", {fixed(local_experts), fixed(spec_.hidden), fixed(ffn)});
     TensorId out = builder_.linear(name + ".experts.down", inner, down_weight, -1, row_shape);
     if (part_.expert > 1) {
       out = graph_.apply(OpKind::kAllToAll, name + ".combine", {out}, row_shape, builder_.type(out));
@@ -493,8 +490,8 @@ class TransformerLowering {
     return leave_region(name, out);
   }
 
-  // Megatron-LM's f and g (arXiv 1909.08053 section 3), or with sequence parallelism their halves (arXiv
-  // 2205.05198 section 4.2).
+  // Megatron-LM's f and g (arXiv 1909.08053 section 3); with sequence parallelism, all-gather and
+  // reduce-scatter (arXiv 2205.05198 section 4.2).
   TensorId enter_region(const std::string& name, TensorId x) {
     if (part_.tensor == 1) {
       return x;
@@ -509,7 +506,7 @@ class TransformerLowering {
       return x;
     }
     return part_.sequence
-               ? graph_.apply(OpKind::kReduceScatter, name + ".scatter", {x}, between_shape(spec_.hidden),
+               ? graph_.apply(OpKind::kReduceScatter, name + ".scatter", {x}, residual_shape(spec_.hidden),
                               builder_.type(x))
                : graph_.alias(OpKind::kAllReduce, name + ".reduce", {x}, tokens_shape(spec_.hidden));
   }
@@ -523,36 +520,37 @@ class TransformerLowering {
       return norm(module + "_norm", builder_.add(module + ".residual", out, x));
     }
     out = builder_.dropout(module + ".dropout", part(norm(module + "_norm", x)), spec_.residual_dropout);
-    return builder_.binary(OpKind::kAdd, module + ".residual", x, out, between_shape(spec_.hidden));
+    return builder_.binary(OpKind::kAdd, module + ".residual", x, out, residual_shape(spec_.hidden));
   }
 
-  // Layers of one half; `memory`: of the encoder, -1 without.
-  TensorId layers(const std::string& half, TensorId x, std::int64_t count, TensorId memory) {
-    // What all layers share is made before them; a layer that is computed again does not make it again.
+  // The layers of one half. `memory`: output of the encoder; -1: none.
+  TensorId layers(const std::string& prefix, TensorId x, std::int64_t count, TensorId memory) {
+    // Tensors that all layers share are computed before them, so that recomputing a layer does not repeat
+    // them.
     if (eager() && spec_.head == Head::kCausal && (memory >= 0 || spec_.positions != Positions::kRelative)) {
       mask();
     }
     rotary_tables();
-    const TensorId bias = spec_.positions == Positions::kRelative ? relative_bias(half) : -1;
+    const TensorId bias = spec_.positions == Positions::kRelative ? relative_bias(prefix) : -1;
     const std::int64_t end = part_.last_layer < 0 ? count : std::min(part_.last_layer, count);
     for (std::int64_t i = part_.first_layer; i < end; ++i) {
-      const std::string name = half + "layers." + std::to_string(i);
+      const std::string name = prefix + "layers." + std::to_string(i);
       const ForwardGraph::Mark begin = graph_.mark();
       const TensorId before = x;
       x = layer(name, x, i, memory, bias);
-      const std::int64_t alike = layers_like(i, end);
-      x = graph_.repeat(begin, before, x, alike, name);
-      i += alike;
+      const std::int64_t copies = equal_layers_after(i, end);
+      x = graph_.repeat(begin, before, x, copies, name);
+      i += copies;
     }
     return x;
   }
 
   bool dense(std::int64_t layer) const { return spec_.experts == 0 || layer < spec_.first_dense; }
 
-  // How many of the layers behind the i-th are its equals.
-  std::int64_t layers_like(std::int64_t i, std::int64_t end) const {
+  // Number of layers directly after the i-th that are equal to it.
+  std::int64_t equal_layers_after(std::int64_t i, std::int64_t end) const {
     if (training_.activation_checkpointing == crds::ActivationCheckpointing::kPerModule) {
-      return 0;  // modules go by name
+      return 0;  // modules are matched by name
     }
     std::int64_t next = i + 1;
     while (next < end && dense(next) == dense(i)) {
@@ -585,16 +583,16 @@ class TransformerLowering {
     return x;
   }
 
-  // T5: one bias a head and pair of places, from the first layer, for all layers of a half.
-  TensorId relative_bias(const std::string& half) {
+  // T5's bias for each head and pair of positions; the layers of a half share it.
+  TensorId relative_bias(const std::string& prefix) {
     const TensorId buckets = graph_.add_input(
-        half + "buckets", {fixed(spec_.sequence), fixed(spec_.sequence)}, ElementType::kInt64);
+        prefix + "buckets", {fixed(spec_.sequence), fixed(spec_.sequence)}, ElementType::kInt64);
     const TensorId table =
-        builder_.parameter(half + "relative.weight", {fixed(spec_.relative_buckets), fixed(heads_)});
-    const TensorId rows = embedding_of(half + "relative", buckets, table,
+        builder_.parameter(prefix + "relative.weight", {fixed(spec_.relative_buckets), fixed(heads_)});
+    const TensorId rows = embedding_of(prefix + "relative", buckets, table,
                                        {fixed(spec_.sequence), fixed(spec_.sequence), fixed(heads_)});
     const Shape by_head = {fixed(heads_), fixed(tokens_), fixed(spec_.sequence)};
-    return graph_.apply(OpKind::kCopy, half + "relative.mask", {rows}, by_head, builder_.stored());
+    return graph_.apply(OpKind::kCopy, prefix + "relative.mask", {rows}, by_head, builder_.stored());
   }
 
   void encoder_decoder() {
@@ -635,7 +633,8 @@ class TransformerLowering {
     builder_.cross_entropy(logits, {per_sample(1), fixed(tokens_)});
   }
 
-  // BERT's pooler: the first token through a dense layer and tanh, here with the mean as a loss.
+  // BERT's pooler: the first token through a dense layer and tanh. The mean of the result is used as the
+  // loss.
   void pool(TensorId x) {
     const Shape pooled = {per_sample(1), fixed(spec_.hidden)};
     const TensorId first = graph_.alias(OpKind::kSlice, "pooler.first", {x}, pooled);
@@ -650,11 +649,11 @@ class TransformerLowering {
   ModelBuilder builder_;
   ForwardGraph& graph_;
   ModulePatterns patterns_;
-  const std::int64_t tokens_;   // of a sample, on this trainer
-  const std::int64_t between_;  // ... between the parts that tensor parallelism splits
-  const std::int64_t heads_;    // on this trainer
+  const std::int64_t tokens_;           // per sample, on this trainer
+  const std::int64_t residual_tokens_;  // per sample, outside the parts that tensor parallelism splits
+  const std::int64_t heads_;            // on this trainer
   const std::int64_t kv_heads_;
-  TensorId embedding_ = -1;  // the token embedding, where this trainer holds it
+  TensorId embedding_ = -1;  // the token embedding, if this trainer has it
   TensorId cos_ = -1, sin_ = -1;
   TensorId mask_ = -1;
 };

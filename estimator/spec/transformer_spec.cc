@@ -50,20 +50,12 @@ TransformerSpec spec_of_sizes(const crds::TransformerModel& model) {
   return spec;
 }
 
-Result<void> within(const char* field, std::int64_t size, std::int64_t least, std::int64_t most) {
-  if (size < least || size > most) {
-    return invalid("model.transformer: " + std::string(field) + " must be from " + std::to_string(least) +
-                   " to " + std::to_string(most) + ", is " + std::to_string(size));
-  }
-  return {};
-}
-
 struct Bound {
   const char* field;
   std::int64_t size, least, most;
 };
 
-// `names` are those of the config or of the API, for messages.
+// `names`: of the config or of the API, for error messages.
 Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
   const std::initializer_list<Bound> bounds = {
       {names.layers, spec.layers, 1, kMaxLayers},
@@ -90,9 +82,10 @@ Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
       {"type_vocab_size", spec.token_types, 0, kMaxWidth},
   };
   for (const Bound& bound : bounds) {
-    Result<void> checked = within(bound.field, bound.size, bound.least, bound.most);
-    if (!checked) {
-      return checked;
+    if (bound.size < bound.least || bound.size > bound.most) {
+      return invalid("model.transformer: " + std::string(bound.field) + " must be from " +
+                     std::to_string(bound.least) + " to " + std::to_string(bound.most) + ", is " +
+                     std::to_string(bound.size));
     }
   }
   if (spec.heads % spec.kv_heads != 0) {
@@ -102,7 +95,7 @@ Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
   }
   if (spec.positions == Positions::kLearned && spec.sequence > spec.max_positions) {
     return invalid("model.transformer: seqLen is " + std::to_string(spec.sequence) +
-                   ", and the model knows only " + std::to_string(spec.max_positions) + " positions");
+                   ", and the model has only " + std::to_string(spec.max_positions) + " positions");
   }
   for (const double dropout : {spec.embedding_dropout, spec.residual_dropout, spec.attention_dropout}) {
     if (!(dropout >= 0 && dropout < 1)) {

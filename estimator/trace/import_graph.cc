@@ -27,7 +27,8 @@ const char* const kRoleNames[] = {"parameter", "buffer",     "input",    "output
                                   "loss",      "activation", "gradient", "backward"};
 const char* const kPrecisions[] = {"FP32", "TF32", "BF16Mixed", "FP16Mixed", "BF16", "FP16"};
 
-// Where a value is: "traces[0].operators[17][3]". Lives on the stack, made into text only for an error.
+// The path of a value in the file: "traces[0].operators[17][3]". Lives on the stack; text() is called only
+// for an error.
 class Place {
  public:
   explicit Place(std::string_view key) : key_(key) {}
@@ -48,26 +49,26 @@ class Place {
   std::size_t index_ = 0;
 };
 
-Error wrong(const Place& place, const std::string& what) {
+Error error_at(const Place& place, const std::string& what) {
   return invalid(place.text() + ": " + what);
 }
 
-std::string shown(std::string_view text) {
+std::string quoted(std::string_view text) {
   return '"' + std::string(text.substr(0, kMaxNameShown)) + '"';
 }
 
-// Parsed JSON: simdjson's tape, strings and index, at most, for each byte of the text
+// Memory of parsed JSON per byte of text: simdjson's tape, strings and index, at most
 // (dom_parser_implementation).
 constexpr std::int64_t kParsedBytesPerByte = 15;
-constexpr std::size_t kParsedPerUnit = 256;  // bytes in the time of a unit of work
-// A row of any table as its vector grows, and an element of a list in it.
+constexpr std::size_t kParsedPerUnit = 256;  // bytes parsed per unit of work
+// Memory of a table's row while its vector grows, and of an element of a list in it.
 constexpr std::int64_t kBytesPerRow = 192;
 constexpr std::int64_t kBytesPerElement = 16;
 
-// What reading a file takes beyond its text.
-class Reading {
+// Charges the budget for the tables that are built from a file.
+class TableBudget {
  public:
-  explicit Reading(Budget* budget) : memory_(budget) {}
+  explicit TableBudget(Budget* budget) : memory_(budget) {}
 
   void rows(std::size_t count) { take(Bytes{kBytesPerRow} * static_cast<std::int64_t>(count), count); }
   void elements(std::size_t count) {
@@ -89,10 +90,10 @@ class Reading {
   Bytes taken_;
 };
 
-// Reads one trace. Each reader returns false once something is wrong; error() then says what and where.
+// Reads one trace. Each reader returns false after an error; error() then returns it, with its place.
 class TraceReader {
  public:
-  TraceReader(const Place& place, Reading& reading) : place_(place), reading_(reading) {}
+  TraceReader(const Place& place, TableBudget& budget) : place_(place), budget_(budget) {}
 
   bool read(JsonView view) {
     if (view.kind() != JsonView::Kind::kObject) {
@@ -109,7 +110,7 @@ class TraceReader {
   using Member = std::pair<std::string_view, JsonView>;
 
   bool fail(const Place& place, const std::string& what) {
-    error_ = wrong(place, what);
+    error_ = error_at(place, what);
     return false;
   }
 
@@ -130,13 +131,18 @@ class TraceReader {
     return true;
   }
 
-  bool find(std::string_view key, JsonView::Kind kind, std::optional<JsonView>& found) {
-    const auto member =
+  const JsonView* member(std::string_view key) const {
+    const auto found =
         std::find_if(members_.begin(), members_.end(), [&](const Member& each) { return each.first == key; });
-    if (member == members_.end()) {
+    return found == members_.end() ? nullptr : &found->second;
+  }
+
+  bool find(std::string_view key, JsonView::Kind kind, std::optional<JsonView>& found) {
+    const JsonView* const value = member(key);
+    if (value == nullptr) {
       return fail(place_, "has no \"" + std::string(key) + "\"");
     }
-    found = member->second;
+    found = *value;
     if (found->kind() != kind) {
       return fail(Place(place_, key), kind == JsonView::Kind::kArray    ? "must be an array"
                                       : kind == JsonView::Kind::kString ? "must be a string"
@@ -154,14 +160,14 @@ class TraceReader {
     return true;
   }
 
-  bool in_range(const Place& place, JsonView view, std::int64_t least, std::int64_t most,
-                std::int32_t& into) {
+  template <class Integer>
+  bool in_range(const Place& place, JsonView view, std::int64_t least, std::int64_t most, Integer& into) {
     const std::optional<std::int64_t> value = view.integer();
     if (!value || *value < least || *value > most) {
       return fail(place, "must be an integer from " + std::to_string(least) + " to " + std::to_string(most) +
                              (value ? ", is " + std::to_string(*value) : ""));
     }
-    into = static_cast<std::int32_t>(*value);
+    into = static_cast<Integer>(*value);
     return true;
   }
 
@@ -185,8 +191,16 @@ class TraceReader {
                              std::to_string(elements.size()));
     }
     std::size_t i = 0;
-    for (const JsonView each : elements) {
-      if (!coefficient(Place(place, i), each, into.c[i])) {
+    return each_element(place, view,
+                        [&](const Place& at, JsonView each) { return coefficient(at, each, into.c[i++]); });
+  }
+
+  // Calls `read(place, element)` for each element of an array, until one returns false.
+  template <class Read>
+  static bool each_element(const Place& place, JsonView view, Read read) {
+    std::size_t i = 0;
+    for (const JsonView each : view.elements()) {
+      if (!read(Place(place, i), each)) {
         return false;
       }
       ++i;
@@ -194,33 +208,13 @@ class TraceReader {
     return true;
   }
 
-  bool names(std::string_view key, std::vector<std::string>& into) {
-    std::optional<JsonView> found;
-    if (!find(key, JsonView::Kind::kArray, found)) {
-      return false;
-    }
-    const Place place(place_, key);
-    if (!few_enough(place, found->elements().size())) {
-      return false;
-    }
-    for (const JsonView each : found->elements()) {
-      reading_.rows(1);
-      const std::optional<std::string_view> name = each.text();
-      if (!name) {
-        return fail(Place(place, into.size()), "must be a string");
-      }
-      into.emplace_back(*name);
-    }
-    return true;
-  }
-
-  bool few_enough(const Place& place, std::size_t rows) {
+  bool check_rows(const Place& place, std::size_t rows) {
     return rows <= kMaxRows || fail(place, "has more than " + std::to_string(kMaxRows) + " rows");
   }
 
   // ---- tables ----
 
-  // Calls `read(place, row)` for each row.
+  // Calls `read(place, row)` for each row of a table.
   template <class Read>
   bool table(std::string_view key, Read read) {
     std::optional<JsonView> found;
@@ -228,35 +222,57 @@ class TraceReader {
       return false;
     }
     const Place place(place_, key);
-    if (!few_enough(place, found->elements().size())) {
-      return false;
-    }
-    std::size_t i = 0;
-    for (const JsonView row : found->elements()) {
-      reading_.rows(1);
-      if (!read(Place(place, i), row)) {
-        return false;
-      }
-      ++i;
-    }
-    return true;
+    return check_rows(place, found->elements().size()) &&
+           each_element(place, *found, [&](const Place& at, JsonView row) {
+             budget_.rows(1);
+             return read(at, row);
+           });
   }
 
-  // A row of `columns` columns; `read(column, place, value)` for each.
-  template <class Read>
-  bool row(const Place& place, JsonView view, std::size_t columns, Read read) {
-    if (view.kind() != JsonView::Kind::kArray || view.elements().size() != columns) {
-      return fail(place, "must be an array of " + std::to_string(columns));
-    }
-    std::size_t column = 0;
-    reading_.elements(columns);
-    for (const JsonView value : view.elements()) {
-      if (!read(column, Place(place, column), value)) {
-        return false;
+  bool names(std::string_view key, std::vector<std::string>& into) {
+    return table(key, [&](const Place& place, JsonView each) {
+      const std::optional<std::string_view> name = each.text();
+      if (!name) {
+        return fail(place, "must be a string");
       }
-      ++column;
+      into.emplace_back(*name);
+      return true;
+    });
+  }
+
+  // Reads a row; each of `columns` is called as `read(place, value)` for its value.
+  template <class... Columns>
+  bool row(const Place& place, JsonView view, Columns... columns) {
+    constexpr std::size_t kColumns = sizeof...(columns);
+    if (view.kind() != JsonView::Kind::kArray || view.elements().size() != kColumns) {
+      return fail(place, "must be an array of " + std::to_string(kColumns));
     }
-    return true;
+    budget_.elements(kColumns);
+    std::size_t column = 0;
+    auto value = view.elements().begin();
+    const auto read_column = [&](auto& read) {
+      const bool read_well = read(Place(place, column), *value);
+      ++column;
+      ++value;
+      return read_well;
+    };
+    return (read_column(columns) && ...);
+  }
+
+  // Columns of a row: an index into a table, a time, a count.
+  template <class Table, class Index>
+  auto index_of(const Table& table, Index& into, std::int64_t least = 0) {
+    return [this, &table, &into, least](const Place& place, JsonView value) {
+      return in_range(place, value, least, last(table), into);
+    };
+  }
+  auto time(std::int32_t& into, std::int64_t least = -1) {
+    return [this, &into, least](const Place& place, JsonView value) {
+      return in_range(place, value, least, last(trace_.operators) + 1, into);
+    };
+  }
+  auto count_of(Count& into) {
+    return [this, &into](const Place& place, JsonView value) { return count(place, value, into); };
   }
 
   template <class Values>
@@ -270,12 +286,12 @@ class TraceReader {
       return false;
     }
     if (device != "cpu" && device != "cuda") {
-      return fail(Place(place_, "device"), "must be \"cpu\" or \"cuda\", is " + shown(device));
+      return fail(Place(place_, "device"), "must be \"cpu\" or \"cuda\", is " + quoted(device));
     }
     trace_.device = device == "cpu" ? Device::kCpu : Device::kCuda;
     if (std::find(std::begin(kPrecisions), std::end(kPrecisions), trace_.precision) ==
         std::end(kPrecisions)) {
-      return fail(Place(place_, "precision"), "is not known: " + shown(trace_.precision));
+      return fail(Place(place_, "precision"), "is not known: " + quoted(trace_.precision));
     }
     const bool read = table("batchSizes", [this](const Place& place, JsonView each) {
       const std::optional<std::int64_t> batch = each.integer();
@@ -288,11 +304,9 @@ class TraceReader {
     return read && (!trace_.batch_sizes.empty() || fail(Place(place_, "batchSizes"), "must not be empty"));
   }
 
-  // For a person, in a terminal and in the warnings of an API server: a few, short, without line breaks.
+  // Notes are shown in a terminal and in an API server's warnings, so they are few, short and on one line.
   bool read_notes() {
-    const auto notes = std::find_if(members_.begin(), members_.end(),
-                                    [](const Member& each) { return each.first == "notes"; });
-    if (notes == members_.end()) {
+    if (member("notes") == nullptr) {
       return true;
     }
     return table("notes", [this](const Place& place, JsonView each) {
@@ -318,7 +332,7 @@ class TraceReader {
     for (std::size_t i = 0; i < trace_.dtypes.size(); ++i) {
       if (width_of_dtype(trace_.dtypes[i]) == 0) {
         return fail(Place(Place(place_, "dtypes"), i),
-                    "no type of PyTorch is called " + shown(trace_.dtypes[i]));
+                    "no type of PyTorch is called " + quoted(trace_.dtypes[i]));
       }
     }
     if (trace_.dtypes.size() > 1000) {
@@ -327,7 +341,7 @@ class TraceReader {
     for (std::size_t i = 0; i < roles.size(); ++i) {
       const auto* const role = std::find(std::begin(kRoleNames), std::end(kRoleNames), roles[i]);
       if (role == std::end(kRoleNames)) {
-        return fail(Place(Place(place_, "roles"), i), "no storage has the role " + shown(roles[i]));
+        return fail(Place(Place(place_, "roles"), i), "no storage has the role " + quoted(roles[i]));
       }
       roles_.push_back(static_cast<StorageRole>(role - std::begin(kRoleNames)));
     }
@@ -345,7 +359,7 @@ class TraceReader {
         return true;
       case JsonView::Kind::kInteger:
       case JsonView::Kind::kReal:
-        // Rules look at small numbers only: what a scalar is worth plays no role for memory.
+        // Only small integers matter to the rules; the value of a scalar does not affect memory.
         one.c[0] = *view.number();
         into = one;
         return true;
@@ -365,7 +379,7 @@ class TraceReader {
   bool attribute_list(const Place& place, JsonView view, AttributeValue& into) {
     std::vector<Count> list;
     for (const JsonView each : view.elements()) {
-      reading_.elements(sizeof(Count) / kBytesPerElement);
+      budget_.elements(sizeof(Count) / kBytesPerElement);
       AttributeValue value;
       if (each.kind() == JsonView::Kind::kArray) {
         return fail(place, "lists among attributes are flat");
@@ -387,7 +401,7 @@ class TraceReader {
       }
       Attributes& attributes = trace_.attributes.emplace_back();
       for (const Member each : view.members()) {
-        reading_.rows(1);
+        budget_.rows(1);
         Attribute& attribute = attributes.emplace_back(Attribute{std::string(each.first), {}});
         if (!attribute_value(Place(place, each.first), each.second, attribute.value)) {
           return false;
@@ -403,14 +417,9 @@ class TraceReader {
     }
     into = {static_cast<std::int32_t>(trace_.counts.size()),
             static_cast<std::int32_t>(view.elements().size())};
-    std::size_t i = 0;
-    for (const JsonView each : view.elements()) {
-      if (!count(Place(place, i), each, trace_.counts.emplace_back())) {
-        return false;
-      }
-      ++i;
-    }
-    return true;
+    return each_element(place, view, [&](const Place& at, JsonView each) {
+      return count(at, each, trace_.counts.emplace_back());
+    });
   }
 
   bool read_layouts() {
@@ -441,31 +450,26 @@ class TraceReader {
       return fail(place, "must be an array of tensors");
     }
     into.begin = static_cast<std::int32_t>(trace_.operands.size());
-    std::size_t i = 0;
-    for (const JsonView each : view.elements()) {
-      reading_.elements(1);
-      if (!in_range(Place(place, i), each, -1, static_cast<std::int64_t>(kMaxRows),
-                    trace_.operands.emplace_back())) {
-        return false;
-      }
-      ++i;
+    const bool read = each_element(place, view, [&](const Place& at, JsonView each) {
+      budget_.elements(1);
+      return in_range(at, each, -1, static_cast<std::int64_t>(kMaxRows), trace_.operands.emplace_back());
+    });
+    if (!read) {
+      return false;
     }
     into.size = static_cast<std::int32_t>(trace_.operands.size()) - into.begin;
-    return few_enough(place, trace_.operands.size());
+    return check_rows(place, trace_.operands.size());
   }
 
   bool read_operators() {
     const bool read = table("operators", [this](const Place& place, JsonView view) {
       TraceOperator& op = trace_.operators.emplace_back();
-      return row(place, view, 5, [&](std::size_t column, const Place& at, JsonView value) {
-        switch (column) {
-          case 0: return in_range(at, value, 0, last(trace_.operator_names), op.name);
-          case 1: return in_range(at, value, -1, last(trace_.modules), op.module);
-          case 2: return in_range(at, value, -1, last(trace_.attributes), op.attributes);
-          case 3: return operands(at, value, op.inputs);
-          default: return operands(at, value, op.outputs);
-        }
-      });
+      const auto operands_of = [this](Span& span) {
+        return [this, &span](const Place& at, JsonView value) { return operands(at, value, span); };
+      };
+      return row(place, view, index_of(trace_.operator_names, op.name),
+                 index_of(trace_.modules, op.module, -1), index_of(trace_.attributes, op.attributes, -1),
+                 operands_of(op.inputs), operands_of(op.outputs));
     });
     if (!read) {
       return false;
@@ -478,27 +482,13 @@ class TraceReader {
            in_range(Place(place_, "lossEnd"), *end, trace_.forward_end, many, trace_.loss_end);
   }
 
-  bool time(const Place& place, JsonView value, std::int32_t least, std::int32_t& into) {
-    return in_range(place, value, least, last(trace_.operators) + 1, into);
-  }
-
   bool read_storages() {
     return table("storages", [this](const Place& place, JsonView view) {
       TraceStorage& storage = trace_.storages.emplace_back();
-      const bool read = row(place, view, 4, [&](std::size_t column, const Place& at, JsonView value) {
-        std::int32_t role = 0;
-        switch (column) {
-          case 0: return count(at, value, storage.bytes);
-          case 1:
-            if (!in_range(at, value, 0, last(roles_), role)) {
-              return false;
-            }
-            storage.role = roles_[static_cast<std::size_t>(role)];
-            return true;
-          case 2: return in_range(at, value, -1, last(trace_.operators), storage.allocated_at);
-          default: return time(at, value, -1, storage.released_at);
-        }
-      });
+      std::size_t role = 0;
+      const bool read = row(place, view, count_of(storage.bytes), index_of(roles_, role),
+                            index_of(trace_.operators, storage.allocated_at, -1), time(storage.released_at));
+      storage.role = read ? roles_[role] : storage.role;
       return read && (storage.released_at < 0 || storage.released_at > storage.allocated_at ||
                       fail(place, "is freed before it is allocated"));
     });
@@ -507,23 +497,13 @@ class TraceReader {
   bool read_tensors() {
     return table("tensors", [this](const Place& place, JsonView view) {
       TraceTensor& tensor = trace_.tensors.emplace_back();
-      return row(place, view, 3, [&](std::size_t column, const Place& at, JsonView value) {
-        std::int32_t dtype = 0;
-        switch (column) {
-          case 0: return in_range(at, value, -1, last(trace_.storages), tensor.storage);
-          case 1: return in_range(at, value, 0, last(trace_.layouts), tensor.layout);
-          default:
-            if (!in_range(at, value, 0, last(trace_.dtypes), dtype)) {
-              return false;
-            }
-            tensor.dtype = static_cast<std::int16_t>(dtype);
-            return true;
-        }
-      });
+      return row(place, view, index_of(trace_.storages, tensor.storage, -1),
+                 index_of(trace_.layouts, tensor.layout), index_of(trace_.dtypes, tensor.dtype));
     });
   }
 
-  // Operators come before tensors here, for the times of storages; so their operands are checked afterwards.
+  // Operators are read before tensors, because the times of storages need them; operands are checked
+  // afterwards.
   bool check_operands() {
     const Place place(place_, "operators");
     for (std::size_t i = 0; i < trace_.operators.size(); ++i) {
@@ -543,55 +523,43 @@ class TraceReader {
   bool read_saved() {
     return table("saved", [this](const Place& place, JsonView view) {
       TraceSaved& saved = trace_.saved.emplace_back();
-      const bool read = row(place, view, 4, [&](std::size_t column, const Place& at, JsonView value) {
-        switch (column) {
-          case 0: return in_range(at, value, 0, last(trace_.tensors), saved.tensor);
-          case 1: return time(at, value, 0, saved.packed_at);
-          case 2: return time(at, value, -1, saved.unpacked_at);
-          default: return time(at, value, -1, saved.released_at);
-        }
-      });
+      const bool read = row(place, view, index_of(trace_.tensors, saved.tensor), time(saved.packed_at, 0),
+                            time(saved.unpacked_at), time(saved.released_at));
       return read && (saved.released_at < 0 || saved.released_at >= saved.packed_at ||
                       fail(place, "is freed before it is saved"));
     });
   }
 
-  bool has(std::string_view key) const {
-    return std::any_of(members_.begin(), members_.end(),
-                       [&](const Member& each) { return each.first == key; });
-  }
-
   bool read_temporaries() {
-    trace_.measured = has("temporaries");
+    trace_.measured = member("temporaries") != nullptr;
     const bool read = !trace_.measured || table("temporaries", [this](const Place& place, JsonView view) {
       TraceTemporary& temporary = trace_.temporaries.emplace_back();
-      return row(place, view, 2, [&](std::size_t column, const Place& at, JsonView value) {
-        return column == 0 ? in_range(at, value, 0, last(trace_.operators), temporary.op)
-                           : count(at, value, temporary.bytes);
-      });
+      return row(place, view, index_of(trace_.operators, temporary.op), count_of(temporary.bytes));
     });
-    return read && (!has("unmeasured") || table("unmeasured", [this](const Place& place, JsonView view) {
-             return in_range(place, view, 0, last(trace_.operators), trace_.unmeasured.emplace_back());
-           }));
+    return read &&
+           (member("unmeasured") == nullptr || table("unmeasured", [this](const Place& place, JsonView view) {
+              return in_range(place, view, 0, last(trace_.operators), trace_.unmeasured.emplace_back());
+            }));
   }
 
-  bool object_member(const Place& place, JsonView view, std::string_view key, std::int64_t least,
-                     std::int64_t most, std::int32_t& into) {
+  template <class Table, class Index>
+  bool index_member(const Place& place, JsonView view, std::string_view key, const Table& table,
+                    Index& into) {
     const std::optional<JsonView> value = view.member(key);
-    return value ? in_range(Place(place, key), *value, least, most, into)
+    return value ? in_range(Place(place, key), *value, 0, last(table), into)
                  : fail(place, "has no \"" + std::string(key) + "\"");
   }
 
-  bool named(const Place& place, JsonView view, std::string& name, std::int32_t& storage) {
+  bool name_and_storage(const Place& place, JsonView view, std::string& name, std::int32_t& storage) {
     const std::optional<JsonView> given = view.member("name");
     if (!given || !given->text()) {
       return fail(place, "must be an object with a \"name\"");
     }
     name = *given->text();
-    return object_member(place, view, "storage", 0, last(trace_.storages), storage);
+    return index_member(place, view, "storage", trace_.storages, storage);
   }
 
-  bool truth(const Place& place, JsonView view, std::string_view key, bool& into) {
+  bool boolean(const Place& place, JsonView view, std::string_view key, bool& into) {
     const std::optional<JsonView> value = view.member(key);
     if (!value || !value->boolean()) {
       return fail(Place(place, key), "must be true or false");
@@ -603,15 +571,13 @@ class TraceReader {
   bool read_parameters() {
     return table("parameters", [this](const Place& place, JsonView view) {
       TraceParameter& parameter = trace_.parameters.emplace_back();
-      std::int32_t dtype = 0;
-      if (!named(place, view, parameter.name, parameter.storage) ||
-          !object_member(place, view, "layout", 0, last(trace_.layouts), parameter.layout) ||
-          !object_member(place, view, "dtype", 0, last(trace_.dtypes), dtype) ||
-          !truth(place, view, "trainable", parameter.trainable) ||
-          !truth(place, view, "sparseGradient", parameter.sparse_gradient)) {
+      if (!name_and_storage(place, view, parameter.name, parameter.storage) ||
+          !index_member(place, view, "layout", trace_.layouts, parameter.layout) ||
+          !index_member(place, view, "dtype", trace_.dtypes, parameter.dtype) ||
+          !boolean(place, view, "trainable", parameter.trainable) ||
+          !boolean(place, view, "sparseGradient", parameter.sparse_gradient)) {
         return false;
       }
-      parameter.dtype = static_cast<std::int16_t>(dtype);
       const std::optional<JsonView> gradient = view.member("gradient");
       if (!gradient || gradient->kind() != JsonView::Kind::kArray || gradient->elements().size() > 16) {
         return fail(Place(place, "gradient"), "must be an array of storages");
@@ -629,12 +595,12 @@ class TraceReader {
   bool read_buffers() {
     return table("buffers", [this](const Place& place, JsonView view) {
       TraceBuffer& buffer = trace_.buffers.emplace_back();
-      return named(place, view, buffer.name, buffer.storage);
+      return name_and_storage(place, view, buffer.name, buffer.storage);
     });
   }
 
   const Place& place_;
-  Reading& reading_;
+  TableBudget& budget_;
   std::vector<Member> members_;
   std::vector<StorageRole> roles_;
   Trace trace_;
@@ -666,17 +632,17 @@ Result<TraceProducer> read_producer(JsonView root) {
   const std::optional<JsonView> view = root.member("producer");
   const std::optional<JsonView> torch = view ? view->member("torch") : std::nullopt;
   if (!torch || !torch->text()) {
-    return wrong(place, "must be an object that tells \"torch\", the version of PyTorch");
+    return error_at(place, "must be an object with \"torch\", the version of PyTorch");
   }
   producer.torch = std::string(*torch->text()).substr(0, kMaxNameShown);
   producer.version = version_of(producer.torch);
   if (producer.version == 0) {
-    return wrong(Place(place, "torch"), "is no version: " + shown(producer.torch));
+    return error_at(Place(place, "torch"), "is not a version: " + quoted(producer.torch));
   }
   if (const std::optional<JsonView> threads = view->member("threads")) {
     const std::optional<std::int64_t> value = threads->integer();
     if (!value || *value < 0) {
-      return wrong(Place(place, "threads"), "must be a number of threads");
+      return error_at(Place(place, "threads"), "must be a number of threads");
     }
     producer.threads = *value;
   }
@@ -690,11 +656,11 @@ std::string described(const Trace& trace) {
   return std::string(trace.device == Device::kCpu ? "cpu" : "cuda") + " " + trace.precision;
 }
 
-Result<TraceFile> read_file(JsonView root, Reading& reading) {
+Result<TraceFile> read_file(JsonView root, TableBudget& budget) {
   const std::optional<JsonView> format = root.member("format");
   if (!format || format->text() != kFormat) {
-    return invalid("this is no exported graph: \"format\" must be \"" + std::string(kFormat) + "\"" +
-                   (format && format->text() ? ", is " + shown(*format->text()) : ""));
+    return invalid("this is not an exported graph: \"format\" must be \"" + std::string(kFormat) + "\"" +
+                   (format && format->text() ? ", is " + quoted(*format->text()) : ""));
   }
   TraceFile file;
   if (const std::optional<JsonView> name = root.member("name")) {
@@ -708,18 +674,18 @@ Result<TraceFile> read_file(JsonView root, Reading& reading) {
   const std::optional<JsonView> traces = root.member("traces");
   const Place place("traces");
   if (!traces || traces->elements().empty()) {
-    return wrong(place, "must be an array of at least one trace");
+    return error_at(place, "must be an array of at least one trace");
   }
   for (const JsonView each : traces->elements()) {
     const Place at(place, file.traces.size());
-    TraceReader reader(at, reading);
+    TraceReader reader(at, budget);
     if (!reader.read(each)) {
       return reader.error();
     }
     Trace trace = reader.take();
     for (const Trace& before : file.traces) {
       if (described(before) == described(trace)) {
-        return wrong(at, "is a second trace of " + described(trace));
+        return error_at(at, "is a second trace of " + described(trace));
       }
     }
     file.traces.push_back(std::move(trace));
@@ -752,8 +718,8 @@ Result<TraceFile> import_traces(std::string_view content, const ImportLimits& li
   if (!text) {
     return text.error();
   }
-  Reading reading(limits.budget);
-  return read_file(text->root(), reading);
+  TableBudget budget(limits.budget);
+  return read_file(text->root(), budget);
 }
 
 Result<const Trace*> choose_trace(const TraceFile& graph, Device device, std::string_view precision) {

@@ -4,14 +4,12 @@
 #include <map>
 #include <string_view>
 
+#include "estimator/trace/module_pattern.h"
+
 namespace plimsoll::estimator::inline trace {
 namespace {
 
 using crds::ActivationCheckpointing;
-
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 std::vector<std::string_view> parts_of(std::string_view path) {
   std::vector<std::string_view> parts;
@@ -23,25 +21,7 @@ std::vector<std::string_view> parts_of(std::string_view path) {
   return parts;
 }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// The block that a module path lies in, as a prefix of the path; empty: in none.
-//
-// kFull and kSelective take the members of lists: the outermost module whose name is a number, as in
-// nn.ModuleList and nn.Sequential ("encoder.layers.3"). A path whose list is the model itself ("3") counts.
-std::string_view numbered_block(std::string_view path) {
-  std::size_t length = 0;
-  for (const std::string_view part : parts_of(path)) {
-    length += part.size() + (length == 0 ? 0 : 1);
-    if (is_number(part)) {
-      return path.substr(0, length);
-    }
-  }
-  return {};
-}
-
+// The block that contains a module, as a prefix of the module's path; empty: none.
 std::string_view named_block(std::string_view path,
                              const std::vector<std::vector<std::string_view>>& patterns,
                              std::vector<bool>& matched) {
@@ -64,8 +44,8 @@ std::string_view named_block(std::string_view path,
   return {};
 }
 
-// What selective checkpointing keeps instead of computing it again: matrix products and convolutions, as in
-// PyTorch's selective policies (torch.utils.checkpoint; torchtitan's list of operators).
+// Operators whose results selective checkpointing keeps: matrix products and convolutions, as in PyTorch's
+// selective policies (torch.utils.checkpoint; torchtitan's list of operators).
 bool is_expensive(std::string_view name) {
   constexpr std::string_view kNames[] = {
       "aten::mm",
@@ -108,7 +88,7 @@ class Planner {
     plan_.births = TimeTable(births, trace.operators.size());
   }
 
-  // `blocks` gives each module its block, -1 for none.
+  // `blocks`: the block of each module, -1 for none.
   TracePlan plan(const std::vector<std::int32_t>& blocks) {
     find_passes(blocks);
     find_kept();
@@ -122,7 +102,7 @@ class Planner {
       if (pass == nullptr) {
         extend(plan_.death[index(storage)], saved.released_at);
       } else {
-        need(*pass, saved);
+        extend_pass(*pass, saved);
         recompute(*pass, saved, storage);
       }
     }
@@ -145,7 +125,7 @@ class Planner {
     return std::find(begin, begin + span.size, tensor) != begin + span.size;
   }
 
-  // Neighbouring operators of a forward that lie in the same block are one pass.
+  // Consecutive operators of a forward in the same block form one pass.
   void find_passes(const std::vector<std::int32_t>& blocks) {
     pass_of_.assign(trace_.operators.size(), -1);
     if (trace_.passes.empty()) {
@@ -175,8 +155,8 @@ class Planner {
     }
   }
 
-  // One operator's result that is the next one's input, saved in between: the module in which backward asks
-  // for it is the one that saved it.
+  // True if the tensor is the result of one operator and the input of the next, saved between the two, and it
+  // was the next one's module that saved it, because backward uses the tensor in that module.
   bool saved_by_next(const TraceSaved& saved) const {
     const auto end = static_cast<std::int32_t>(trace_.operators.size());
     if (saved.packed_at < 1 || saved.packed_at >= end || saved.unpacked_at < 0 || saved.unpacked_at >= end) {
@@ -188,8 +168,8 @@ class Planner {
            trace_.operators[index(saved.unpacked_at)].module == next.module;
   }
 
-  // Inputs are saved before their operator runs.
-  void need(Recomputation& pass, const TraceSaved& saved) {
+  // Records how far the second pass must run. Inputs are saved before their operator runs.
+  void extend_pass(Recomputation& pass, const TraceSaved& saved) {
     const std::size_t id = static_cast<std::size_t>(&pass - plan_.recomputations.data());
     if (saved.unpacked_at >= 0) {
       stop_[id] = std::max(stop_[id], saved.packed_at);
@@ -211,7 +191,7 @@ class Planner {
 
   bool kept(std::int32_t op) const { return !kept_.empty() && kept_[index(op)]; }
 
-  // kSelectiveHalf drops every second matrix product of a pass (torchtitan, parallelize_llama.py:
+  // kSelectiveHalf recomputes every second matrix product of a pass (torchtitan, parallelize_llama.py:
   // _get_custom_policy).
   void find_kept() {
     const bool half = checkpointing_ == ActivationCheckpointing::kSelectiveHalf;
@@ -222,8 +202,8 @@ class Planner {
     std::vector<bool> second(plan_.recomputations.size(), false);
     for (std::size_t i = 0; i < trace_.operators.size(); ++i) {
       const std::string_view name = trace_.operator_names[index(trace_.operators[i].name)];
-      // A spec stands for torchtitan's policy, which computes batched products again; a graph's own may keep
-      // them.
+      // A spec follows torchtitan's policy, which recomputes batched products; an exported graph's policy may
+      // keep them.
       kept_[i] = is_expensive(name) && (trace_.module_groups.empty() || name != "aten::bmm");
       if (half && pass_of_[i] >= 0 && (name == "aten::mm" || name == "aten::addmm")) {
         const auto pass = index(pass_of_[i]);
@@ -239,8 +219,8 @@ class Planner {
       pass.at = saved.unpacked_at;
     }
     until_[id] = later(until_[id], saved.released_at);
-    const std::int32_t made = trace_.storages[index(storage)].allocated_at;
-    if (made < pass.begin || made >= pass.end) {
+    const std::int32_t allocated_at = trace_.storages[index(storage)].allocated_at;
+    if (allocated_at < pass.begin || allocated_at >= pass.end) {
       extend(plan_.death[index(storage)], saved.released_at);
       return;
     }
@@ -256,7 +236,7 @@ class Planner {
 
   void finish(Recomputation& pass) {
     if (pass.at < 0) {
-      return;  // nothing of it is wanted in backward
+      return;  // backward needs nothing of it
     }
     const std::size_t id = static_cast<std::size_t>(&pass - plan_.recomputations.data());
     const std::int32_t whole_end = pass.end;
@@ -273,7 +253,7 @@ class Planner {
       pass.skipped.push_back(kept(op));
       for (const std::int32_t storage : plan_.births.at(index(op))) {
         if (kept(op)) {
-          plan_.death[index(storage)] = -1;  // handed over to the second pass
+          plan_.death[index(storage)] = -1;  // kept for the second pass, which frees it
         }
         const std::int32_t released = python_[index(storage)];
         const auto wanted = saved.find(storage);
@@ -285,7 +265,7 @@ class Planner {
     }
     for (std::int32_t op = pass.end; op < whole_end; ++op) {
       for (const std::int32_t storage : plan_.births.at(index(op))) {
-        if (kept(op)) {  // until it would have been handed over
+        if (kept(op)) {  // kept until the time when the second pass would have freed it
           const auto wanted = saved.find(storage);
           extend(plan_.death[index(storage)], wanted == saved.end() ? pass.at : wanted->second);
         }
@@ -296,7 +276,7 @@ class Planner {
       releases.push_back(each.released_after < 0 ? -1 : each.released_after - pass.begin);
     }
     pass.releases = TimeTable(releases, index(pass.end - pass.begin));
-    // What came in from outside is held to start again from it.
+    // Inputs of the pass from outside are kept until it has run again.
     for (std::int32_t op = pass.begin; op < whole_end; ++op) {
       const Span inputs = trace_.operators[index(op)].inputs;
       charge(budget_, index(inputs.size));
@@ -310,7 +290,7 @@ class Planner {
     }
   }
 
-  // Elements that a plain scan passes in the time of a unit of work.
+  // Number of scanned elements that cost one unit of work.
   static constexpr std::size_t kScannedPerUnit = 64;
 
   const Trace& trace_;
@@ -318,11 +298,11 @@ class Planner {
   const bool stops_early_;
   Budget* const budget_;
   TracePlan plan_;
-  std::vector<std::int32_t> python_;   // by storage: Python's release
+  std::vector<std::int32_t> python_;   // by storage: when Python frees it
   std::vector<std::int32_t> pass_of_;  // by operator
-  std::vector<bool> kept_;             // by operator: not computed again; empty where all are
+  std::vector<bool> kept_;             // by operator: true if not recomputed; empty: all are recomputed
   std::vector<std::int32_t> until_;    // by pass: when the last tensor that it saved is freed
-  std::vector<std::int32_t> stop_;     // by pass: the time when all that is wanted has been saved
+  std::vector<std::int32_t> stop_;     // by pass: when everything that backward needs has been saved
 };
 
 }  // namespace
@@ -364,9 +344,11 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, Activatio
     std::map<std::string_view, std::int32_t> ids;
     for (const std::string& module : trace.modules) {
       charge(budget, module.size() + patterns.size());
+      // For kFull and kSelective, blocks are the members of lists: the outermost module whose name is a
+      // number, as in nn.ModuleList and nn.Sequential ("encoder.layers.3"; "3" if the model itself is the list).
       const std::string_view block = checkpointing == ActivationCheckpointing::kPerModule
                                          ? named_block(module, patterns, matched)
-                                         : numbered_block(module);
+                                         : numbered_prefix(module);
       blocks.push_back(
           block.empty() ? -1 : ids.emplace(block, static_cast<std::int32_t>(ids.size())).first->second);
     }

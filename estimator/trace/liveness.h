@@ -1,5 +1,5 @@
-// TracePlan: when each storage of a trace dies, and what runs twice, under a way of activation checkpointing.
-// Independent of the batch. Pure; any thread.
+// TracePlan: when each storage of a trace is freed and which operators are recomputed, for an activation
+// checkpointing policy. Independent of the batch. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace plimsoll::estimator::inline trace {
 
-// Items by time, in one pool.
+// Item numbers grouped by time, stored in one array.
 class TimeTable {
  public:
   TimeTable() = default;
-  // `times[i]` is the time of item i; negative ones are left out.
+  // `times[i]` is the time of item i; items with a negative time are omitted.
   TimeTable(const std::vector<std::int32_t>& times, std::size_t end);
   std::span<const std::int32_t> at(std::size_t time) const {
     return {items_.data() + starts_[time], static_cast<std::size_t>(starts_[time + 1] - starts_[time])};
@@ -29,32 +29,32 @@ class TimeTable {
   std::vector<std::int32_t> items_;
 };
 
-// A part of forward that runs again inside backward, at time `at`.
+// A part of forward that is recomputed in backward, at time `at`.
 struct Recomputation {
   std::int32_t begin = 0;  // operators [begin, end)
   std::int32_t end = 0;
   std::int32_t at = 0;
-  // What the second pass makes, in the order it does.
+  // A storage that the second pass allocates.
   struct Storage {
     std::int32_t storage = 0;
-    std::int32_t released_after = -1;  // operator of forward; -1: see released_at
-    std::int32_t released_at = -1;     // time in backward; -1: when the pass has ended
+    std::int32_t released_after = -1;  // freed after this forward operator; -1: see released_at
+    std::int32_t released_at = -1;     // freed at this time of backward; -1: at the end of the pass
   };
-  std::vector<Storage> storages;
-  TimeTable releases;         // of `storages`, by operator of the pass: those with a released_after
-  std::vector<bool> skipped;  // by operator of the pass: it takes over the results of the first pass
+  std::vector<Storage> storages;  // in the order of allocation
+  TimeTable releases;             // indices into `storages` with a released_after, by operator of the pass
+  std::vector<bool> skipped;      // by operator of the pass: true if its first results are kept and reused
 };
 
 struct TracePlan {
-  std::vector<std::int32_t> death;            // by storage; -1: never in this iteration
-  TimeTable births;                           // storages by operator
-  TimeTable deaths;                           // storages by time
-  std::vector<Recomputation> recomputations;  // by time
+  std::vector<std::int32_t> death;            // by storage: when it is freed; -1: not in this iteration
+  TimeTable births;                           // storages by the operator that allocates them
+  TimeTable deaths;                           // storages by the time when they are freed
+  std::vector<Recomputation> recomputations;  // ordered by time
 };
 
-// `version`: from 2.1 on a second pass stops once it has made all that backward asks for
-// (torch/utils/checkpoint.py: set_checkpoint_early_stop); 0 where none does (reentrant). Errors: kInvalid
-// when a module of kPerModule matches nothing. Throws the budget's BudgetExceeded.
+// `version`: from 2.1 on, a recomputation stops when all tensors that backward needs exist
+// (torch/utils/checkpoint.py: set_checkpoint_early_stop). 0: it never stops early (reentrant). Errors:
+// kInvalid if a module of kPerModule matches nothing. Throws the budget's BudgetExceeded.
 Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version,
                              crds::ActivationCheckpointing checkpointing,
                              const std::vector<std::string>& checkpoint_modules, Budget* budget = nullptr);

@@ -29,6 +29,19 @@ bool module_ends_with(std::string_view pattern, std::string_view path) {
   return !path.empty() && module_matches(pattern, path);
 }
 
+std::string_view numbered_prefix(std::string_view path) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('.', begin), path.size());
+    const std::string_view name = path.substr(begin, end - begin);
+    if (!name.empty() && std::all_of(name.begin(), name.end(), is_digit)) {
+      return path.substr(0, end);
+    }
+    begin = end + 1;
+  }
+  return {};
+}
+
 bool ModulePatterns::matches(std::string_view path) {
   return matches_by(module_matches, path);
 }

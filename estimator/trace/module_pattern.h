@@ -1,4 +1,5 @@
-// Paths of modules with wildcards: "layers.*.mlp" matches "layers.3.mlp"; * is any one name. One thread.
+// Module paths with wildcards: "layers.*.mlp" matches "layers.3.mlp"; * matches any one name. Not
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -8,10 +9,12 @@
 namespace plimsoll::estimator::inline trace {
 
 bool module_matches(std::string_view pattern, std::string_view path);
-// The same of the path's last names: "*.up" matches "layers.3.mlp.up".
+// Matches the last names of the path: "*.up" matches "layers.3.mlp.up".
 bool module_ends_with(std::string_view pattern, std::string_view path);
+// The path up to and including its first number ("layers.3" of "layers.3.mlp"); empty if it has none.
+std::string_view numbered_prefix(std::string_view path);
 
-// Patterns that remember whether they have matched anything.
+// A list of patterns that records which of them have matched.
 class ModulePatterns {
  public:
   explicit ModulePatterns(const std::vector<std::string>& patterns)
@@ -19,7 +22,7 @@ class ModulePatterns {
 
   bool matches(std::string_view path);
   bool matches_end(std::string_view path);
-  // The first that has matched nothing; null when all have.
+  // The first pattern that has matched nothing; null if all have matched.
   const std::string* unused() const;
 
  private:

@@ -11,13 +11,13 @@ using crds::Optimizer;
 using crds::OptimizerImplementation;
 
 constexpr std::int64_t kFP32 = 4;
-// bitsandbytes' Adam8bit: states of 4096 elements and more are quantised, one absolute maximum a block of 256
-// (bitsandbytes/optim/optimizer.py: min_8bit_size; functional.py: blocksize).
-constexpr std::int64_t kSmallest8bit = 4096;
+// bitsandbytes' Adam8bit quantises states of 4096 elements and more, with one absolute maximum per block of
+// 256 (bitsandbytes/optim/optimizer.py: min_8bit_size; functional.py: blocksize).
+constexpr std::int64_t kMin8bitElements = 4096;
 constexpr std::int64_t k8bitBlock = 256;
 constexpr TorchVersion kTorch2 = 200;
 
-// A variable of the Python loop: a new value is assigned before the old one is freed.
+// A variable of the Python loop: its new value is allocated before the old one is freed.
 class Variable {
  public:
   explicit Variable(StepLedger& ledger) : ledger_(ledger) {}
@@ -38,11 +38,11 @@ class Variable {
   BlockId block_ = -1;
 };
 
-void brief(StepLedger& ledger, std::size_t parameter, Bytes bytes) {
+void allocate_and_release(StepLedger& ledger, std::size_t parameter, Bytes bytes) {
   ledger.release(ledger.allocate(parameter, bytes));
 }
 
-// denom = (exp_avg_sq.sqrt() / correction).add_(eps): the root lives beside the quotient.
+// denom = (exp_avg_sq.sqrt() / correction).add_(eps): the root is live together with the quotient.
 void adam_step(const std::vector<SteppedParameter>& parameters, StepLedger& ledger) {
   Variable denominator(ledger);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -63,7 +63,7 @@ void root_step(const std::vector<SteppedParameter>& parameters, StepLedger& ledg
   root.clear();
 }
 
-// The mean of the squared gradient of each row.
+// The mean of each row's squared gradient.
 void row_wise_step(const std::vector<SteppedParameter>& parameters, StepLedger& ledger) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const BlockId square = ledger.allocate(i, parameters[i].bytes);
@@ -82,7 +82,7 @@ void adafactor_step(const std::vector<SteppedParameter>& parameters, StepLedger&
     if (parameter.columns == 0) {
       square.assign(i, parameter.bytes);
     } else {
-      brief(ledger, i, Bytes{parameter.rows} * kFP32);
+      allocate_and_release(ledger, i, Bytes{parameter.rows} * kFP32);
       columns.assign(i, Bytes{parameter.columns} * kFP32);
     }
     update.assign(i, parameter.bytes);
@@ -92,7 +92,7 @@ void adafactor_step(const std::vector<SteppedParameter>& parameters, StepLedger&
   square.clear();
 }
 
-// `lists` lists of all parameters' size, each made while those before it live.
+// Allocates `lists` lists of temporaries, each as large as all parameters, and frees them together.
 void foreach_step(const std::vector<SteppedParameter>& parameters, int lists, StepLedger& ledger) {
   std::vector<BlockId> blocks;
   for (int list = 0; list < lists; ++list) {
@@ -105,7 +105,7 @@ void foreach_step(const std::vector<SteppedParameter>& parameters, int lists, St
   }
 }
 
-// Measured by tests/accuracy/optimizer_steps.py on 1.13 and 2.15, in lists of all parameters' size.
+// Number of such lists, measured by tests/accuracy/optimizer_steps.py on 1.13 and 2.15.
 int foreach_lists(const OptimizerRun& run) {
   const bool old = run.version < kTorch2;
   switch (run.kind) {
@@ -176,21 +176,22 @@ Result<OptimizerRun> optimizer_run(Optimizer kind, OptimizerImplementation imple
                              : OptimizerImplementation::kSingleTensor;
   }
   if (run.implementation == OptimizerImplementation::kFused && !has_fused(kind)) {
-    return Error(ErrorCode::kUnsupported, std::string("torch.optim has no fused ") + crds::name_of(kind) +
-                                              "; fused are SGD, Momentum, Adam, AdamW and Adagrad");
+    return Error(ErrorCode::kUnsupported,
+                 std::string("torch.optim has no fused ") + crds::name_of(kind) +
+                     "; SGD, Momentum, Adam, AdamW and Adagrad have a fused version");
   }
   if (run.implementation == OptimizerImplementation::kFused && version < kTorch2 &&
       !(device == Device::kCuda && kind == Optimizer::kAdam)) {
     return Error(ErrorCode::kUnsupported,
-                 "the graph comes from PyTorch before 2.0, which has a fused Adam for "
-                 "CUDA and no other fused optimizer");
+                 "the graph was exported with PyTorch before 2.0, whose only fused optimizer is Adam on "
+                 "CUDA");
   }
   return run;
 }
 
 std::vector<Bytes> optimizer_state(const OptimizerRun& run, const SteppedParameter& parameter) {
   std::vector<Bytes> state;
-  // A step count is a scalar on the CPU, unless the fused kernel reads it on the card.
+  // The step count is a scalar on the CPU; a fused kernel keeps it on the GPU.
   const bool counted = run.device == Device::kCpu || run.implementation == OptimizerImplementation::kFused;
   if (keeps_step_count(run) && counted) {
     state.push_back(Bytes{kFP32});
@@ -213,7 +214,7 @@ std::vector<Bytes> optimizer_state(const OptimizerRun& run, const SteppedParamet
       }
       break;
     case Optimizer::kAdam8bit:
-      if (parameter.elements < kSmallest8bit) {
+      if (parameter.elements < kMin8bitElements) {
         state.insert(state.end(), 2, Bytes{parameter.elements} * kFP32);
       } else {
         state.insert(state.end(), 2, Bytes{parameter.elements});

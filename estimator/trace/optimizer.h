@@ -1,5 +1,5 @@
-// What an optimizer keeps for the parameters of a trace, and what its step takes, parameter by parameter.
-// The programs were read off PyTorch's own steps (tests/accuracy/optimizer_steps.py prints them). Pure.
+// The state that an optimizer keeps for the parameters of a trace, and the temporaries of its step. The rules
+// were read from PyTorch's own steps (tests/accuracy/optimizer_steps.py prints them). Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace plimsoll::estimator::inline trace {
 
-// A parameter that is trained and got a gradient.
+// A trainable parameter that received a gradient.
 struct SteppedParameter {
-  std::size_t id = 0;  // in Trace::parameters
+  std::size_t id = 0;  // index in Trace::parameters
   Bytes bytes;
   std::int64_t elements = 0;
-  std::int64_t rows = 0;     // elements over the last dimension's size
-  std::int64_t columns = 0;  // elements over the last but one's; 0 for a vector
+  std::int64_t rows = 0;     // number of elements divided by the size of the last dimension
+  std::int64_t columns = 0;  // number of elements divided by the size of the second-last one; 0 for a vector
   Bytes gradient;
   bool sparse = false;
 };
 
-// Shared parameters once.
+// Parameters that share a storage are listed once.
 std::vector<SteppedParameter> stepped_parameters(const Trace& trace, const TraceShapes& shapes);
 
 struct OptimizerRun {
@@ -35,15 +35,15 @@ struct OptimizerRun {
   TorchVersion version = 0;
 };
 
-// Errors: kUnsupported for an implementation that PyTorch of that version does not have.
+// Errors: kUnsupported for an implementation that this PyTorch version does not have.
 Result<OptimizerRun> optimizer_run(crds::Optimizer kind, crds::OptimizerImplementation implementation,
                                    Device device, TorchVersion version);
 
-// Blocks that live between iterations, for one parameter. Zeros are left out.
+// Sizes of the blocks that stay allocated between iterations, for one parameter.
 std::vector<Bytes> optimizer_state(const OptimizerRun& run, const SteppedParameter& parameter);
 
-// Tells the ledger what a step allocates and releases, in order. `allocate(parameter, bytes)` returns a
-// block.
+// Receives the allocations and frees of a step, in order. `parameter` is an index into the list of
+// optimizer_step().
 class StepLedger {
  public:
   virtual ~StepLedger() = default;

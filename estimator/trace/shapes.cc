@@ -5,12 +5,8 @@
 namespace plimsoll::estimator::inline trace {
 namespace {
 
-// Far above any machine, and far enough from 2^63 that sums of it do not saturate.
+// More than any machine has, and far enough from 2^63 that sums of it do not saturate.
 constexpr Bytes kBeyondAnyMachine{std::int64_t{1} << 55};
-
-std::size_t index(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 std::size_t from_end(std::ptrdiff_t dimension, std::size_t rank) {
   return static_cast<std::size_t>(dimension < 0 ? dimension + static_cast<std::ptrdiff_t>(rank) : dimension);
@@ -71,7 +67,7 @@ Result<TraceShapes> TraceShapes::at(const Trace& trace, std::int64_t batch, cons
   for (std::size_t i = 0; i < trace.storages.size(); ++i) {
     std::int64_t bytes = trace.storages[i].bytes.at(batch);
     if (bytes < 0) {
-      return invalid("storages[" + std::to_string(i) + "] would have " + std::to_string(bytes) +
+      return invalid("storages[" + std::to_string(i) + "] has a negative size of " + std::to_string(bytes) +
                      " bytes at batch " + std::to_string(batch));
     }
     if (!dtypes.empty() && dtypes[i] >= 0 && halved[static_cast<std::size_t>(dtypes[i])]) {
@@ -81,8 +77,8 @@ Result<TraceShapes> TraceShapes::at(const Trace& trace, std::int64_t batch, cons
     total += Bytes{bytes} * trace.storages[i].count;
   }
   if (total > kBeyondAnyMachine) {
-    return Error(ErrorCode::kTooLarge,
-                 "the tensors of an iteration at batch " + std::to_string(batch) + " are beyond any machine");
+    return Error(ErrorCode::kTooLarge, "the tensors of an iteration at batch " + std::to_string(batch) +
+                                           " exceed any machine's memory");
   }
   shapes.sizes_.reserve(trace.counts.size());
   for (const Count& count : trace.counts) {
@@ -97,7 +93,7 @@ Result<TraceShapes> TraceShapes::at(const Trace& trace, std::int64_t batch, cons
               .contiguous = layout.contiguous,
               .elements = 1};
     for (std::int32_t i = 0; i < at.rank; ++i) {
-      // A view may be larger than its storage (expand), but not than this.
+      // A view may be larger than its storage (expand), but not larger than this limit.
       at.elements =
           std::min((Bytes{at.elements} * shapes.sizes_[index(at.shape + i)]).count, kBeyondAnyMachine.count);
     }

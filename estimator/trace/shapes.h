@@ -1,5 +1,5 @@
-// TraceShapes: the sizes of a trace at one batch size, evaluated once. Const access from any thread; must not
-// outlive the trace.
+// TraceShapes: the sizes of a trace at one batch size, evaluated once. Const access is thread-safe; it must
+// not outlive the trace.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,26 @@ struct TensorView {
   std::span<const std::int64_t> shape;
   std::span<const std::int64_t> strides;  // empty: contiguous
   std::int64_t elements = 0;
-  std::int64_t width = 0;  // bytes of an element
+  std::int64_t width = 0;  // bytes per element
   std::string_view dtype;
 
   Bytes bytes() const { return Bytes{elements} * width; }
   std::size_t rank() const { return shape.size(); }
-  // Size of a dimension, counted from the end when negative; 1 when there is no such dimension.
+  // Size of a dimension, which is counted from the end if negative; 1 if there is no such dimension.
   std::int64_t size(std::ptrdiff_t dimension) const;
   std::int64_t stride(std::ptrdiff_t dimension) const;
   bool contiguous() const { return strides.empty(); }
 };
 
 struct ShapeOptions {
-  // fp32 values are held in 16 bits: a trace of FP32 read as pure BF16 or FP16.
+  // Count fp32 values as 16 bits: treats a trace of FP32 as pure BF16 or FP16.
   bool halve_floats = false;
-  Budget* budget = nullptr;  // whose BudgetExceeded TraceShapes::at() throws
+  Budget* budget = nullptr;  // TraceShapes::at() throws its BudgetExceeded
 };
 
 class TraceShapes {
  public:
-  // Errors: kInvalid for a size that is negative at this batch, kTooLarge beyond any machine.
+  // Errors: kInvalid for a size that is negative at this batch, kTooLarge for more than any machine has.
   static Result<TraceShapes> at(const Trace& trace, std::int64_t batch, const ShapeOptions& options = {});
 
   Bytes storage(std::int32_t id) const { return storages_[static_cast<std::size_t>(id)]; }
@@ -61,15 +61,15 @@ class TraceShapes {
   const Trace* trace_ = nullptr;
   std::int64_t batch_ = 0;
   std::vector<Bytes> storages_;
-  std::vector<std::int64_t> sizes_;  // by Trace::counts
+  std::vector<std::int64_t> sizes_;  // indexed as Trace::counts
   std::vector<Layout> layouts_;
-  std::vector<std::int64_t> widths_;  // by dtype
+  std::vector<std::int64_t> widths_;  // indexed by dtype
 };
 
-// By storage: the dtype of the tensors that lie in it, -1 where none does.
+// By storage: the dtype of the tensors in it, -1 if there is none.
 std::vector<std::int16_t> dtypes_of_storages(const Trace& trace);
 
-// Of all parameters, shared ones once.
+// Bytes of all parameters; shared parameters count once.
 Bytes parameter_bytes(const Trace& trace, const TraceShapes& shapes);
 
 }  // namespace plimsoll::estimator::trace

@@ -33,15 +33,15 @@ const DtypeName* find(const std::string& name) {
 std::int64_t Count::at(std::int64_t batch) const {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (!depends_on_batch() && std::abs(c[0]) < kExact) {
-    return std::llround(c[0]);  // what the long doubles below would give, without them
+    return std::llround(c[0]);  // the same result as below, without long double arithmetic
   }
   const auto b = static_cast<long double>(batch);
   const long double value = c[0] + b * (c[1] + b * (c[2] + b * static_cast<long double>(c[3])));
-  constexpr auto kMost = static_cast<long double>(std::numeric_limits<std::int64_t>::max());
-  if (value >= kMost) {
+  constexpr auto kLimit = static_cast<long double>(std::numeric_limits<std::int64_t>::max());
+  if (value >= kLimit) {
     return std::numeric_limits<std::int64_t>::max();
   }
-  if (value <= -kMost) {
+  if (value <= -kLimit) {
     return std::numeric_limits<std::int64_t>::min();
   }
   return std::llround(value);

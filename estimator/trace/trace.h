@@ -1,15 +1,16 @@
-// Trace: one training iteration of any PyTorch model, as it was recorded (docs/graph.md): every ATen operator
+// Trace: one training iteration of a PyTorch model, as it was recorded (docs/graph.md): every ATen operator
 // of forward, loss and backward in the order of execution, every storage with its size as a function of the
-// batch, and when each is freed. import_graph.h reads it, estimator/execute/run_trace.h executes it.
+// batch size, and when each is freed. import_graph.h reads it, estimator/execute/run_trace.h executes it.
 //
 //   Trace trace = graph.traces.front();
 //   trace.storages.front().bytes.at(256);   // at batch 256
 //
-// Indices are of the trace's own tables and have been checked by the importer; -1 is "none". A time t is
-// after operator t-1 and before operator t. A value type; const access from any thread.
+// Indices refer to the trace's own tables and were checked by the importer; -1 means "none". Time t is after
+// operator t-1 and before operator t. A value type; const access is thread-safe.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -20,13 +21,18 @@
 
 namespace plimsoll::estimator::inline trace {
 
+// An id as an index of its table.
+inline std::size_t index(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
 // A polynomial in the batch size: c[0] + c[1] * B + ...
 struct Count {
   std::array<double, 4> c{};
 
   // Rounded to the nearest integer; saturates at the ends of 64 bits.
   std::int64_t at(std::int64_t batch) const;
-  // Of a spec's trace, which holds for one batch, all are constant.
+  // In a trace of a spec, which is valid for one batch size, all counts are constant.
   static Count constant(std::int64_t value) { return {{static_cast<double>(value), 0, 0, 0}}; }
   bool depends_on_batch() const { return c[1] != 0 || c[2] != 0 || c[3] != 0; }
 };
@@ -38,28 +44,28 @@ enum class StorageRole : std::uint8_t {
   kOutput,
   kLoss,
   kActivation,
-  kGradient,  // a parameter's .grad when backward has ended
-  kBackward,  // anything else made in backward
+  kGradient,  // a parameter's .grad at the end of backward
+  kBackward,  // any other storage allocated in backward
 };
 
 struct TraceStorage {
   Count bytes;
   StorageRole role = StorageRole::kActivation;
-  std::int32_t allocated_at = -1;  // the operator; -1: before the iteration
-  std::int32_t released_at = -1;   // the time when all but autograd has freed it; -1: never
-  std::int64_t count = 1;          // stands for so many equal storages that live and die together
+  std::int32_t allocated_at = -1;  // the operator that allocates it; -1: before the iteration
+  std::int32_t released_at = -1;   // the time when everything except autograd has freed it; -1: never
+  std::int64_t count = 1;          // equal storages, allocated and freed together
 };
 
-// A range of a pool.
+// A range of a table.
 struct Span {
   std::int32_t begin = 0;
   std::int32_t size = 0;
 };
 
 struct TraceLayout {
-  Span shape;  // of Trace::counts
+  Span shape;  // in Trace::counts
   Span strides;
-  bool contiguous = true;  // row-major; no strides are listed then
+  bool contiguous = true;  // row-major; strides are then not listed
 };
 
 struct TraceTensor {
@@ -71,7 +77,7 @@ struct TraceTensor {
 using AttributeValue = std::variant<std::monostate, Count, std::vector<Count>, std::string>;
 struct Attribute {
   std::string name;
-  AttributeValue value;  // numbers and truth values are counts
+  AttributeValue value;  // numbers and booleans are counts
 };
 using Attributes = std::vector<Attribute>;
 
@@ -79,19 +85,19 @@ struct TraceOperator {
   std::int32_t name = 0;
   std::int32_t module = 0;
   std::int32_t attributes = -1;
-  Span inputs;  // of Trace::operands; -1 for an absent argument
+  Span inputs;  // in Trace::operands; -1 for an absent argument
   Span outputs;
 };
 
-// What autograd keeps for backward.
+// A tensor that autograd saves for backward.
 struct TraceSaved {
   std::int32_t tensor = 0;
-  std::int32_t packed_at = 0;     // the time when it was saved
-  std::int32_t unpacked_at = -1;  // the time when backward first asked for it
-  std::int32_t released_at = -1;  // the time when its node let it go; -1: never
+  std::int32_t packed_at = 0;     // time when it was saved
+  std::int32_t unpacked_at = -1;  // time when backward first used it
+  std::int32_t released_at = -1;  // time when its autograd node freed it; -1: never
 };
 
-// Bytes that a kernel took inside when it was run by itself, beyond what it keeps.
+// A kernel temporary, measured by running the operator alone.
 struct TraceTemporary {
   std::int32_t op = 0;
   Count bytes;
@@ -103,9 +109,9 @@ struct TraceParameter {
   std::int32_t layout = 0;
   std::int16_t dtype = 0;
   bool trainable = true;
-  std::vector<std::int32_t> gradient;  // storages: dense one, sparse indices and values
+  std::vector<std::int32_t> gradient;  // storages: the dense gradient, or indices and values of a sparse one
   bool sparse_gradient = false;
-  std::int32_t unit = -1;  // where module_groups says units: the one that it belongs to
+  std::int32_t unit = -1;  // its FSDP unit, if Trace::module_groups is set
 };
 
 struct TraceBuffer {
@@ -115,14 +121,14 @@ struct TraceBuffer {
 
 enum class Device { kCuda, kCpu };
 
-// Which modules FSDP wraps together and activation checkpointing computes again as one; -1: none.
+// The FSDP unit and the checkpointed block of a module; -1: none.
 struct ModuleGroup {
   std::int32_t unit = -1;
   std::int32_t block = -1;
 };
 
 struct Trace {
-  // Its long tables take their memory from `budget`, which must outlive it.
+  // The long tables take their memory from `budget`, which must outlive the trace.
   explicit Trace(Budget* budget = nullptr)
       : storages(budget),
         tensors(budget),
@@ -135,11 +141,11 @@ struct Trace {
   Device device = Device::kCpu;
   std::string precision;  // "FP32", "BF16Mixed", ...
   std::string method;
-  std::vector<std::string> notes;         // what a person should know of the recording
-  std::vector<std::int64_t> batch_sizes;  // recorded; one alone: it holds for no other
+  std::vector<std::string> notes;         // remarks of the exporter for the user
+  std::vector<std::int64_t> batch_sizes;  // recorded ones; a single one: valid for no other batch size
   std::vector<std::string> dtypes;
   std::vector<std::string> modules;
-  std::vector<ModuleGroup> module_groups;  // by module; empty: found by the modules' names
+  std::vector<ModuleGroup> module_groups;  // by module; empty: derived from the modules' names
   std::vector<std::string> operator_names;
   std::vector<Attributes> attributes;
   std::vector<Count> counts;
@@ -149,13 +155,13 @@ struct Trace {
   BudgetVector<std::int32_t> operands;
   BudgetVector<TraceOperator> operators;
   BudgetVector<TraceSaved> saved;
-  // Where kernels were measured: operators in neither list take nothing inside.
+  // True if kernels were measured; operators in neither of the two lists then have no temporaries.
   bool measured = false;
   BudgetVector<TraceTemporary> temporaries;
   std::vector<std::int32_t> unmeasured;
-  std::int32_t forward_end = 0;  // operators before it are the model's forward,
-  std::int32_t loss_end = 0;     // those before this the loss, the rest backward
-  // Of a trace that was put together from several passes: each forward (estimator/parallel/pipeline.h). Empty: the one.
+  std::int32_t forward_end = 0;  // operators before it are the model's forward;
+  std::int32_t loss_end = 0;     // from there to this one, the loss; then backward
+  // The forward passes, if the trace has several (estimator/parallel/pipeline.h). Empty: a single one.
   std::vector<Span> passes;
   BudgetVector<TraceParameter> parameters;
   std::vector<TraceBuffer> buffers;
@@ -167,21 +173,21 @@ using TorchVersion = std::int32_t;
 struct TraceProducer {
   std::string torch;
   TorchVersion version = 0;
-  std::int64_t threads = 0;    // of PyTorch's CPU kernels when it was recorded; 0: not told
-  std::string cpu_capability;  // "AVX512", "AVX2", ...; empty: not told
+  std::int64_t threads = 0;    // of PyTorch's CPU kernels when it was recorded; 0: unknown
+  std::string cpu_capability;  // "AVX512", "AVX2", ...; empty: unknown
 };
 
 struct TraceFile {
   std::string name;
   TraceProducer producer;
-  std::vector<Trace> traces;  // at most one of each device and precision
+  std::vector<Trace> traces;  // at most one per device and precision
 };
 
-// What a trace, or all of a file, takes in this process, about.
+// Approximate memory of a trace, or of a file, in this process.
 Bytes memory_of(const Trace& trace);
 Bytes memory_of(const TraceFile& graph);
 
-// Bytes of an element of a dtype as PyTorch names it; 0 for a name that it does not have.
+// Bytes per element of a PyTorch dtype; 0 for an unknown name.
 std::int64_t width_of_dtype(const std::string& name);
 bool is_floating_dtype(const std::string& name);
 

@@ -1,5 +1,5 @@
-// EstimateRequest and Estimate: what the estimator is asked, and what it answers. Value types; the request
-// points to what its caller owns.
+// EstimateRequest and Estimate: request and result of the estimator. Value types; the request points to
+// objects that the caller owns.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +19,32 @@
 namespace plimsoll::estimator::inline types {
 
 enum class Method {
-  kPlimsoll,  // symbolic execution with per-operator autograd rules and storages counted once
-  kAmp,       // the published formula: 10 micro-batches, regression, max of forward and backward sums
+  kPlimsoll,  // symbolic execution with per-operator autograd rules; each storage counts once
+  kAmp,       // AMP's published formula: 10 micro-batches, regression, maximum of forward and backward sums
 };
 
 struct EstimateRequest {
-  const crds::ModelSpec* model = nullptr;        // required; tables_from already resolved into dlrm->tables
+  const crds::ModelSpec* model = nullptr;  // required; tables_from is already resolved into dlrm->tables
   const crds::TrainingSpec* training = nullptr;  // required
-  const TraceFile* graph = nullptr;              // what model->graph refers to, once it has been read
-  const GpuModel* gpu = nullptr;                 // null: no fixed costs of a card are counted (device kCpu)
+  const TraceFile* graph = nullptr;              // the graph that model->graph refers to, already imported
+  const GpuModel* gpu = nullptr;                 // null: no fixed costs of a GPU are counted (device kCpu)
   std::int64_t trainers = 1;                     // world size: communication grows with it (Findings 7, 12)
   std::int64_t per_node = 8;
-  Bytes embedding_bytes{};        // of the most loaded trainer, once a plan is known (Finding 4)
+  Bytes embedding_bytes{};        // of the most loaded trainer, if a sharding plan is known (Finding 4)
   crds::LearnedBounds learned{};  // from the family's MemoryProfile
-  crds::LearnedBounds given{};    // of these, what people set
+  crds::LearnedBounds given{};    // the part of `learned` that users set
   Method method = Method::kPlimsoll;
   Device device = Device::kCuda;
   bool reentrant_checkpointing = false;    // graphs: torch.utils.checkpoint's use_reentrant=True
-  bool zero_grad_before_backward = false;  // graphs: the loop frees gradients there, not before forward
-  bool next_batch_early = false;           // the loader brings it to the card before the last one is freed
-  bool lenient = false;  // graphs: charge an operator without a rule a bound, and warn, instead of refusing
-  RuntimeSettings runtime{};        // what the job's environment sets
-  std::optional<Bytes> capacity{};  // of the card, for this trainer; absent: all of gpu->memory
+  bool zero_grad_before_backward = false;  // graphs: gradients are freed before backward, not before forward
+  bool next_batch_early = false;           // the next batch arrives on the GPU before the last one is freed
+  bool lenient = false;  // graphs: charge an operator without a rule a bound and warn, instead of failing
+  RuntimeSettings runtime{};        // from the job's environment variables
+  std::optional<Bytes> capacity{};  // GPU memory for this trainer; absent: all of gpu->memory
   Budget* budget = nullptr;         // of the decision; null: no limit
 };
 
-// Sums exactly to the peak. Zero where a part plays no role.
+// The parts sum exactly to the peak. A part that does not occur is zero.
 struct Breakdown {
   Bytes parameters;
   Bytes gradients;
@@ -54,7 +54,7 @@ struct Breakdown {
   Bytes temporaries;
   Bytes ddp_buckets;
   Bytes embeddings;
-  Bytes allocator_slack;  // what its allocator holds beyond the tensors, and the safety margin
+  Bytes allocator_slack;  // memory that the allocator reserves beyond the tensors, and the safety margin
   Bytes workspace;
   Bytes communication;
   Bytes cuda_context;
@@ -64,13 +64,13 @@ struct Breakdown {
 
 struct Peak {
   Bytes allocated;    // tensors and workspaces: torch.cuda.max_memory_allocated of a steady-state iteration
-  Bytes reserved;     // torch.cuda.max_memory_reserved on this card
-  Bytes upper_bound;  // everything on the card, safe; equals breakdown.total()
+  Bytes reserved;     // torch.cuda.max_memory_reserved on this GPU
+  Bytes upper_bound;  // safe bound on all memory used on the GPU; equals breakdown.total()
 };
 
-// Something that is alive at the peak.
+// A block that is live at the peak.
 struct LiveTensor {
-  std::string name;  // of the parameter, or of the module and operator that made it
+  std::string name;  // of the parameter, or of the module and operator that allocated it
   std::string kind;  // "parameter", "gradient", "activation", "kernel temporary", ...
   Bytes bytes;
 };
@@ -79,18 +79,17 @@ struct Estimate {
   Peak peak;
   Breakdown breakdown;
   std::string peak_phase;  // "Forward" | "Backward" | "OptimizerStep"
-  // Of the upper bound, what `learned` of the request, beyond `given`, made of it; less than 0 where it took
-  // away.
+  // The part of the upper bound that comes from `learned` minus `given`; negative if these lowered it.
   Bytes learned;
   Bytes dense_parameters;                  // parameter bytes of the dense part of the model
-  std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; not AMP's
+  std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; empty for kAmp
   std::vector<std::string> warnings{};
-  // Where trainers differ (stages of a pipeline, owners under ZeRO-1), the allocated peak of each.
+  // The allocated peak of each rank, if ranks differ (pipeline stages, owners under ZeRO-1).
   std::vector<Bytes> allocated_by_rank{};
 };
 
-// The contract of docs/cli.md: {"allocatedBytes", "reservedBytes", "upperBoundBytes"}, and the breakdown's
-// twelve.
+// The format in docs/cli.md: {"allocatedBytes", "reservedBytes", "upperBoundBytes"}, and the twelve members
+// of the breakdown.
 Json to_json(const Peak& peak);
 Json to_json(const Breakdown& breakdown);
 // [{"allocatedBytes"}]

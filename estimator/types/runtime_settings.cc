@@ -5,20 +5,20 @@
 namespace plimsoll::estimator::inline types {
 namespace {
 
-// Ten times the largest that anybody asks for; and its sum with others stays far from 2^63.
+// Ten times the largest value in practice; sums of it stay far below 2^63.
 constexpr std::int64_t kMaxKib = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxBuffers = 1024;
 
-std::optional<std::int64_t> whole_number(std::string_view text, std::int64_t most) {
+std::optional<std::int64_t> whole_number(std::string_view text, std::int64_t limit) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0 || value > most) {
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0 || value > limit) {
     return std::nullopt;
   }
   return value;
 }
 
-// The value of an environment variable in any container; null when none sets it, or by a reference.
+// The value of an environment variable in any container; null if it is not set, or set by a reference.
 const Json* variable(const Json& training_job, const char* name, std::vector<std::string>& warnings) {
   const Json& containers = member(training_job, {"spec", "template", "spec", "containers"});
   if (!containers.isArray()) {
@@ -37,7 +37,7 @@ const Json* variable(const Json& training_job, const char* name, std::vector<std
         return &value;
       }
       warnings.push_back(std::string(name) +
-                         " is not a plain value in the pod template; the estimate takes its default");
+                         " is not a plain value in the pod template; the estimate uses its default");
     }
   }
   return nullptr;
@@ -83,21 +83,19 @@ RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::s
   if (allocator == nullptr) {
     allocator = variable(training_job, "PYTORCH_CUDA_ALLOC_CONF", warnings);
   }
-  if (allocator != nullptr) {
-    const Result<AllocatorSettings> parsed = parse_allocator_settings(text_member(*allocator, {}));
+  const auto store = [&](const auto& parsed, auto& setting, const char* fallback) {
     if (parsed) {
-      settings.allocator = *parsed;
+      setting = *parsed;
     } else {
-      warnings.push_back(parsed.error().message + "; the estimate takes the allocator's defaults");
+      warnings.push_back(parsed.error().message + "; the estimate uses " + fallback);
     }
+  };
+  if (allocator != nullptr) {
+    store(parse_allocator_settings(text_member(*allocator, {})), settings.allocator,
+          "the allocator's defaults");
   }
   if (const Json* cublas = variable(training_job, "CUBLAS_WORKSPACE_CONFIG", warnings)) {
-    const Result<Bytes> parsed = parse_cublas_workspace(text_member(*cublas, {}));
-    if (parsed) {
-      settings.cublas_workspace = *parsed;
-    } else {
-      warnings.push_back(parsed.error().message + "; the estimate takes cuBLAS's default");
-    }
+    store(parse_cublas_workspace(text_member(*cublas, {})), settings.cublas_workspace, "cuBLAS's default");
   }
   if (const Json* loading = variable(training_job, "CUDA_MODULE_LOADING", warnings)) {
     const std::string value = text_member(*loading, {});
@@ -105,7 +103,7 @@ RuntimeSettings runtime_settings_of(const Json& training_job, std::vector<std::s
       settings.lazy_modules = value == "LAZY";
     } else if (value != "DEFAULT" && !value.empty()) {
       warnings.push_back(
-          "CUDA_MODULE_LOADING must be DEFAULT, LAZY or EAGER; the estimate takes CUDA's default");
+          "CUDA_MODULE_LOADING must be DEFAULT, LAZY or EAGER; the estimate uses CUDA's default");
     }
   }
   return settings;

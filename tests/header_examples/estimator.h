@@ -68,7 +68,7 @@ struct replay_example {
 struct caching_allocator_example {
   Anything out_of_memory();
 };
-struct convolution_workspace_example {
+struct convolution_example {
   Anything x, y;
 };
 struct estimate_example {
@@ -89,7 +89,7 @@ struct ledger_example {
 struct life_cycle_example {
   ParameterLedger& ledger;
   Replication replication;
-  BudgetVector<HeldParameter> held;
+  BudgetVector<ReplicaParameter> parameters;
   OptimizerRun optimizer;
   BlockId block;
 };

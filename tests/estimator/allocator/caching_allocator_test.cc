@@ -60,10 +60,10 @@ TEST(CachingAllocator, RoundsToGranules) {
   EXPECT_EQ(allocator.rounded(3_MiB), (3_MiB).count);
 }
 
-// The header's example: 1200 with four divisions: 1024, 1280, 1536, 1792 -> 1280. It holds from 512 * 4 on.
+// The header's example: 1200 with four divisions: 1024, 1280, 1536, 1792 -> 1280. It applies from 512 * 4 on.
 TEST(CachingAllocator, RoundsToDivisionsOfAPowerOfTwo) {
   CachingAllocator allocator = allocator_with("roundup_power2_divisions:4");
-  EXPECT_EQ(allocator.rounded(1200_B), 1536);  // up to 2048 the plain rule
+  EXPECT_EQ(allocator.rounded(1200_B), 1536);  // up to 2048 the default rounding
   EXPECT_EQ(allocator.rounded(2100_B), 2560);
   EXPECT_EQ(allocator.rounded(1200_KiB), (1280_KiB).count);
   EXPECT_EQ(allocator.rounded(1024_KiB), (1024_KiB).count);
@@ -96,8 +96,8 @@ TEST(CachingAllocator, SmallBlocksShareASegment) {
   EXPECT_EQ(allocator.reserved(), 4_MiB);
 }
 
-// 10.5 MiB in a segment of 12: the rest, 1.5 MiB, is more than 1 MiB and so a block of its own. 11.5 MiB
-// leave half a MiB, which stays with the block: max_memory_allocated counts it.
+// 10.5 MiB in a segment of 12: the rest, 1.5 MiB, is more than 1 MiB and is split off as a block. 11.5 MiB
+// leave half a MiB, which remains part of the block: max_memory_allocated counts it.
 TEST(CachingAllocator, SplitsALargeBlockOnlyWhenMoreThanOneMebibyteIsLeft) {
   CachingAllocator allocator({}, {});
   take(allocator, 10_MiB + 512_KiB);
@@ -148,12 +148,12 @@ TEST(CachingAllocator, StreamsDoNotShare) {
   EXPECT_EQ(allocator.reserved(), 200_MiB);
 }
 
-// Tensor.record_stream: the block comes back only when the other stream has caught up.
+// Tensor.record_stream: the block can be reused only after the other stream was synchronized.
 TEST(CachingAllocator, ARecordedStreamDelaysReuse) {
   CachingAllocator allocator({}, {});
   const Handle first = take(allocator, 100_MiB);
   allocator.use(first, kCommunicationStream);
-  allocator.use(first, kComputeStream);  // its own: nothing to wait for
+  allocator.use(first, kComputeStream);  // its own stream: nothing to wait for
   allocator.release(first);
   EXPECT_EQ(allocator.allocated(), 0_B);
   const Handle second = take(allocator, 100_MiB);
@@ -161,7 +161,7 @@ TEST(CachingAllocator, ARecordedStreamDelaysReuse) {
   EXPECT_EQ(allocator.reserved(), 200_MiB);
   allocator.synchronize(kCommunicationStream);
   EXPECT_EQ(take(allocator, 100_MiB), first);
-  // Synchronized before it is released: free at once.
+  // Synchronized before it is released: reusable at once.
   allocator.use(second, kCommunicationStream);
   allocator.synchronize(kCommunicationStream);
   allocator.release(second);
@@ -220,24 +220,24 @@ TEST(CachingAllocator, OversizeBlocksGoFirst) {
   for (const Handle handle : {take(allocator, 100_MiB), take(allocator, 110_MiB), take(allocator, 30_MiB)}) {
     allocator.release(handle);
   }
-  take(allocator, 150_MiB);  // 100 and 110 go; the 30 stay
+  take(allocator, 150_MiB);  // 100 and 110 are released; 30 stays
   EXPECT_EQ(allocator.reserved(), 180_MiB);
   EXPECT_EQ(allocator.retries(), 0);
 }
 
 TEST(CachingAllocator, GarbageIsCollectedAboveTheThreshold) {
-  // 50 % of 400 MiB allowed, 80 % of them before blocks that were passed over go.
+  // 50 % of 400 MiB are allowed; above 80 % of them, old cached blocks are released.
   CachingAllocator allocator =
       allocator_with("per_process_memory_fraction:0.5,garbage_collection_threshold:0.8", 400_MiB);
   allocator.release(take(allocator, 100_MiB));
-  const Handle kept = take(allocator, 80_MiB);  // takes from the 100: 20 left
+  const Handle kept = take(allocator, 80_MiB);  // a part of the 100: 20 left
   EXPECT_EQ(allocator.reserved(), 100_MiB);
   allocator.release(kept);
   take(allocator, 90_MiB);
   const Handle old = take(allocator, 70_MiB);
   EXPECT_EQ(allocator.reserved(), 170_MiB);
   allocator.release(old);
-  take(allocator, 72_MiB);  // 170 > 160: the 70 go, and 72 fit into the 200 allowed
+  take(allocator, 72_MiB);  // 170 > 160: the 70 are released, and 72 fit into the allowed 200
   EXPECT_EQ(allocator.reserved(), 172_MiB);
   EXPECT_FALSE(allocator.allocate(40_MiB, kComputeStream).has_value());
   // Without a fraction the threshold has no effect.
@@ -247,8 +247,8 @@ TEST(CachingAllocator, GarbageIsCollectedAboveTheThreshold) {
   EXPECT_EQ(without.reserved(), 300_MiB);
 }
 
-// Expandable segments: pages of 2 and 20 MiB behind each other, so a larger request reuses what smaller ones
-// left.
+// Expandable segments: contiguous pages of 2 and 20 MiB, so a larger request reuses the memory of smaller
+// ones.
 TEST(CachingAllocator, ExpandableSegmentsGrow) {
   CachingAllocator allocator = allocator_with("expandable_segments:True");
   std::vector<Handle> handles;
@@ -274,12 +274,12 @@ TEST(CachingAllocator, ExpandableSegmentsGiveWholePagesBack) {
   take(allocator, 80_MiB);
   EXPECT_EQ(allocator.reserved(), 160_MiB);
   allocator.release(low);
-  take(allocator, 70_MiB, kCommunicationStream);  // 80 of pages: 60 of the 70 free ones are whole
+  take(allocator, 70_MiB, kCommunicationStream);  // needs 80 of pages: only 60 of the 70 free are whole pages
   EXPECT_EQ(allocator.reserved(), 180_MiB);
   EXPECT_EQ(problem(allocator), "");
   allocator.release(middle);
   EXPECT_EQ(problem(allocator), "");
-  // 20 left with the driver, and 20 mapped ones free between the unmapped pages and the last block.
+  // The driver has 20 left, and 20 mapped MiB are free between the unmapped pages and the last block.
   EXPECT_TRUE(allocator.allocate(40_MiB, kComputeStream).has_value());
   EXPECT_EQ(problem(allocator), "");
 }
@@ -298,8 +298,8 @@ struct Case {
   Bytes available;
 };
 
-// Random allocations, releases, uses on streams and synchronizations; after each the account holds, nothing
-// overlaps, and when all is released and given back nothing is left.
+// Random allocations, releases, uses on streams and synchronizations. After each the sums are right and no
+// blocks overlap; when everything is released and the cache emptied, nothing is left.
 TEST(CachingAllocator, HoldsItsAccountWhateverHappens) {
   const unsigned seed = std::random_device{}();
   std::mt19937_64 random(seed);
@@ -348,7 +348,7 @@ TEST(CachingAllocator, HoldsItsAccountWhateverHappens) {
     }
     EXPECT_EQ(allocator.allocated(), 0_B);
     EXPECT_EQ(problem(allocator), "");
-    // Everything merged: a segment is one block again.
+    // All blocks are merged: a segment is one block again.
     std::int64_t mapped = 0;
     for (const CachingAllocator::View& block : allocator.snapshot()) {
       mapped += block.mapped ? 1 : 0;
@@ -359,7 +359,7 @@ TEST(CachingAllocator, HoldsItsAccountWhateverHappens) {
   }
 }
 
-// The model of free blocks against a plain ordered set.
+// FreeBlocks compared with an ordered set.
 TEST(FreeBlocks, KeepsTheOrder) {
   const unsigned seed = std::random_device{}();
   std::mt19937_64 random(seed);
@@ -392,7 +392,7 @@ TEST(FreeBlocks, KeepsTheOrder) {
   EXPECT_TRUE(std::equal(all.begin(), all.end(), expected.begin(), expected.end())) << "seed " << seed;
 }
 
-// Many blocks of few sizes, as training leaves them: taken and given back.
+// Many blocks of few sizes, as in training, are taken and inserted.
 TEST(FreeBlocks, TakesTheLowestOfTheSmallestThatFits) {
   const unsigned seed = std::random_device{}();
   std::mt19937_64 random(seed);

@@ -29,7 +29,7 @@ Ledger one_layer(Bytes weight, Bytes activation, Bytes state) {
 TEST(Ledger, RemembersItsEvents) {
   Ledger ledger(kGranule);
   const BlockId weight = ledger.allocate(Part::kParameters, 1000_B);
-  EXPECT_EQ(ledger.begin_of_iteration(), 1U);  // no phase yet: all events come before
+  EXPECT_EQ(ledger.begin_of_iteration(), 1U);  // no phase yet: all events are before the iteration
   ledger.enter(Phase::kForward);
   const BlockId out = ledger.allocate(Part::kActivations, 100_B, 3, kCommunicationStream);
   ledger.enter(Phase::kBackward);
@@ -49,9 +49,9 @@ TEST(Ledger, RemembersItsEvents) {
   EXPECT_EQ(temporary, 2);
 }
 
-// 40 MiB of weight, 100 MiB of activation. The first step finds the activation's segment free and cuts 80 MiB
-// of state out of it; so the second forward needs 100 MiB more, although 160 + 40 (gradient) + 4 live at
-// most.
+// 40 MiB of weight, 100 MiB of activation. The first step allocates 80 MiB of state in the free segment of
+// the activation; so the second forward needs 100 MiB more, although at most 160 + 40 (gradient) + 4 MiB are
+// live.
 TEST(AllocatorReplay, StateThatIsMadeInTheFirstStepFragmentsTheCache) {
   const Ledger ledger = one_layer(40_MiB, 100_MiB, 80_MiB);
   EXPECT_EQ(ledger.peak(), 264_MiB);
@@ -86,7 +86,7 @@ TEST(AllocatorReplay, SaysWhereMemoryEnds) {
   ReplayOptions options;
   options.device = {.available = 300_MiB, .total = 300_MiB};
   EXPECT_FALSE(replay(ledger, options).out_of_memory.has_value());
-  // The second forward's 100 MiB are found by giving the gradient's 40 back, which backward then lacks.
+  // The second forward gets its 100 MiB after the gradient's 40 were given back, which backward then lacks.
   options.device.available = 298_MiB;
   const ReplayResult result = replay(ledger, options);
   ASSERT_TRUE(result.out_of_memory.has_value());
@@ -108,7 +108,7 @@ TEST(AllocatorReplay, WorkspacesStay) {
   EXPECT_EQ(replay(ledger, options).allocated_peak, replay(ledger, {}).allocated_peak + 64_MiB);
 }
 
-// cuDNN does without a workspace that cannot be had, but the cache is given up for it first.
+// cuDNN continues without a workspace that cannot be allocated, but first the cache is emptied for it.
 TEST(AllocatorReplay, GoesWithoutWhatCanBeDispensedWith) {
   Ledger ledger(kGranule);
   ledger.allocate(Part::kParameters, 40_MiB);
@@ -119,7 +119,7 @@ TEST(AllocatorReplay, GoesWithoutWhatCanBeDispensedWith) {
   EXPECT_EQ(ledger.peak(), 120_MiB);
   ReplayOptions options;
   options.iterations = 1;
-  EXPECT_EQ(replay(ledger, options).reserved_peak, 150_MiB);  // 40 + 30 + 80, out of which the 50 are cut
+  EXPECT_EQ(replay(ledger, options).reserved_peak, 150_MiB);  // 40 + 30 + 80; the 50 are a part of the 80
   options.device.available = 100_MiB;
   const ReplayResult result = replay(ledger, options);
   EXPECT_FALSE(result.out_of_memory.has_value());
@@ -128,7 +128,7 @@ TEST(AllocatorReplay, GoesWithoutWhatCanBeDispensedWith) {
   EXPECT_EQ(result.reserved, 90_MiB);
 }
 
-// What is on the card before an iteration and released in it (a gathered layer) is there again in the next.
+// A block allocated before an iteration and freed in it (a gathered layer) is allocated again for the next.
 TEST(AllocatorReplay, WhatAnIterationReleasesComesBack) {
   Ledger ledger(kGranule);
   const BlockId gathered = ledger.allocate(Part::kTemporaries, 100_MiB);
@@ -157,7 +157,7 @@ TEST(AllocatorReplay, AnEmptyLedgerReservesNothing) {
   EXPECT_EQ(result.segments, 0);
 }
 
-// A random network: forward keeps a share of what it makes, backward lets go in reverse order.
+// A random network: forward keeps a share of its blocks, backward frees them in reverse order.
 Ledger random_training(std::mt19937_64& random, std::size_t layers) {
   Ledger ledger(kGranule);
   const auto size = [&] {
@@ -201,7 +201,7 @@ TEST(AllocatorReplay, ReservedIsNeverBelowAllocatedNorAllocatedBelowTheLedger) {
     EXPECT_GE(free.reserved_peak, free.allocated_peak);
     EXPECT_GE(free.allocated_peak, ledger.peak());
     EXPECT_EQ(replay(ledger, options).reserved_peak, free.reserved_peak) << "not deterministic";
-    // Exactly what it took without a limit is enough with one; less than what lives is not.
+    // A limit equal to the unlimited peak is enough; a limit below the live memory is not.
     options.device.available = free.reserved_peak;
     const ReplayResult same = replay(ledger, options);
     EXPECT_FALSE(same.out_of_memory.has_value());
@@ -211,7 +211,7 @@ TEST(AllocatorReplay, ReservedIsNeverBelowAllocatedNorAllocatedBelowTheLedger) {
   }
 }
 
-// It runs inside an admission. The time is printed, and asserted nowhere.
+// It runs inside an admission. The time is printed but not asserted.
 TEST(AllocatorReplay, IsCheap) {
   std::mt19937_64 random(1);
   for (const std::size_t layers : {100U, 1000U, 10'000U, 40'000U}) {

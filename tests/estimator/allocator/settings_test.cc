@@ -40,14 +40,14 @@ TEST(AllocatorSettings, DivisionsForAllSizes) {
   }
 }
 
-// The documentation's example, [256:1,512:2,1024:4,>:8]: what is below the first interval takes its value.
+// The documentation's example, [256:1,512:2,1024:4,>:8]: sizes below the first interval use its value.
 TEST(AllocatorSettings, DivisionsByInterval) {
   const auto divisions = parsed("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]").roundup_power2_divisions;
   for (std::size_t i = 0; i <= 8; ++i) {
     EXPECT_EQ(divisions[i], 1) << i;  // up to 2^8 MiB
   }
   EXPECT_EQ(divisions[9], 2);
-  // ">" begins at the interval named last, as PyTorch reads it.
+  // ">" begins after the last named interval, as in PyTorch.
   for (std::size_t i = 10; i < divisions.size(); ++i) {
     EXPECT_EQ(divisions[i], 8) << i;
   }

@@ -19,7 +19,7 @@ crds::GpuModel resource(const std::string& name) {
   return gpu;
 }
 
-// Labels that real nodes and manifests wear: GPU feature discovery, old drivers, and the clouds.
+// Labels of real nodes and manifests: GPU feature discovery, old drivers, and the clouds.
 TEST(GpuCatalog, NamesAsPeopleWriteThem) {
   const GpuCatalog catalog = GpuCatalog::built_in();
   for (const char* name : {"RTX 3060", "rtx-3060", "NVIDIA GeForce RTX 3060", "NVIDIA-GeForce-RTX-3060"}) {
@@ -87,7 +87,7 @@ TEST(GpuCatalog, FindsByNameInAnyCase) {
   const GpuCatalog catalog = GpuCatalog::built_in();
   EXPECT_EQ(name_for(catalog, "a100-80gb"), "A100-80GB");
   EXPECT_EQ(name_for(catalog, "A100-80GB"), "A100-80GB");
-  EXPECT_EQ(name_for(catalog, "A100"), "A100-40GB");  // Karpenter's name says no size: the smaller
+  EXPECT_EQ(name_for(catalog, "A100"), "A100-40GB");  // Karpenter's name has no memory size: the smaller one
   EXPECT_EQ(catalog.find(""), nullptr);
   EXPECT_EQ(catalog.find("NVIDIA-A100"), nullptr);
   EXPECT_EQ(catalog.find("Radeon-Instinct-MI300X"), nullptr);
@@ -197,7 +197,7 @@ TEST(GpuCatalog, PricesKeepTheirRatiosAndTheScaleOfTheRest) {
   crds::GpuModel a100 = resource("a100-80gb");
   a100.spec.cost_per_hour = 30;  // any currency
   ASSERT_TRUE(catalog.apply(a100).ok());
-  // The only price there is changes no ratio.
+  // A single price changes no ratio.
   EXPECT_DOUBLE_EQ(catalog.find("a100-80gb")->relative_cost, 1.0);
 
   crds::GpuModel h100 = resource("h100-80gb");
@@ -207,7 +207,7 @@ TEST(GpuCatalog, PricesKeepTheirRatiosAndTheScaleOfTheRest) {
   const double unpriced = catalog.find("v100-32gb")->relative_cost;
   EXPECT_LT(unpriced, catalog.find("a100-80gb")->relative_cost);
 
-  // The same prices in the other order, and twice, say the same.
+  // The same prices in another order, and applied twice, give the same result.
   GpuCatalog other = GpuCatalog::built_in();
   for (const crds::GpuModel& gpu : {h100, a100, h100}) {
     ASSERT_TRUE(other.apply(gpu).ok());

@@ -122,7 +122,7 @@ TEST(DecodeNode, TaintsThatDoNotMatter) {
   node["spec"]["taints"].append(taint("nvidia.com/gpu", "NoExecute"));
   node["spec"]["taints"].append(taint("team", "PreferNoSchedule"));
   EXPECT_TRUE(decoded(node).schedulable);
-  // A trimmed file without conditions says nothing against the node.
+  // A node without conditions counts as ready.
   node["status"].removeMember("conditions");
   EXPECT_TRUE(decoded(node).schedulable);
 }
@@ -170,7 +170,7 @@ TEST(TakeInventory, CountsShapesAndWhatIsFree) {
   std::vector<GpuNode> nodes = {gpu_node("NVIDIA-L4", 23034, 4), gpu_node("NVIDIA-L4", 23034, 4),
                                 gpu_node("NVIDIA-L4", 23034, 8)};
   nodes[0].requested_gpus = 3;
-  nodes[1].requested_gpus = 9;  // more than there are: a pod on its way out
+  nodes[1].requested_gpus = 9;  // more than the node has: a pod is terminating
   const std::vector<AvailableGpu> inventory = take_inventory(nodes, GpuCatalog::built_in());
   ASSERT_EQ(inventory.size(), 1u);
   EXPECT_EQ(inventory[0].total_gpus, 16);
@@ -199,13 +199,13 @@ TEST(TakeInventory, SharedSlicedAndUnknownGpusAreTold) {
 
 TEST(TakeInventory, OneKeyMustSelectAllNodesOfAModel) {
   const std::string gke = "cloud.google.com/gke-accelerator=nvidia-l4";
-  // Feature discovery's label, where any node has it, leaves out those that do not.
+  // If any node has feature discovery's label, nodes without it are left out.
   std::vector<AvailableGpu> inventory =
       take_inventory({gpu_node(gke), gpu_node(gke), gpu_node("NVIDIA-L4")}, GpuCatalog::built_in());
   ASSERT_EQ(inventory.size(), 1u);
   EXPECT_EQ(inventory[0].product_labels, std::vector<std::string>{"NVIDIA-L4"});
   EXPECT_EQ(inventory[0].total_gpus, 8);
-  // Without it the commonest cloud label does.
+  // Without it, the most common cloud label is used.
   inventory =
       take_inventory({gpu_node(gke), gpu_node(gke), gpu_node("k8s.amazonaws.com/accelerator=nvidia-l4")},
                      GpuCatalog::built_in());
@@ -253,7 +253,7 @@ TEST(InventoryOf, ReadsModelsThatOnlyAResourceKnows) {
   custom.status.total_gpus = 8;
   custom.status.free_gpus = 99;
   crds::GpuModel absent;
-  absent.name = "a100-80gb";  // known, but the cluster has none
+  absent.name = "a100-80gb";  // in the catalogue, but not in the cluster
   crds::GpuModel shapeless;
   shapeless.name = "nobody-knows";
   shapeless.status.total_gpus = 8;

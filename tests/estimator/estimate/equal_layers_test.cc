@@ -36,7 +36,7 @@ crds::TransformerModel deep(const Case& test, std::int64_t layers) {
 
 class EqualLayers : public ::testing::TestWithParam<Case> {};
 
-// More than are simulated whole, so that both ways can be compared.
+// Above the number that is simulated completely, so that both ways can be compared.
 TEST_P(EqualLayers, PeakAndPartsAreThoseOfASimulationOfAllLayers) {
   const Case& test = GetParam();
   const std::int64_t layers = kMaxSimulatedLayers + 77;
@@ -66,7 +66,7 @@ TEST_P(EqualLayers, PeakAndPartsAreThoseOfASimulationOfAllLayers) {
     EXPECT_EQ(estimate->breakdown.activations, simulated.breakdown.activations);
     EXPECT_EQ(estimate->breakdown.temporaries, simulated.breakdown.temporaries);
     EXPECT_EQ(estimate->breakdown.ddp_buckets, simulated.breakdown.ddp_buckets);
-    // What the allocator holds beyond the tensors is not exact.
+    // The memory that the allocator reserves beyond the tensors is not exact.
     EXPECT_NEAR(static_cast<double>(estimate->peak.upper_bound.count) /
                     static_cast<double>(simulated.peak.upper_bound.count),
                 1, 0.05);
@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Case{.name = "Plain"}, Case{.name = "Sgd", .optimizer = crds::Optimizer::kSGD},
         Case{.name = "Checkpointed", .checkpointing = ActivationCheckpointing::kFull},
-        // With few layers the logits decide, with many the optimizer.
+        // With few layers the logits are at the peak, with many the optimizer.
         Case{.name = "LargeVocabulary", .checkpointing = ActivationCheckpointing::kFull, .vocab = 60'000},
         Case{.name = "LongSequences", .checkpointing = ActivationCheckpointing::kSelective, .sequence = 512},
         Case{.name = "Accumulated", .accumulation = 4},

@@ -18,7 +18,7 @@ using crds::Optimizer;
 using crds::ParallelStrategy;
 using crds::Precision;
 
-// A job, and what is asked about it; change, then estimate.
+// A job and a request for its estimate. Change them, then call result().
 struct OriginalRequest {
   crds::ModelSpec model;
   crds::TrainingSpec training;
@@ -70,7 +70,7 @@ OriginalRequest dlrm(Interaction interaction) {
   return asked;
 }
 
-// 2,190 tables that all differ, as Model-A of the AMP paper has them.
+// 2,190 different tables, as in Model-A of the AMP paper.
 OriginalRequest model_a() {
   OriginalRequest asked;
   asked.dlrm().dense_features = 256;
@@ -99,7 +99,7 @@ OriginalRequest model_a() {
 //   second layer  256 (ReLU) + 16 (gradient given) + 256 (of its input) + 64 + 4 (its parameters')      = 596
 //   ReLU          256 (saved) + 256 (given) + 256 (of its input) + 68                                   = 836
 //   first layer   256 (given) + 68 + 512 + 64 (its parameters'); no gradient of the features            = 900
-// and the step of plain SGD holds the gradients alone. So the peak is at the first layer.
+// and the step of plain SGD has only the gradients. So the peak is at the first layer.
 TEST(EstimateMemory, TwoLayersByHand) {
   const Estimate estimate = two_layers(Device::kCpu)();
   EXPECT_EQ(estimate.dense_parameters.count, 644);
@@ -112,8 +112,8 @@ TEST(EstimateMemory, TwoLayersByHand) {
   EXPECT_EQ(estimate.peak_phase, "Backward");
 }
 
-// The same at batch 100: what grows with the batch (64 B a sample and tensor of 16) now decides, so the peak
-// is the ReLU's backward: saved, given and new of 6400 B each, and the second layer's gradients.
+// The same at batch 100: tensors that grow with the batch (64 B per sample and tensor of 16) now dominate, so
+// the peak is the ReLU's backward: saved, given and new of 6400 B each, and the second layer's gradients.
 TEST(EstimateMemory, TwoLayersByHandAtALargerBatch) {
   OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.batch_size_per_trainer = 100;
@@ -125,8 +125,8 @@ TEST(EstimateMemory, TwoLayersByHandAtALargerBatch) {
   EXPECT_EQ(estimate.peak.allocated.count, 644 + 3600 + 3 * 6400 + 68);
 }
 
-// Adam keeps 2 x 644 B, and tensor by tensor takes twice the largest parameter (8*16*4 = 512 B) at the step:
-// 644 of gradients + 1024 is more than backward's 900.
+// Adam's state is 2 x 644 B, and its single-tensor step needs twice the largest parameter (8*16*4 = 512 B) at
+// the step: 644 of gradients + 1024 is more than backward's 900.
 TEST(EstimateMemory, TwoLayersByHandWithAdam) {
   OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.optimizer = Optimizer::kAdam;
@@ -141,13 +141,13 @@ TEST(EstimateMemory, OptimizersKeepWhatTheyKeep) {
   const std::pair<Optimizer, std::int64_t> kept[] = {
       {Optimizer::kSGD, 0},
       {Optimizer::kMomentum, 644},
-      // ... and each of the four parameters a step count on the CPU.
+      // On the CPU, each of the four parameters also has a step count.
       {Optimizer::kAdam, 1288 + 4 * 4},
       {Optimizer::kAdamW, 1288 + 4 * 4},
       {Optimizer::kAdagrad, 644 + 4 * 4},
       {Optimizer::kRMSprop, 644 + 4 * 4},
       {Optimizer::kLAMB, 1288},
-      // One fp32 a row: weights of 16 and 1 rows, biases of one.
+      // One fp32 per row: weights have 16 and 1 rows, biases one.
       {Optimizer::kRowWiseAdagrad, 4 * (16 + 1 + 1 + 1)},
   };
   for (const auto& [optimizer, bytes] : kept) {
@@ -218,7 +218,7 @@ TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
   EXPECT_EQ(learned.breakdown.temporaries, 2 * before.breakdown.temporaries);
   EXPECT_EQ(learned.breakdown.parameters, before.breakdown.parameters);
   EXPECT_NE(learned.learned, Bytes{});
-  // What people set is nothing that a job taught.
+  // A value set by a user does not count as learned.
   asked.request.given = asked.request.learned;
   EXPECT_EQ(asked().learned, Bytes{});
   EXPECT_EQ(asked().peak.upper_bound, learned.peak.upper_bound);
@@ -237,7 +237,7 @@ TEST(EstimateMemory, AWildCorrectionIsReinedIn) {
   EXPECT_EQ(asked().breakdown.activations, plain);
 }
 
-// AMP, Finding 12: from 1.5 to 2 GB a trainer, within a constant limit.
+// AMP, Finding 12: from 1.5 to 2 GB per trainer, up to a constant limit.
 TEST(EstimateMemory, CommunicationGrowsWithinItsLimit) {
   EXPECT_EQ(communication_bytes(1).count, 0);
   EXPECT_EQ(communication_bytes(2), 1536_MiB);
@@ -282,8 +282,8 @@ TEST(EstimateMemory, SumsExactlyWhateverIsAsked) {
   }
 }
 
-// More samples, or more trainers under data parallelism, never take less. What the caching allocator keeps
-// beside them does fall now and then, in reality as in its replay: a size that splits well leaves fewer gaps.
+// The tensors of more samples, or of more trainers under data parallelism, never take less memory. The cached
+// memory of the allocator may shrink, in PyTorch as in its replay: a size that splits well leaves fewer gaps.
 TEST(EstimateMemory, GrowsWithTheBatchAndTheTrainers) {
   const auto seed = static_cast<std::uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -319,7 +319,7 @@ TEST(EstimateMemory, DataParallelismTakesBuckets) {
   const Estimate two = asked();
   EXPECT_EQ(two.breakdown.ddp_buckets, two.breakdown.parameters);
   asked.training.parallelism.strategy = ParallelStrategy::kDDP;
-  asked.request.trainers = 1;  // asked for by name, the wrapper is there even alone
+  asked.request.trainers = 1;  // selected explicitly, the wrapper is used even with one trainer
   EXPECT_EQ(asked().breakdown.ddp_buckets, two.breakdown.ddp_buckets);
 }
 
@@ -333,7 +333,7 @@ TEST(EstimateMemory, ShardingDividesWhatItSaysItDivides) {
   const auto about = [](std::int64_t bytes, std::int64_t expected) {
     return std::abs(bytes - expected) <= 1000;  // each tensor's share is rounded up
   };
-  // Whole parameters go to owners, so the largest share is at least an eighth.
+  // Owners get whole parameters, so the largest share is at least an eighth.
   asked.training.parallelism.strategy = ParallelStrategy::kZeRO1;
   const Estimate owner = asked();
   EXPECT_GE(owner.breakdown.optimizer_state.count, 2 * whole / 8);
@@ -371,8 +371,8 @@ TEST(EstimateMemory, PrecisionChangesWhatItStores) {
   EXPECT_LE(2 * bf16.breakdown.parameters, fp32.breakdown.parameters + 64_KiB);
 }
 
-// Mixed precision, a batch so small that only weights count: at the peak the half copies of the weights (2 B
-// a parameter) that backward has yet to use come on top.
+// Mixed precision, with a batch so small that only weights matter: at the peak there are also the 16-bit
+// copies of the weights (2 B per parameter) that backward has not used yet.
 TEST(EstimateMemory, AutocastKeepsHalfCopiesOfTheWeights) {
   OriginalRequest asked = two_layers(Device::kCpu);
   asked.dlrm().dense_features = 1000;
@@ -380,7 +380,7 @@ TEST(EstimateMemory, AutocastKeepsHalfCopiesOfTheWeights) {
   asked.training.batch_size_per_trainer = 1;
   asked.training.precision = Precision::kBF16Mixed;
   // Backward of the last cast, of the first layer's weight: gradients of all parameters in fp32, and that
-  // weight's gradient in half as well.
+  // weight's gradient also in 16 bits.
   const std::int64_t parameters = 2 * (1000 * 1000 + 1000) + 1001;
   const Estimate estimate = asked();
   EXPECT_EQ(estimate.breakdown.gradients.count, 4 * parameters);
@@ -395,9 +395,9 @@ TEST(EstimateMemory, FullCheckpointingTakesLessWhereActivationsDecide) {
   EXPECT_LT(asked().peak.upper_bound, none);
 }
 
-// Batch 100 of the two layers, both blocks checkpointed: forward keeps what passes between them (6400 B).
-// Backward of the top gives that a gradient (6400 B) and lets it go; the bottom's second forward then makes
-// its layer's and its ReLU's results (2 x 6400 B).
+// Batch 100 of the two layers, both blocks checkpointed: forward keeps the tensor between them (6400 B).
+// Backward of the top block allocates its gradient (6400 B) and frees the tensor; the bottom block's second
+// forward then allocates the results of its layer and its ReLU (2 x 6400 B).
 TEST(EstimateMemory, FullCheckpointingByHand) {
   OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.batch_size_per_trainer = 100;
@@ -408,10 +408,9 @@ TEST(EstimateMemory, FullCheckpointingByHand) {
   EXPECT_EQ(estimate.breakdown.gradients.count, 68);
 }
 
-// The same, but matrix products are kept: the bottom layer's result (6400 B), though plain autograd would
-// drop it, and what passes between the blocks (6400 B). The peak is the top's backward: gradients of the
-// logits (400 B) and of its input (6400 B). Selective checkpointing thus costs an MLP memory rather than
-// saving it.
+// The same, but matrix products are kept: the bottom layer's result (6400 B), which plain autograd would
+// free, and the tensor between the blocks (6400 B). The peak is the top's backward: gradients of the logits
+// (400 B) and of its input (6400 B). So selective checkpointing increases the memory of an MLP.
 TEST(EstimateMemory, SelectiveCheckpointingByHand) {
   OriginalRequest asked = two_layers(Device::kCpu);
   asked.training.batch_size_per_trainer = 100;
@@ -425,7 +424,7 @@ TEST(EstimateMemory, SelectiveCheckpointingByHand) {
 TEST(EstimateMemory, InputsOfThreeBatchesAreInFlightWhereThereAreTables) {
   OriginalRequest asked = dlrm(Interaction::kCat);
   asked.training.batch_size_per_trainer = 1024;
-  const std::int64_t sparse = 1024 * (26 * 10 + 26) * 8;  // indices, and an offset a table and sample
+  const std::int64_t sparse = 1024 * (26 * 10 + 26) * 8;  // indices, and an offset per table and sample
   const std::int64_t dense = 1024 * 13 * 4;
   const std::int64_t labels = 1024 * 4;
   EXPECT_EQ(asked().breakdown.inputs.count, 3 * (sparse + dense + labels));
@@ -444,8 +443,8 @@ TEST(EstimateMemory, IdenticalTablesMayBeOneGroupOrMany) {
   EXPECT_EQ(to_json(grouped().breakdown), to_json(single().breakdown));
 }
 
-// Node outputs of the paper's trace that require a gradient: 64 + 64 + 4 B a sample; exactly linear, so ten
-// micro batches predict it. DDP and optimizer are linear in the 644 B of parameters.
+// Node outputs of the paper's trace that require a gradient: 64 + 64 + 4 B per sample; exactly linear, so ten
+// micro-batches predict it. DDP and optimizer are linear in the 644 B of parameters.
 TEST(EstimateMemory, AmpByHand) {
   OriginalRequest asked = two_layers(Device::kCuda);
   asked.training.batch_size_per_trainer = 1000;
@@ -487,7 +486,7 @@ TEST(EstimateMemory, AGraphThatWasNotReadSaysSo) {
   const Result<Estimate> estimate = graph.result();
   ASSERT_FALSE(estimate.ok());
   EXPECT_EQ(estimate.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(estimate.error().message.find("gpt-graph is not at hand"), std::string::npos);
+  EXPECT_NE(estimate.error().message.find("gpt-graph could not be read"), std::string::npos);
   OriginalRequest empty;
   empty.model.dlrm.reset();
   EXPECT_EQ(empty.result().error().code, ErrorCode::kInvalid);
@@ -519,7 +518,7 @@ TEST(EstimateMemory, RefusesWhatCannotBe) {
   EXPECT_FALSE(asked.result().ok());
 }
 
-// Dimensions that each can be, but not together: the answer is larger than any card, never a small number.
+// Dimensions that are valid alone but not together: the result is larger than any GPU, never a small number.
 TEST(EstimateMemory, AbsurdSizesDoNotWrap) {
   constexpr std::int64_t kWide = std::int64_t{1} << 32;
   const std::function<void(OriginalRequest&)> cases[] = {
@@ -581,7 +580,7 @@ TEST(EstimateMemory, WritesTheContractsNames) {
   EXPECT_EQ(sum, peak["upperBoundBytes"].asInt64());
 }
 
-// It runs several times inside an admission. The time is printed, and asserted nowhere.
+// It runs several times inside an admission. The time is printed but not asserted.
 TEST(EstimateMemory, ModelAIsCheap) {
   OriginalRequest asked = model_a();
   constexpr int kRounds = 200;

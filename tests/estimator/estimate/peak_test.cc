@@ -7,8 +7,8 @@
 namespace plimsoll::estimator {
 namespace {
 
-// 1 GiB of parameters; forward makes 4 GiB in one piece and frees it, then 1 GiB pieces for backward, twice
-// as large in the second half: the cache holds what no later request fits into.
+// 1 GiB of parameters. Forward allocates and frees one block of 4 GiB, then allocates blocks of 1 GiB for
+// backward, twice as large in the second half: the cache keeps blocks that no later request fits into.
 Ledger wasteful() {
   Ledger ledger(kCudaGranule);
   ledger.allocate(Part::kParameters, 1_GiB);
@@ -33,10 +33,10 @@ Estimate estimate_on(const GpuModel& gpu) {
   return estimate_of(wasteful(), request, 1_GiB);
 }
 
-// 1 + 1 + 2 + 3 + 4 GiB are kept on a card that has them. One of 8 GiB gives the cache back in time.
+// A GPU with enough memory keeps 1 + 1 + 2 + 3 + 4 GiB. On a GPU of 8 GiB the cache is given back in time.
 TEST(Account, ACardThatIsFullMakesTheAllocatorGiveBack) {
   const Estimate roomy = estimate_on(card(40_GiB));
-  EXPECT_EQ(roomy.peak.reserved, 11_GiB + 14_MiB);  // cuBLAS's 12.125 MiB; backward's are cut from the cache
+  EXPECT_EQ(roomy.peak.reserved, 11_GiB + 14_MiB);  // cuBLAS's 12.125 MiB; backward's come from the cache
   const Estimate tight = estimate_on(card(8_GiB));
   EXPECT_LT(tight.peak.reserved, 8_GiB);
   EXPECT_GE(tight.peak.reserved, tight.peak.allocated);
@@ -44,8 +44,8 @@ TEST(Account, ACardThatIsFullMakesTheAllocatorGiveBack) {
   EXPECT_EQ(tight.breakdown.total(), tight.peak.upper_bound);
 }
 
-// 5 GiB and a context live together at most: on a card of 5 GiB nothing helps, and the answer is what it
-// would like to have.
+// At most 5 GiB and a context are live together, which cannot fit on a GPU of 5 GiB: the result is the memory
+// that it would reserve without a limit.
 TEST(Account, ACardThatIsTooSmallIsToldTheWholeNeed) {
   const Estimate small = estimate_on(card(5_GiB));
   EXPECT_GT(small.peak.upper_bound, 11_GiB);

@@ -16,7 +16,7 @@ using plimsoll::estimator::testing::gpt;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kBatch = 4;
-constexpr Bytes kTable{40 * 16 * 4};  // of the tokens' embedding
+constexpr Bytes kTable{40 * 16 * 4};  // of the token embedding
 
 RanksRequest request(ParallelStrategy strategy, std::int64_t trainers) {
   crds::Parallelism parallelism;
@@ -40,7 +40,7 @@ Bytes parameter_bytes(const Trace& trace) {
   return sum;
 }
 
-// The tokens' embedding with sparse=True: eight rows a sample, an index and 16 floats each.
+// The token embedding with sparse=True: eight rows per sample, with an index and 16 floats each.
 Trace with_sparse_gradient() {
   Trace trace = gpt().traces.front();
   const auto tokens = std::find_if(trace.parameters.begin(), trace.parameters.end(),
@@ -76,11 +76,11 @@ TEST(TraceRanks, ShardingRefusesSparseGradients) {
        {ParallelStrategy::kFSDP, ParallelStrategy::kFSDP2, ParallelStrategy::kZeRO1}) {
     const Result<RankRuns> runs = run_ranks(with_sparse_gradient(), gpt().producer, request(strategy, 2));
     ASSERT_FALSE(runs.ok());
-    EXPECT_THAT(runs.error().message, HasSubstr("sparse gradients go with DDP"));
+    EXPECT_THAT(runs.error().message, HasSubstr("sparse gradients need DDP"));
   }
 }
 
-// A loop that calls zero_grad() before backward has the last iteration's gradients throughout forward.
+// A loop that calls zero_grad() before backward keeps the last iteration's gradients during forward.
 TEST(TraceRanks, LastGradientsLiveThroughForward) {
   const Trace& trace = gpt().traces.front();
   for (const ParallelStrategy strategy : {ParallelStrategy::kAuto, ParallelStrategy::kDDP,
@@ -117,7 +117,7 @@ TEST(TraceRanks, LastGradientsGoBeforeBackward) {
   EXPECT_LE(late, usual + parameter_bytes(trace));
 }
 
-// A second pass that stops early does not make the block's result again.
+// A recomputation that stops early does not recompute the block's result.
 TEST(TraceRanks, ReentrantCheckpointsRunToTheEnd) {
   const auto recomputed = [](bool reentrant, TorchVersion version) {
     TraceRunRequest asked{.batch = kBatch, .checkpointing = crds::ActivationCheckpointing::kFull};

@@ -42,8 +42,8 @@ TraceRun run_of(const TraceFile& graph, const TraceRunRequest& request) {
 }
 
 // Builds a chain of `layers` blocks, each y = relu(x * w) as aten::mm and aten::relu in module "layers.i", of
-// `width` floats a sample. The product is let go by Python once the ReLU has run; autograd saves the input
-// and the weight of the product, and the result of the ReLU.
+// `width` floats per sample. Python frees the product after the ReLU; autograd saves the input and the weight
+// of the product, and the result of the ReLU.
 class Chain {
  public:
   Chain(std::int32_t layers, double width) : layers_(layers), width_(width) {
@@ -139,7 +139,7 @@ class Chain {
            {weight},
            false});
     }
-    // The last gradient dies with backward.
+    // The last gradient is freed at the end of backward.
     trace_.storages.back().released_at = static_cast<std::int32_t>(trace_.operators.size());
     for (TraceStorage& each : trace_.storages) {
       each.released_at = std::min(each.released_at, static_cast<std::int32_t>(trace_.operators.size()));
@@ -151,12 +151,12 @@ class Chain {
   Trace trace_;
 };
 
-// Worked by hand from the example of docs/graph.md at batch 4. Alive throughout: weight 24, bias 8, input 48.
+// Calculated by hand from the example of docs/graph.md at batch 4. Always live: weight 24, bias 8, input 48.
 TEST(TraceRun, FollowsTheExample) {
   const TraceFile graph = linear();
   const TraceRun run = run_of(graph, {.batch = 4, .optimizer = Optimizer::kSGD});
-  // The loss 4, ones for sum's backward 4, the weight's gradient 24; and the output's gradient is that one
-  // value with strides of zero, which BLAS is given a copy of: 32.
+  // The loss 4, ones for sum's backward 4, the weight's gradient 24. The output's gradient is one value with
+  // strides of zero, which is copied for BLAS: 32.
   EXPECT_EQ(run.ledger.peak().count, 80 + 4 + 4 + 24 + 32);
   EXPECT_EQ(run.ledger.peak_phase(), Phase::kBackward);
   EXPECT_EQ(run.kept_after_forward.count, 4);
@@ -165,7 +165,7 @@ TEST(TraceRun, FollowsTheExample) {
 TEST(TraceRun, TheStepIsACandidateForThePeak) {
   const TraceFile graph = linear();
   const TraceRun run = run_of(graph, {.batch = 4, .optimizer = Optimizer::kAdam});
-  // State: two moments and a step count each. Root and quotient of the weight, the larger parameter.
+  // State: two moments and a step count per parameter. Root and quotient of the weight, the larger parameter.
   EXPECT_EQ(run.ledger.peak().count, 80 + 4 + 32 + (24 + 24 + 4) + (8 + 8 + 4) + 24 + 24);
   EXPECT_EQ(run.ledger.peak_phase(), Phase::kOptimizerStep);
   EXPECT_EQ(
@@ -369,7 +369,7 @@ TEST(TraceEstimate, FindsTheLargestBatch) {
   EXPECT_EQ(*largest_batch(request, 1_KiB), 0);
 }
 
-// Random damage to a graph's text gives an error or an estimate, never a crash.
+// A randomly damaged graph gives an error or an estimate, never a crash.
 TEST(TraceFuzz, DamagedGraphs) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -51,7 +51,7 @@ TEST(FixedCostTable, EveryRowHasASourceAndTheLastOneHoldsForAll) {
   }
 }
 
-// A card of which nothing is known, or software of which nothing is known, gets the most.
+// An unknown GPU or unknown software gets the largest values.
 TEST(FixedCostTable, WhatIsNotKnownIsBoundedByWhatIs) {
   const Platform nothing{.gpu = {}, .family = {}, .memory = {}};
   const GpuCatalog catalog = GpuCatalog::built_in();
@@ -69,7 +69,7 @@ TEST(FixedCostTable, WhatIsNotKnownIsBoundedByWhatIs) {
   }
 }
 
-// Published figures, as fixed_costs/table.cc names them.
+// Published figures, with their sources in fixed_costs/table.cc.
 TEST(FixedCostTable, ContextsThatWereSeenAreWithinTheirBounds) {
   for (const testing::CsvRow& row : testing::csv_rows("fixed_costs/contexts.csv")) {
     const Platform on{.gpu = row.text("gpu"),
@@ -138,7 +138,7 @@ TEST(FixedCosts, EveryGroupOfTrainersHasACommunicator) {
   EXPECT_EQ(fixed_costs_of(request).communication, 1_GiB);
 }
 
-// One convolution of a batch of 1 MiB an image into as much.
+// One convolution of a batch with 1 MiB per image; the result has the same size.
 TraceFile convolution() {
   constexpr double kPixels = 512;
   Trace trace;
@@ -180,7 +180,7 @@ TEST(FixedCosts, WhatWasLearnedOfConvolutionsIsTakenForEach) {
     EXPECT_TRUE(estimate.ok()) << (estimate ? "" : estimate.error().message);
     return estimate ? estimate->peak.reserved : Bytes{};
   };
-  // 4 MiB each of input and output, and segments of at least 20 MiB.
+  // Input and output have 4 MiB each, and segments at least 20 MiB.
   const Bytes without = reserved(Bytes{});
   EXPECT_EQ(reserved({}), without + 20_MiB) << "the table's: input and output once more";
   EXPECT_EQ(reserved(200_MiB), without + 200_MiB);

@@ -80,7 +80,7 @@ TEST(PipelineTrace, RunsEachMicroBatchOnce) {
     for (const std::string name : {"aten::addmm", "aten::mm", "aten::bmm", "aten::native_layer_norm"}) {
       sums[name] += count(trace, name);
     }
-    EXPECT_EQ(count(trace, "c10d::recv_"), 6);  // activations of the one, gradients of the other
+    EXPECT_EQ(count(trace, "c10d::recv_"), 6);  // activations of one neighbour, gradients of the other
     EXPECT_EQ(count(trace, "aten::cat"), stage == 1 ? 1 : 0);
   }
   for (const auto& [name, sum] : sums) {
@@ -88,7 +88,7 @@ TEST(PipelineTrace, RunsEachMicroBatchOnce) {
   }
 }
 
-// Times are within the trace, nothing is let go before it is made, and operators use only what lives.
+// Times are within the trace, nothing is freed before it is allocated, and operators use only live storages.
 TEST(PipelineTrace, StoragesLiveWhileTheyAreUsed) {
   for (const TorchVersion version : {213, 215}) {
     for (std::int64_t stage = 0; stage < 4; ++stage) {
@@ -128,7 +128,7 @@ TEST(PipelineTrace, StoragesLiveWhileTheyAreUsed) {
 }
 
 TEST(PipelineTrace, EarlierStagesHaveMoreInFlight) {
-  // The same layers and no embeddings: the middle stages of four.
+  // The middle stages of four have equal layers and no embeddings.
   const Result<RankRuns> runs = run(pipeline(4), 4, {.batch = 32, .gradient_accumulation = 8});
   ASSERT_TRUE(runs.ok()) << runs.error().message;
   ASSERT_EQ(runs->peaks.size(), 4u);
@@ -136,7 +136,7 @@ TEST(PipelineTrace, EarlierStagesHaveMoreInFlight) {
   EXPECT_EQ(runs->heaviest->ledger.peak(), *std::max_element(runs->peaks.begin(), runs->peaks.end()));
 }
 
-// The first and the middle stages repeat themselves; what piles up is on the last one.
+// The first and the middle stages reach a steady state; storages accumulate on the last one.
 TEST(PipelineTrace, MoreMicroBatchesOfOneSizeAddWhatPilesUp) {
   std::vector<std::vector<Bytes>> peaks;
   for (const std::int64_t micro_batches : {12, 24, 25}) {  // three rounds of four stages run
@@ -194,7 +194,7 @@ TEST(PipelineTrace, GoesWithTensorParallelismAndReplicas) {
   EXPECT_GT(runs->heaviest->ledger.at_peak(Part::kDdpBuckets), Bytes{});
 }
 
-// A weight that the first and the last stage use is on both, with a gradient each.
+// A weight that the first and the last stage share is on both, with a gradient on each.
 TEST(PipelineTrace, TiedWeightsAreOnBothStages) {
   TraceFile tied = gpt();
   Trace& trace = tied.traces.front();
@@ -253,13 +253,13 @@ TEST(PipelineTrace, SaysWhatCannotBe) {
         run(parallelism, trainers, {.batch = batch, .gradient_accumulation = micro_batches});
     return runs ? std::string() : runs.error().message;
   };
-  EXPECT_THAT(refusal(pipeline(8), 8, 16, 8), HasSubstr("needs as many blocks, the graph has 4"));
+  EXPECT_THAT(refusal(pipeline(8), 8, 16, 8), HasSubstr("needs as many blocks; the graph has 4"));
   EXPECT_THAT(refusal(pipeline(4), 4, 16, 2), HasSubstr("at least as many micro-batches"));
   EXPECT_THAT(refusal(pipeline(2), 2, 15, 2), HasSubstr("must divide the batch"));
   EXPECT_THAT(refusal(pipeline(2), 3, 16, 4), HasSubstr("multiple of"));
   crds::Parallelism sharded = pipeline(2);
   sharded.strategy = crds::ParallelStrategy::kFSDP2;
-  EXPECT_THAT(refusal(sharded, 4, 16, 4), HasSubstr("within a pipeline"));
+  EXPECT_THAT(refusal(sharded, 4, 16, 4), HasSubstr("in a pipeline"));
   crds::Parallelism interleaved = pipeline(2);
   interleaved.pipeline_chunks = 2;
   EXPECT_THAT(refusal(interleaved, 2, 15, 3), HasSubstr("multiple of its 2 stages"));

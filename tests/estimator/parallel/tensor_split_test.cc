@@ -48,7 +48,7 @@ std::ptrdiff_t sums(const Trace& trace) {
 TEST(TensorSplit, DividesLayersByTheirUsualNames) {
   const Result<SplitTrace> half = split({.ways = 2});
   ASSERT_TRUE(half.ok()) << half.error().message;
-  EXPECT_EQ(half->taken, "layers split by their usual names: by columns k, q, up, v; by rows down, out");
+  EXPECT_EQ(half->note, "layers split by their usual names: by columns k, q, up, v; by rows down, out");
   EXPECT_FALSE(half->uneven);
   EXPECT_EQ(bytes_of(half->trace, "blocks.0.up.weight"), 16 * 64 * 4 / 2);
   EXPECT_EQ(bytes_of(half->trace, "blocks.0.up.bias"), 64 * 4 / 2);
@@ -64,7 +64,7 @@ TEST(TensorSplit, DividesWhatLiesBetweenTheLayers) {
   const Result<SplitTrace> quarter = split({.ways = 4});
   ASSERT_TRUE(quarter.ok()) << quarter.error().message;
   const Trace& whole = gpt().traces.front();
-  // Of the scores (batch x 4 heads x 8 x 8) each trainer has one head.
+  // Each trainer has one head of the scores (batch x 4 heads x 8 x 8).
   const auto biggest = [](const Trace& trace, const std::string& name) {
     std::int64_t most = 0;
     for (const TraceOperator& op : trace.operators) {
@@ -87,7 +87,7 @@ TEST(TensorSplit, TakesTheLayersThatAreNamed) {
       split({.ways = 2, .columns = {"*.q", "k", "blocks.*.v", "up"}, .rows = {"*.out", "*.down"}});
   const Result<SplitTrace> usual = split({.ways = 2});
   ASSERT_TRUE(named.ok() && usual.ok());
-  EXPECT_EQ(named->taken, "");
+  EXPECT_EQ(named->note, "");
   EXPECT_EQ(named->split_parameters, usual->split_parameters);
 }
 
@@ -114,11 +114,11 @@ TEST(TensorSplit, SaysWhereItCannotBe) {
   EXPECT_THAT(refusal({.ways = 2, .columns = {"norm1"}}), HasSubstr("blocks.0.norm1 has no weight"));
   EXPECT_THAT(
       refusal({.ways = 2, .columns = {"up"}}),
-      HasSubstr("aten::addmm in blocks.0.down cannot work on the layers split: it multiplies a split"));
+      HasSubstr("aten::addmm in blocks.0.down cannot work on the split layers: it multiplies a split"));
   EXPECT_THAT(refusal({.ways = 2, .rows = {"down"}}), HasSubstr("aten::addmm in blocks.0.down"));
   EXPECT_THAT(refusal({.ways = 2, .columns = {"head"}}), HasSubstr("aten::_log_softmax"));
   EXPECT_THAT(refusal({.ways = 2, .columns = {"tokens"}}), HasSubstr("aten::add in the model itself"));
-  // Sixteen columns in three parts are no whole heads.
+  // Three parts of sixteen columns do not contain whole heads.
   EXPECT_THAT(refusal({.ways = 3}), HasSubstr("aten::clone in blocks.0"));
 }
 
@@ -180,7 +180,8 @@ class View {
   TensorView view_;
 };
 
-// Columns of a [8 tokens, 12] result among two, as q, k and v (4 each, of two heads) see them.
+// Columns of an [8 tokens, 12] result split between two trainers, as seen by q, k and v (4 each, of two
+// heads).
 TEST(SplitOfView, FindsTheHeadsOfAPackedProjection) {
   const StorageSplit columns{.stride = 1, .extent = 12, .part = 6, .packed = true};
   const View all({8, 12}, {12, 1});
@@ -193,14 +194,14 @@ TEST(SplitOfView, FindsTheHeadsOfAPackedProjection) {
   ASSERT_TRUE(heads.ok());
   EXPECT_EQ(heads->extent, 2);
   EXPECT_EQ(heads->part, 1);
-  const View three({3, 8, 4}, {4, 12, 1});  // q, k and v told apart
+  const View three({3, 8, 4}, {4, 12, 1});  // a separate dimension for q, k and v
   const Result<ViewSplit> inner = split_of_view(columns, *three);
   ASSERT_TRUE(inner.ok());
   EXPECT_EQ(inner->dim, 2);
 }
 
 TEST(SplitOfView, KeepsADivisionInsideOfMergedDimensions) {
-  // [2, 4 heads, 3] split by heads, seen as [8, 3] and as [24].
+  // [2, 4 heads, 3] split by heads, viewed as [8, 3] and as [24].
   const StorageSplit heads{.stride = 3, .extent = 4, .part = 1, .packed = false};
   const View merged({8, 3}, {3, 1});
   const Result<ViewSplit> rows = split_of_view(heads, *merged);

@@ -1,6 +1,6 @@
-// What must hold for every recommender spec and every recorded graph: more samples take more, the breakdown
-// sums up, checkpointing keeps no more, each stage of ZeRO holds no more, views are free, the allocator holds
-// at least what is allocated, and nonsense gets an answer that says so. Random cases print their seed.
+// Properties of every recommender spec and exported graph: more samples need more memory, the breakdown adds
+// up, checkpointing and each stage of ZeRO do not increase memory, views need none, the allocator reserves at
+// least what is allocated, and invalid input gives an error that says so. Random cases print their seed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -97,7 +97,7 @@ TEST(SpecProperties, MoreSamplesTakeMoreAndAllSumsUp) {
   }
 }
 
-// Cards, numbers of trainers and embeddings in any order, as the search for a GPU model asks for them.
+// GPUs, numbers of trainers and embeddings in any order, as in the search for a GPU model.
 TEST(SpecProperties, AnEstimatorThatRemembersAnswersAsOneThatDoesNot) {
   const std::uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -127,7 +127,7 @@ TEST(SpecProperties, AnEstimatorThatRemembersAnswersAsOneThatDoesNot) {
   }
 }
 
-// Bytes of a ledger's parts that live on once it has ended, or when its backward begins.
+// Bytes of a ledger's parts that are live at its end, or when its backward begins.
 template <class Counts>
 std::int64_t live_at(const Ledger& ledger, std::size_t from, std::size_t until, Counts counts) {
   Bytes live;
@@ -159,7 +159,7 @@ TEST(SpecProperties, FullCheckpointingNeverRaisesWhatForwardKeeps) {
     const crds::DlrmModel model = random_model(dice);
     crds::TrainingSpec training = random_training(dice);
     training.parallelism = {};
-    // Where autocast runs, a block's input is kept in fp32 instead of the copies that its products take.
+    // Under autocast, a block's input is kept in fp32 instead of the 16-bit copies for its products.
     training.precision = dice.coin() ? crds::Precision::kFP32 : crds::Precision::kBF16;
     const auto kept = [&](ActivationCheckpointing how) {
       training.activation_checkpointing = how;
@@ -190,7 +190,7 @@ TEST(SpecProperties, EachStageOfZeROHoldsNoMore) {
       ASSERT_TRUE(run.ok());
       const Ledger& ledger = run->heaviest;
       const std::int64_t held = live_at(ledger, 0, ledger.events().size(), divided_by_zero);
-      // Shards of single parameters are padded: a granule each, at most.
+      // Shards of single parameters are padded by at most one granule each.
       ASSERT_LE(held,
                 least == std::numeric_limits<std::int64_t>::max() ? held : least + least / 20 + 64 * 512)
           << crds::name_of(strategy) << " on " << trainers;

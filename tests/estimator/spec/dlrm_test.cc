@@ -59,7 +59,7 @@ TEST(LowerDlrm, CatConcatenatesWhateverTheWidths) {
 
 TEST(LowerDlrm, DotTakesEachPairOfFeatures) {
   const ForwardGraph graph = lowered(small_dlrm(crds::Interaction::kDot));
-  // Four features: 16 + 4 * 3 / 2 inputs of the top MLP; no projection, for all are 16 wide.
+  // Four features: 16 + 4 * 3 / 2 inputs of the top MLP; no projection, because all have width 16.
   EXPECT_EQ(graph.parameter_bytes().count, 4 * (perceptrons(13, {32, 16}) + perceptrons(16 + 6, {8, 1})));
   EXPECT_EQ(count_of(graph, OpKind::kMatMul), 1u);
 }
@@ -114,9 +114,9 @@ TEST(LowerDlrm, MixedPrecisionCastsWhatAutocastCasts) {
   EXPECT_EQ(count_of(lowered(model, crds::Precision::kFP32), OpKind::kCast), 0u);
   EXPECT_EQ(count_of(lowered(model, crds::Precision::kTF32), OpKind::kCast), 0u);
   EXPECT_EQ(count_of(lowered(model, crds::Precision::kBF16), OpKind::kCast), 0u);
-  // Weights and biases of four layers (8), the dense features, the bottom MLP's result into fp32 features,
-  // both factors of the product, its pairs and the bottom's result into one type (none: dense is half by
-  // then), logits.
+  // Casts: weights and biases of four layers (8), the dense features, the bottom MLP's result to fp32, both
+  // factors of the product, the logits. None for the pairs and the bottom MLP's result, which have 16 bits
+  // already.
   const ForwardGraph mixed = lowered(model, crds::Precision::kBF16Mixed);
   EXPECT_EQ(count_of(mixed, OpKind::kCast), 8u + 1 + 1 + 2 + 1);
   EXPECT_EQ(mixed.parameter_bytes(), lowered(model).parameter_bytes());

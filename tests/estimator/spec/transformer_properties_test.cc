@@ -1,5 +1,5 @@
-// What must hold for every transformer and every way of training it: sums, monotonicity, what sharding and
-// checkpointing may not raise, errors that name the field. Random cases print their seed.
+// Properties of every transformer and training configuration: sums, monotonicity, sharding and checkpointing
+// do not increase memory, errors name the field. Random cases print their seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TEST(TransformerProperties, MoreSamplesTakeMoreAndTheBreakdownSumsUp) {
   }
 }
 
-// Parameters, gradients and state once backward and step are over: what ZeRO's stages divide.
+// Parameters, gradients and state after backward and step, which ZeRO's stages shard.
 std::int64_t held_at_the_end(const Job& job) {
   const Result<SpecRun> run = run_spec(
       {.model = &job.model, .training = &job.training, .trainers = job.trainers, .device = job.device});
@@ -134,7 +134,7 @@ TEST(TransformerProperties, EachStageOfZeROHoldsNoMoreThanTheOneBefore) {
   }
 }
 
-// Layers behind the second are copies of it; checkpointing by name has each of them lowered by itself.
+// Layers after the second are copies of it; with checkpointing by name each of them is lowered separately.
 TEST(TransformerProperties, CopiedLayersAreAsLoweredOnes) {
   for (const std::int64_t experts : {0, 4}) {
     crds::TransformerModel model = small();
@@ -187,7 +187,8 @@ TEST(TransformerProperties, TheLargestAtThePeakHaveNames) {
   EXPECT_NE(largest.front().name.find("loss"), std::string::npos) << largest.front().name;
 }
 
-// It was "layers.1gs.cast": the name of the embeddings' copy, cut where the layer's name ends.
+// Regression: the name was "layers.1gs.cast", the name of the embeddings' copy, cut at the layer's name
+// length.
 TEST(TransformerProperties, TheCastOfWhatComesIntoACopiedLayerIsNamedAfterTheLayer) {
   crds::TransformerModel model = small();
   model.layers = 2;
@@ -232,7 +233,7 @@ TEST(TransformerProperties, ZeROHoldsWhatItsPaperSays) {
   }
 }
 
-// Bytes that live when forward has ended, beside what lives all the time.
+// Bytes live at the end of forward, without what is always live.
 Bytes kept_by_forward(const ForwardGraph& graph, const crds::TrainingSpec& training) {
   const Ledger ledger = testing::ledger_of(graph, training, Device::kCpu);
   Bytes live;
@@ -280,8 +281,8 @@ TEST(TransformerProperties, CheckpointingNeverRaisesWhatForwardKeeps) {
 
 // Korthikanti et al., arXiv 2205.05198, equation 1: a layer of GPT in 16 bits keeps sbh(34 + 5as/h) bytes,
 // with t-way tensor parallelism sbh(10 + 24/t + 5as/(ht)), with sequence parallelism all of it over t.
-// Megatron-LM's fused layer norm and GELU keep as theirs do; beside a layer the formula knows nothing, so
-// layers are subtracted.
+// Megatron-LM's fused layer norm and GELU save the same as here. The formula has only layers, so two numbers
+// of layers are subtracted.
 std::int64_t kept_by_a_layer(std::int64_t tensor, bool sequence,
                              crds::AttentionKind attention = crds::AttentionKind::kEager,
                              ActivationCheckpointing checkpointing = ActivationCheckpointing::kNone) {
@@ -324,25 +325,24 @@ TEST(TransformerProperties, ALayerKeepsWhatMegatronsFormulaSays) {
   const double unit = kS * kB * kH;
   for (const double t : {1.0, 2.0, 4.0}) {
     const double scores = 5 * kA * kS / kH / t;
-    // Eager attention computes its softmax in fp32 and keeps that, and what dropout made of it: 2 + 2 + 1
-    // bytes a score become 4 + 2 + 1; queries, keys and values are copied by head and kept so, as many bytes.
+    // Eager attention computes and saves its softmax in fp32, and dropout's result: 2 + 2 + 1 bytes per score
+    // become 4 + 2 + 1. Queries, keys and values are copied by head and saved, with as many bytes.
     const double expected = unit * (10 + 24 / t + scores * 7 / 5);
     const auto tensor = static_cast<double>(kept_by_a_layer(static_cast<std::int64_t>(t), false));
     EXPECT_NEAR(tensor, expected, 0.03 * expected) << t;
-    // Table 2 of the paper. With sequence parallelism everything is divided; but where Megatron-LM gathers
-    // the inputs of attention and of the feed-forward part again in backward, PyTorch's keep them: 2 + 2
-    // bytes.
+    // Table 2 of the paper. With sequence parallelism everything is split; but Megatron-LM gathers the inputs
+    // of attention and of the feed-forward part again in backward, while PyTorch saves them: 2 + 2 bytes.
     const double gathered = 4 * (1 - 1 / t);
     const double divided = unit * (34 / t + gathered + scores * 7 / 5);
     const auto sequence = static_cast<double>(kept_by_a_layer(static_cast<std::int64_t>(t), true));
     EXPECT_NEAR(sequence, divided, 0.03 * divided) << t;
-    // Selective recomputation computes attention's scores again, as a fused kernel does: 34 sbh / t. The
-    // kernel keeps 4 bytes a row and head beside.
+    // Selective recomputation recomputes attention's scores, as a fused kernel does: 34 sbh / t. The kernel
+    // also saves 4 bytes per row and head.
     const double fused = unit * (34 / t + gathered) + kS * kB * kA * 4 / t;
     const auto by_kernel =
         static_cast<double>(kept_by_a_layer(static_cast<std::int64_t>(t), true, crds::AttentionKind::kSDPA));
     EXPECT_NEAR(by_kernel, fused, 0.03 * fused) << t;
-    // Full recomputation keeps what enters a layer: 2 sbh, divided where the tokens are.
+    // Full recomputation saves the input of a layer: 2 sbh, split if the tokens are split.
     for (const bool divides : {false, true}) {
       const double entering = divides ? unit * 2 / t : unit * 2;
       EXPECT_EQ(
@@ -370,8 +370,8 @@ TEST(TransformerProperties, StagesOfAPipelineHoldAsManyMicroBatchesAsFollowThem)
       }
     }
   }
-  // Narayanan et al., arXiv 2104.04473 section 2.2: interleaving v chunks holds 1 + (p - 1) / (p v) times as
-  // much on the first stage: p v + p - 1 chunks, of 1 / v of the stage's layers each.
+  // Narayanan et al., arXiv 2104.04473 section 2.2: interleaving v chunks needs 1 + (p - 1) / (p v) times the
+  // memory on the first stage: p v + p - 1 chunks, with 1 / v of the stage's layers each.
   for (const std::int64_t stages : {2, 4}) {
     for (const std::int64_t chunks : {2, 3}) {
       std::int64_t alive = 0, most = 0;
@@ -487,7 +487,7 @@ TEST(TransformerProperties, ConfigsThatCannotBeAreNamed) {
   }
 }
 
-// Any text, any mutation of a config: an answer or an error, never a crash.
+// Any text and any mutation of a config gives a result or an error, never a crash.
 TEST(TransformerProperties, MutatedConfigsAreAnsweredOrRefused) {
   const std::uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

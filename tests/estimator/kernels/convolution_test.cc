@@ -1,4 +1,4 @@
-#include "estimator/kernels/convolution_workspace.h"
+#include "estimator/kernels/convolution.h"
 
 #include <gtest/gtest.h>
 
