@@ -40,7 +40,6 @@ class FreeBlocks {
   // The next entry in order.
   Entry next(const Entry& entry) const;
 
-  bool empty() const { return entries_ == 0; }
   // All entries in order.
   std::vector<Entry> all() const;
 

@@ -1,7 +1,6 @@
 #include "estimator/fixed_costs/table.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <charconv>
 
@@ -91,14 +90,8 @@ const FixedCostRow& first_match(std::span<const FixedCostRow> rows, const Platfo
 
 }  // namespace
 
-std::span<const FixedCostRow> context_rows() {
-  return kContexts;
-}
-std::span<const FixedCostRow> cublas_rows() {
-  return kCublasRows;
-}
-std::span<const FixedCostRow> cublas_lt_rows() {
-  return kCublasLtRows;
+std::array<std::span<const FixedCostRow>, 3> fixed_cost_tables() {
+  return {kContexts, kCublasRows, kCublasLtRows};
 }
 
 const FixedCostRow& context_row(const Platform& platform) {

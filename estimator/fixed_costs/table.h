@@ -6,6 +6,7 @@
 // All figures are upper bounds. If several rows match, the first one is used. Pure; any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -33,9 +34,8 @@ struct FixedCostRow {
   const char* source = nullptr;
 };
 
-std::span<const FixedCostRow> context_rows();    // outside the framework's allocator
-std::span<const FixedCostRow> cublas_rows();     // of one handle, inside the allocator
-std::span<const FixedCostRow> cublas_lt_rows();  // of a process, inside the allocator
+// The contexts, outside the framework's allocator; inside it cuBLAS's workspaces of a handle, and cuBLASLt's of a process.
+std::array<std::span<const FixedCostRow>, 3> fixed_cost_tables();
 
 const FixedCostRow& context_row(const Platform& platform);
 const FixedCostRow& cublas_row(const Platform& platform);

@@ -66,10 +66,11 @@ std::vector<KernelRule> read_rules(std::string_view csv) {
     const std::string_view name = take_until(rest, ',');
     const KernelFormula cpu = formula_of(take_until(rest, ','), row);
     const KernelFormula cuda = formula_of(take_until(rest, ','), row);
+    const std::string_view split = take_until(rest, ',');
     if (rest.empty() || (!rules.empty() && rules.back().name >= name)) {
       abort_on_row(row);
     }
-    rules.push_back({.name = name, .cpu = cpu, .cuda = cuda, .source = rest});
+    rules.push_back({.name = name, .cpu = cpu, .cuda = cuda, .split = split, .source = rest});
   }
   return rules;
 }

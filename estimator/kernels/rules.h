@@ -22,6 +22,8 @@ struct KernelRule {
   std::string_view name;
   KernelFormula cpu;
   KernelFormula cuda;
+  std::string_view
+      split;  // how it passes on a split tensor (estimator/parallel/split_rules.h); empty: unknown
   std::string_view source;  // explained at the head of rules.csv
 };
 

@@ -4,8 +4,6 @@
 #include <array>
 #include <string>
 
-#include "estimator/kernels/formulas.h"
-
 namespace plimsoll::estimator::inline parallel {
 namespace {
 
@@ -376,90 +374,25 @@ Result<SplitResult> widen(const Call& call) {
 // ---- the table ----
 
 using Rule = Result<SplitResult> (*)(const Call&);
-struct Row {
+struct NamedRule {
   std::string_view name;
   Rule rule;
 };
-constexpr std::array kRows = {
-    Row{"aten::_fused_dropout", pointwise},
-    Row{"aten::_fused_rms_norm", normalize},
-    Row{"aten::_fused_rms_norm_backward", normalize},
-    Row{"aten::_log_softmax", along},
-    Row{"aten::_log_softmax_backward_data", along},
-    Row{"aten::_safe_softmax", along},
-    Row{"aten::_softmax", along},
-    Row{"aten::_softmax_backward_data", along},
-    Row{"aten::_stack", widen},
-    Row{"aten::_to_copy", pointwise},
-    Row{"aten::all", reduce},
-    Row{"aten::amax", reduce},
-    Row{"aten::amin", reduce},
-    Row{"aten::any", reduce},
-    Row{"aten::argmax", reduce},
-    Row{"aten::argmin", reduce},
-    Row{"aten::bernoulli", pointwise},
-    Row{"aten::bernoulli_", pointwise},
-    Row{"aten::cat", concatenate},
-    Row{"aten::clone", pointwise},
-    Row{"aten::constant_pad_nd", pointwise},
-    Row{"aten::contiguous", pointwise},
-    Row{"aten::copy", pointwise},
-    Row{"aten::copy_", pointwise},
-    Row{"aten::cumprod", along},
-    Row{"aten::cumsum", along},
-    Row{"aten::detach_", pointwise},
-    Row{"aten::embedding", embedding},
-    Row{"aten::embedding_dense_backward", embedding_backward},
-    Row{"aten::empty_like", pointwise},
-    Row{"aten::fill_", pointwise},
-    Row{"aten::flip", along},
-    Row{"aten::full_like", pointwise},
-    Row{"aten::gather", along},
-    Row{"aten::glu", along},
-    Row{"aten::glu_backward", along},
-    Row{"aten::lift_fresh_copy", pointwise},
-    Row{"aten::linalg_vector_norm", reduce},
-    Row{"aten::log_sigmoid_forward", pointwise},
-    Row{"aten::logsumexp", reduce},
-    Row{"aten::max", reduce},
-    Row{"aten::mean", reduce},
-    Row{"aten::min", reduce},
-    Row{"aten::native_dropout", pointwise},
-    Row{"aten::native_layer_norm", normalize},
-    Row{"aten::native_layer_norm_backward", normalize},
-    Row{"aten::norm", reduce},
-    Row{"aten::ones_like", pointwise},
-    Row{"aten::prod", reduce},
-    Row{"aten::rand_like", pointwise},
-    Row{"aten::randn_like", pointwise},
-    Row{"aten::scatter", along},
-    Row{"aten::select_backward", widen},
-    Row{"aten::slice_backward", widen},
-    Row{"aten::sort", along},
-    Row{"aten::stack", widen},
-    Row{"aten::std", reduce},
-    Row{"aten::sum", reduce},
-    Row{"aten::topk", along},
-    Row{"aten::tril", triangle},
-    Row{"aten::triu", triangle},
-    Row{"aten::uniform_", pointwise},
-    Row{"aten::var", reduce},
-    Row{"aten::var_mean", reduce},
-    Row{"aten::zero_", pointwise},
-    Row{"aten::zeros_like", pointwise},
-};
+// What the column `split` of estimator/kernels/rules.csv names.
+constexpr NamedRule kRules[] = {
+    {"pointwise", pointwise},     {"reduce", reduce},       {"along", along},
+    {"normalize", normalize},     {"widen", widen},         {"triangle", triangle},
+    {"concatenate", concatenate}, {"embedding", embedding}, {"embedding_backward", embedding_backward}};
 
 Rule find_rule(std::string_view name) {
-  const auto* const found =
-      std::find_if(kRows.begin(), kRows.end(), [&](const Row& each) { return each.name == name; });
-  if (found != kRows.end()) {
-    return found->rule;
-  }
   if (name.starts_with("aten::_scaled_dot_product_")) {
     return attention;
   }
   const KernelRule* const kernel = find_kernel_rule(name);
-  return kernel != nullptr && kernel->cpu == formula::elementwise ? pointwise : nullptr;
+  const auto* const found = std::find_if(std::begin(kRules), std::end(kRules), [&](const NamedRule& each) {
+    return kernel != nullptr && each.name == kernel->split;
+  });
+  return found == std::end(kRules) ? nullptr : found->rule;
 }
 
 }  // namespace

@@ -284,14 +284,4 @@ Bytes ForwardGraph::parameter_bytes() const {
   return total;
 }
 
-std::int64_t ForwardGraph::parameter_count() const {
-  Bytes total;
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (tensors_[i].role == TensorRole::kParameter) {
-      total += elements_of(shape_of(static_cast<TensorId>(i)), 1) * tensors_[i].count;
-    }
-  }
-  return total.count;
-}
-
 }  // namespace plimsoll::estimator::spec

@@ -186,7 +186,6 @@ class ForwardGraph {
   Bytes bytes(TensorId id, std::int64_t batch) const;
   // Of all parameters.
   Bytes parameter_bytes() const;
-  std::int64_t parameter_count() const;
 
  private:
   // An operator in compact form, because a large model has ten thousand of them. `ids_` contains its inputs,

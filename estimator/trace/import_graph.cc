@@ -1,6 +1,7 @@
 #include "estimator/trace/import_graph.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -609,21 +610,15 @@ class TraceReader {
 
 // "2.15.0+cu132" -> 215. 0: not a version.
 TorchVersion version_of(std::string_view text) {
-  std::int32_t parts[2] = {0, 0};
-  std::size_t part = 0;
-  bool digits = false;
-  for (const char c : text) {
-    if (c >= '0' && c <= '9') {
-      parts[part] = std::min(parts[part] * 10 + (c - '0'), 9999);
-      digits = true;
-    } else if (c == '.' && digits && part == 0) {
-      part = 1;
-      digits = false;
-    } else {
-      break;
-    }
+  const char* const end = text.data() + text.size();
+  std::int32_t major = 0;
+  std::int32_t minor = 0;
+  const auto [dot, failed] = std::from_chars(text.data(), end, major);
+  if (failed != std::errc() || dot == end || *dot != '.' ||
+      std::from_chars(dot + 1, end, minor).ec != std::errc() || major < 0 || minor < 0) {
+    return 0;
   }
-  return part == 1 && digits ? parts[0] * 100 + std::min(parts[1], 99) : 0;
+  return std::min(major, 9999) * 100 + std::min(minor, 99);
 }
 
 Result<TraceProducer> read_producer(JsonView root) {

@@ -41,7 +41,7 @@ Platform platform(const GpuModel& gpu, const char* torch, TorchVersion version) 
 }
 
 TEST(FixedCostTable, EveryRowHasASourceAndTheLastOneHoldsForAll) {
-  for (const auto rows : {context_rows(), cublas_rows(), cublas_lt_rows()}) {
+  for (const auto rows : fixed_cost_tables()) {
     for (const FixedCostRow& row : rows) {
       EXPECT_GT(std::string(row.source).size(), 20U);
       EXPECT_GT(row.bytes.count, 0);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "estimator/kernels/formulas.h"
@@ -34,6 +35,20 @@ TEST(KernelRules, EveryRowOfTheFileIsARuleWhoseSourceIsExplained) {
   for (const KernelRule& rule : kernel_rules()) {
     EXPECT_NE(comments.find("#   " + std::string(rule.source) + ": "), std::string::npos) << rule.source;
   }
+}
+
+TEST(KernelRules, SplitsAreThoseThatTensorParallelismKnows) {
+  const std::set<std::string_view> known = {
+      "",      "pointwise", "reduce",      "along",     "normalize",
+      "widen", "triangle",  "concatenate", "embedding", "embedding_backward"};
+  std::set<std::string_view> used;
+  for (const KernelRule& rule : kernel_rules()) {
+    EXPECT_TRUE(known.contains(rule.split)) << rule.name << ": " << rule.split;
+    used.insert(rule.split);
+  }
+  EXPECT_EQ(used, known);
+  EXPECT_EQ(find_kernel_rule("aten::add")->split, "pointwise");
+  EXPECT_EQ(find_kernel_rule("aten::glu_backward")->split, "along");
 }
 
 TEST(KernelRules, FindsFormulasAndNothingForUnknownOperators) {

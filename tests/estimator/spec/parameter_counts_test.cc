@@ -18,7 +18,8 @@ TEST(ParameterCounts, AreThePublishedOnes) {
     const crds::TrainingSpec training{.batch_size_per_trainer = 1};
     const Result<ForwardGraph> graph = lower_transformer(*spec, training, {});
     ASSERT_TRUE(graph.ok()) << name << ": " << to_string(graph.error());
-    EXPECT_EQ(graph->parameter_count(), model["parameters"].asInt64()) << name;
+    constexpr std::int64_t kWidth = 4;  // FP32
+    EXPECT_EQ(graph->parameter_bytes().count, kWidth * model["parameters"].asInt64()) << name;
   }
 }
 
