@@ -78,8 +78,8 @@ TEST(Dhen, WhatCannotBeIsRefusedByName) {
   crds::DlrmModel endless = stack_of({DhenModule::kDot});
   endless.tables.front().sequence_length = -3;
   const std::pair<const char*, crds::DlrmModel> cases[] = {
-      {"dhen is missing", missing}, {"dhen needs", empty},    {"dhen.heads", odd},
-      {"dhen.heads", headless},     {"dhen needs", negative}, {"bottomMLP", bottomless},
+      {"dhen is missing", missing}, {"dhen: layers", empty},    {"dhen.heads", odd},
+      {"dhen.heads", headless},     {"dhen: layers", negative}, {"bottomMLP", bottomless},
       {"sequenceLength", endless}};
   for (const auto& [what, model] : cases) {
     const Result<Estimate> estimate = estimate_of(model);
