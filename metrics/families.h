@@ -25,16 +25,16 @@ namespace plimsoll::metrics {
 template <Type kType>
 class Of {
  public:
-  consteval Of(const char* name) : metric_(find(name)) {  // NOLINT: implicit by design
-    if (metric_ == nullptr || metric_->type != kType) {
+  consteval Of(const char* name) : place_(find(name)) {  // NOLINT: implicit by design
+    if (place_ == kCatalogue.size() || kCatalogue[place_].type != kType) {
       throw "the catalogue has no metric of this name and type";
     }
   }
-  const Metric* operator->() const { return metric_; }
-  const Metric& operator*() const { return *metric_; }
+  const Metric* operator->() const { return &kCatalogue[place_]; }
+  const Metric& operator*() const { return kCatalogue[place_]; }
 
  private:
-  const Metric* metric_;
+  std::size_t place_;
 };
 
 inline prometheus::Family<prometheus::Counter>& counters(prometheus::Registry& registry,

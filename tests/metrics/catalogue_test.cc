@@ -58,7 +58,7 @@ TEST(Catalogue, NamesFollowPrometheusConventions) {
     EXPECT_TRUE(std::regex_match(metric.labels, kLabels)) << name;
     EXPECT_THAT(metric.process, ::testing::AnyOf(std::string("webhook"), "operator", "both")) << name;
     EXPECT_GT(std::string(metric.help).size(), 10U) << name;
-    EXPECT_EQ(find(name), &metric);
+    EXPECT_EQ(&kCatalogue.at(find(name)), &metric);
   }
   EXPECT_EQ(find("plimsoll_no_such_metric"), nullptr);
 }
