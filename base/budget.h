@@ -150,7 +150,11 @@ class BudgetCause {
 class BudgetBytes {
  public:
   explicit BudgetBytes(Budget* budget, Bytes bytes = {}) : budget_(budget) { resize(bytes); }
-  ~BudgetBytes() { resize({}); }
+  ~BudgetBytes() {
+    if (budget_ != nullptr) {
+      budget_->held_ -= bytes_;
+    }
+  }
   BudgetBytes(BudgetBytes&& other) noexcept
       : budget_(other.budget_), bytes_(std::exchange(other.bytes_, Bytes{})) {}
   BudgetBytes& operator=(BudgetBytes&& other) noexcept {

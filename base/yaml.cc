@@ -34,7 +34,7 @@ bool one_of(std::string_view text, std::initializer_list<std::string_view> words
   return std::find(words.begin(), words.end(), text) != words.end();
 }
 
-Error yaml_error(const YAML::Mark& mark, const std::string& message, std::string fragment = {}) {
+Error yaml_error(const YAML::Mark& mark, const std::string& message, const std::string& fragment = {}) {
   std::string where;
   if (!mark.is_null()) {
     where = "line " + std::to_string(mark.line + 1) + ", column " + std::to_string(mark.column + 1) + ": ";

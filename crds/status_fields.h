@@ -29,9 +29,9 @@ inline std::optional<Bytes> bytes_of(const Json& object, const char* name) {
 
 // Empty for what is not a list.
 inline const Json& list_of(const Json& object, const char* name) {
-  static const Json kNone(::Json::arrayValue);
+  static const Json none(::Json::arrayValue);
   const Json& value = member(object, {name});
-  return value.isArray() ? value : kNone;
+  return value.isArray() ? value : none;
 }
 
 inline void put(const JsonPlace& object, const char* name, std::int64_t value) {

@@ -2,6 +2,7 @@
 
 #include <json/reader.h>
 #include <json/writer.h>
+#include <utility>
 
 #include <algorithm>
 #include <boost/algorithm/string/erase.hpp>
@@ -286,7 +287,7 @@ const Json& member(const Json& value, std::initializer_list<std::string_view> pa
 std::string text_member(const Json& value, std::initializer_list<std::string_view> path,
                         std::string otherwise) {
   const Json& found = member(value, path);
-  return found.isString() ? found.asString() : otherwise;
+  return found.isString() ? found.asString() : std::move(otherwise);
 }
 
 }  // namespace plimsoll

@@ -229,6 +229,7 @@ std::vector<AvailableGpu> take_inventory(const std::vector<GpuNode>& nodes, cons
     unknown->assign(not_known.begin(), not_known.end());
   }
   std::vector<AvailableGpu> inventory;
+  inventory.reserve(nodes_of_model.size());
   for (const auto& [name, members] : nodes_of_model) {
     inventory.push_back(count(*catalog.find(name), members));
   }

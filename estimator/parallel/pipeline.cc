@@ -361,6 +361,7 @@ class Unroller {
     TraceOperator copy = old;
     copy.inputs = {static_cast<std::int32_t>(out_.operands.size()), old.inputs.size};
     std::vector<std::int32_t> operands;
+    operands.reserve(index(old.inputs.size) + index(old.outputs.size));
     for (std::int32_t i = 0; i < old.inputs.size; ++i) {
       operands.push_back(tensor(batch, trace_.operands[index(old.inputs.begin + i)]));
     }

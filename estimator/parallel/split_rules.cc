@@ -7,8 +7,6 @@
 namespace plimsoll::estimator::inline parallel {
 namespace {
 
-constexpr std::int64_t kPackedParts = 3;  // query, key and value
-
 struct Call {
   const KernelCall& kernel;
   const std::vector<SplitOperand>& operands;

@@ -17,6 +17,8 @@
 
 namespace plimsoll::estimator::inline parallel {
 
+inline constexpr std::int64_t kPackedParts = 3;  // of a packed projection: query, key and value
+
 // A split along `dim`: index / block % extent is a digit of an index along `dim`, and this trainer has `part`
 // of the `extent` values of the digit.
 struct ViewSplit {

@@ -66,7 +66,6 @@ const std::vector<std::string> kUsualRows = {"o_proj",
                                              "dense_4h_to_h",
                                              "SelfAttention.o",
                                              "EncDecAttention.o"};
-constexpr std::int64_t kPackedParts = 3;  // query, key and value
 constexpr std::string_view kPackedProjection = ".in_proj_weight";
 
 std::string_view module_of(const std::string& parameter) {
