@@ -1,4 +1,4 @@
-// What the examples of every room may use; README.md has the rules.
+// What the examples of every library may use; README.md has the rules.
 #pragma once
 
 #include <chrono>
