@@ -14,6 +14,8 @@ namespace {
 
 // Spreads the tries of followers, so that they do not come at the same time: client-go's JitterFactor.
 constexpr double kJitter = 1.2;
+// The share of a retry period within which followers try once the lease has expired.
+constexpr double kExpiryJitter = 0.2;
 
 // Integers of coordination/v1 have 32 bits; 0 for any other value.
 std::int64_t integer_of(const Json& lease, const char* field) {
@@ -208,7 +210,13 @@ void LeaseCandidate::succeed(Clock::SteadyTime now) {
 void LeaseCandidate::fail(Clock::SteadyTime now) {
   step_ = Step::kIdle;
   const double share = leading_ ? 0 : std::uniform_real_distribution<double>()(random_);
-  next_try_ = now + with_jitter(Clock::SteadyTime::duration(options_.durations.retry_period), kJitter, share);
+  const Clock::SteadyTime::duration period = options_.durations.retry_period;
+  next_try_ = now + with_jitter(period, kJitter, share);
+  if (!leading_ && is_valid(now)) {
+    // client-go would try up to 2.2 periods after the lease has expired. Followers still do not come together.
+    const auto after_expiry = std::chrono::duration_cast<Clock::SteadyTime::duration>(period * (kExpiryJitter * share));
+    next_try_ = std::min(next_try_, observed_ + duration_of(lease_) + after_expiry);
+  }
 }
 
 std::optional<Json> LeaseCandidate::release(Clock::WallTime wall) {

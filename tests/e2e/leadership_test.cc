@@ -23,7 +23,7 @@ class LeadershipTest : public TrainingTest {
   std::string holder() { return text_member(get("lease", "plimsoll-operator"), {"spec", "holderIdentity"}); }
 };
 
-// Not a timed assertion of speed: the lease's 15 s and a retry period of 2 s promise 20 s.
+// That it takes at most 20 s is tested with a virtual clock (tests/kube/leader_election_test.cc).
 TEST_F(LeadershipTest, TheOtherTakesOverAndNoAttemptIsStartedTwice) {
   for (int i = 0; i < 4; ++i) {
     add_node("a100-" + std::to_string(i));
@@ -53,15 +53,13 @@ TEST_F(LeadershipTest, TheOtherTakesOverAndNoAttemptIsStartedTwice) {
   create("late", "6s");
   wait_for("early", [](const Json& job) { return !attempts_of(job).empty(); });
   create("last", "2s");
-  const auto killed = std::chrono::steady_clock::now();
   first->kill();
   create("orphan", "1s");  // while nobody leads
-  while (holder() == leader && std::chrono::steady_clock::now() - killed < 60s) {
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (holder() == leader && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(100ms);
   }
-  const auto took = std::chrono::steady_clock::now() - killed;
   EXPECT_NE(holder(), leader) << second->log();
-  EXPECT_LE(took, 20s);
   for (const std::string& name : names) {
     const Json job = wait_for_end(name, 180s);
     EXPECT_TRUE(is_true(job, "Succeeded")) << name << story(name) << second->log();

@@ -134,6 +134,25 @@ TEST_F(CandidateTest, AnotherWaitsForAWholeLeaseOfSilenceThatItSawItself) {
   EXPECT_EQ((*server_.get())["spec"]["leaseTransitions"].asInt(), 1);
 }
 
+// client-go's followers may look up to 2.2 retry periods after the lease has expired: 23.8 s after the death.
+TEST_F(CandidateTest, AnotherTakesOverWithin20SecondsOfADeath) {
+  for (std::uint64_t seed = 0; seed < 1'000; ++seed) {
+    server_ = LeaseServer();
+    LeaseCandidate leader(options_of("a"), seed);
+    LeaseCandidate other(options_of("b"), seed + 1);
+    go_on(leader);
+    for (std::uint64_t renewals = 0; renewals < 1 + seed % 4; ++renewals) {
+      run(other, seconds(2));
+      go_on(leader);
+    }
+    const Time died = clock_.steady_now();
+    run(other, seconds(15));
+    ASSERT_FALSE(other.leading()) << "seed " << seed;
+    run(other, died + seconds(20) - clock_.steady_now());
+    ASSERT_TRUE(other.leading()) << "seed " << seed;
+  }
+}
+
 TEST_F(CandidateTest, ALeaderWithoutAnswerGivesUpAfterTheRenewDeadline) {
   LeaseCandidate leader(options_of("a"), 1);
   run(leader, seconds(6));
