@@ -14,10 +14,12 @@
 //     int count_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
 //   };
 //
-// As std::mutex and std::unique_lock; a MutexLock is its thread's.
+// SharedMutex is std::shared_mutex in the same way, with a ReaderLock or a WriterLock. As their std counterparts; a
+// lock is its thread's.
 #pragma once
 
 #include <mutex>
+#include <shared_mutex>
 
 #ifdef __clang__
 #define PLIMSOLL_THREAD_ANNOTATION(annotation) __attribute__((annotation))
@@ -55,6 +57,34 @@ class PLIMSOLL_THREAD_ANNOTATION(scoped_lockable) MutexLock {
 
  private:
   Mutex& mutex_;
+};
+
+class PLIMSOLL_THREAD_ANNOTATION(capability("mutex")) SharedMutex {
+ private:
+  friend class ReaderLock;
+  friend class WriterLock;
+
+  std::shared_mutex mutex_;
+};
+
+class PLIMSOLL_THREAD_ANNOTATION(scoped_lockable) ReaderLock {
+ public:
+  explicit ReaderLock(SharedMutex& mutex) PLIMSOLL_THREAD_ANNOTATION(acquire_shared_capability(mutex))
+      : lock_(mutex.mutex_) {}
+  ~ReaderLock() PLIMSOLL_THREAD_ANNOTATION(release_capability()) = default;
+
+ private:
+  const std::shared_lock<std::shared_mutex> lock_;
+};
+
+class PLIMSOLL_THREAD_ANNOTATION(scoped_lockable) WriterLock {
+ public:
+  explicit WriterLock(SharedMutex& mutex) PLIMSOLL_THREAD_ANNOTATION(acquire_capability(mutex))
+      : lock_(mutex.mutex_) {}
+  ~WriterLock() PLIMSOLL_THREAD_ANNOTATION(release_capability()) = default;
+
+ private:
+  const std::unique_lock<std::shared_mutex> lock_;
 };
 
 }  // namespace plimsoll

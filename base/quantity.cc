@@ -117,15 +117,17 @@ std::optional<Amount> split(std::string_view text) {
 
 // The next whole number at or above the amount's magnitude; nothing when it exceeds 2^63 - 1.
 std::optional<std::int64_t> round_up(const Amount& amount) {
-  using boost::multiprecision::cpp_int;
-  const std::size_t first = amount.digits.find_first_not_of('0');  // cpp_int would read octal
+  // Without expression templates, whose temporaries clang's analyzer takes for dangling.
+  using Integer =
+      boost::multiprecision::number<boost::multiprecision::cpp_int_backend<>, boost::multiprecision::et_off>;
+  const std::size_t first = amount.digits.find_first_not_of('0');  // Integer would read octal
   if (first == std::string::npos) {
     return 0;
   }
-  cpp_int whole(amount.digits.substr(first));
+  Integer whole(amount.digits.substr(first));
   whole <<= amount.two_exponent;
-  const cpp_int scale = pow(cpp_int(10), static_cast<unsigned>(std::abs(amount.ten_exponent)));
-  whole = amount.ten_exponent < 0 ? cpp_int((whole + scale - 1) / scale) : cpp_int(whole * scale);
+  const Integer scale = pow(Integer(10), static_cast<unsigned>(std::abs(amount.ten_exponent)));
+  whole = amount.ten_exponent < 0 ? Integer((whole + scale - 1) / scale) : Integer(whole * scale);
   const bool fits = whole <= std::numeric_limits<std::int64_t>::max();
   return fits ? std::optional(whole.convert_to<std::int64_t>()) : std::nullopt;
 }

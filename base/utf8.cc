@@ -55,4 +55,12 @@ std::string_view utf8_prefix(std::string_view text, std::size_t limit) {
   return text.substr(0, limit);
 }
 
+std::string utf8_shortened(std::string_view text, std::size_t limit) {
+  constexpr std::string_view kMore = "...";
+  if (text.size() <= limit) {
+    return std::string(text);
+  }
+  return limit < kMore.size() ? "" : std::string(utf8_prefix(text, limit - kMore.size())).append(kMore);
+}
+
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace plimsoll {
@@ -14,5 +15,8 @@ bool is_utf8(std::string_view text);
 
 // The longest beginning of at most `limit` bytes that does not end within a character.
 std::string_view utf8_prefix(std::string_view text, std::size_t limit);
+
+// The text, or its beginning with "..." where it has more than `limit` bytes; empty where "..." does not fit.
+std::string utf8_shortened(std::string_view text, std::size_t limit);
 
 }  // namespace plimsoll

@@ -13,7 +13,7 @@ namespace {
 // The exporter's default interval is 30 s: a sample from just before the start may be the attempt's, too.
 constexpr std::int64_t kSlack = 30;
 // Prometheus keeps two weeks by default.
-constexpr std::int64_t kMaxSeconds = 14 * 24 * 3600;
+constexpr std::int64_t kMaxSeconds = std::int64_t{14} * 24 * 3600;
 
 }  // namespace
 

@@ -24,7 +24,7 @@ std::list<DepartedPods::Entry>::iterator DepartedPods::remove(Share& share,
 
 void DepartedPods::remember(const std::string& child_key, const kube::SharedObject& pod) {
   const Bytes bytes{static_cast<std::int64_t>(write_json(pod.tree()).size())};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Share& share = shares_[namespace_of(child_key)];
   share.pods.push_back({child_key, pod, bytes});
   share.bytes += bytes;
@@ -42,7 +42,7 @@ void DepartedPods::remember(const std::string& child_key, const kube::SharedObje
 }
 
 std::vector<Json> DepartedPods::of(const std::string& child_key) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Json> pods;
   if (const auto share = shares_.find(namespace_of(child_key)); share != shares_.end()) {
     for (const Entry& entry : share->second.pods) {
@@ -55,7 +55,7 @@ std::vector<Json> DepartedPods::of(const std::string& child_key) const {
 }
 
 void DepartedPods::forget(const std::string& child_key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto share = shares_.find(namespace_of(child_key));
   if (share == shares_.end()) {
     return;

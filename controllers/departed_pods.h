@@ -12,12 +12,12 @@
 #include <cstddef>
 #include <list>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/json/json.h"
+#include "base/mutex.h"
 #include "kube/reflector.h"
 
 namespace plimsoll::controllers {
@@ -50,10 +50,10 @@ class DepartedPods {
   std::list<Entry>::iterator remove(Share& share, std::list<Entry>::iterator entry);
 
   const Limits limits_;
-  mutable std::mutex mutex_;
-  std::map<std::string, Share> shares_;  // by namespace
-  std::size_t pods_ = 0;
-  Bytes bytes_;
+  mutable Mutex mutex_;
+  std::map<std::string, Share> shares_ PLIMSOLL_GUARDED_BY(mutex_);  // by namespace
+  std::size_t pods_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
+  Bytes bytes_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace plimsoll::controllers

@@ -78,7 +78,7 @@ kube::Reflector::Options GpuInventoryController::watched(kube::Reflector::Option
                                                          metrics::ReflectorMetrics Metrics::*observer) {
   options.observer = metrics_ == nullptr ? nullptr : &(metrics_.get()->*observer);
   options.on_change = [this](const kube::Reflector::Change&) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     changed_ = true;
     wake_.notify_all();
   };
@@ -109,8 +109,8 @@ void GpuInventoryController::run(const std::stop_token& stop) {
   }
   while (!stop.stop_requested()) {
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, stop, options_.resync, [this] { return changed_; });
+      MutexLock lock(mutex_);
+      wake_.wait_for(lock, stop, options_.resync, [this]() PLIMSOLL_REQUIRES(mutex_) { return changed_; });
       changed_ = false;
     }
     if (stop.stop_requested()) {
@@ -136,7 +136,7 @@ void GpuInventoryController::run(const std::stop_token& stop) {
       log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Failed to update the GPU inventory",
           {{"reason", to_string(passed.error())}});
       pause = backoff.next();
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       changed_ = true;
     }
     kube::system_sleeper().sleep_for(pause, stop);

@@ -19,12 +19,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <set>
 #include <stop_token>
 #include <thread>
 
 #include "base/backoff.h"
+#include "base/mutex.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/catalog/inventory.h"
 #include "kube/client.h"
@@ -73,9 +73,9 @@ class GpuInventoryController {
   const Options options_;
   std::unique_ptr<Metrics> metrics_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any wake_;
-  bool changed_ = true;
+  bool changed_ PLIMSOLL_GUARDED_BY(mutex_) = true;
 
   std::set<std::string> warned_;  // the worker's thread only
   std::atomic<bool> ready_ = false;

@@ -38,31 +38,30 @@ bool is_word(std::string_view text) {
          std::all_of(text.begin(), text.end(), kInner);
 }
 
-constexpr auto is_label_value = is_word<is_alphanumeric, is_alphanumeric_or<'.', '_', '-'>, is_alphanumeric>;
-constexpr auto is_label_key =
+constexpr auto kIsLabelValue = is_word<is_alphanumeric, is_alphanumeric_or<'.', '_', '-'>, is_alphanumeric>;
+constexpr auto kIsLabelKey =
     is_word<is_alphanumeric, is_alphanumeric_or<'.', '_', '-', '/'>, is_alphanumeric>;
-constexpr auto is_dns_1035_label = is_word<is_lower, is_lower_alphanumeric_or<'-'>, is_lower_alphanumeric>;
-constexpr auto is_dns_1123_label =
+constexpr auto kIsDns1035Label = is_word<is_lower, is_lower_alphanumeric_or<'-'>, is_lower_alphanumeric>;
+constexpr auto kIsDns1123Label =
     is_word<is_lower_alphanumeric, is_lower_alphanumeric_or<'-'>, is_lower_alphanumeric>;
-constexpr auto is_object_name =
+constexpr auto kIsObjectName =
     is_word<is_lower_alphanumeric, is_lower_alphanumeric_or<'-', '.'>, is_lower_alphanumeric>;
 constexpr Characters kKeyCharacters = is_alphanumeric_or<'-', '.', '_'>;
-constexpr auto is_config_map_key = is_word<kKeyCharacters, kKeyCharacters, kKeyCharacters>;
+constexpr auto kIsConfigMapKey = is_word<kKeyCharacters, kKeyCharacters, kKeyCharacters>;
 constexpr Characters kTableCharacters = is_alphanumeric_or<'_', '.', '/', ':', '-'>;
-constexpr auto is_table_name = is_word<is_alphanumeric_or<'_'>, kTableCharacters, kTableCharacters>;
+constexpr auto kIsTableName = is_word<is_alphanumeric_or<'_'>, kTableCharacters, kTableCharacters>;
 constexpr Characters kModuleCharacters = is_alphanumeric_or<'_', '*', '.', '-'>;
-constexpr auto is_module_name = is_word<is_alphanumeric_or<'_', '*'>, kModuleCharacters, kModuleCharacters>;
+constexpr auto kIsModuleName = is_word<is_alphanumeric_or<'_', '*'>, kModuleCharacters, kModuleCharacters>;
 
 // A label's value, after the label's key and '=' where that is not nvidia.com/gpu.product.
 bool is_node_label(std::string_view text) {
   const std::size_t equals = text.find('=');
-  return equals == text.npos
-             ? is_label_value(text)
-             : is_label_key(text.substr(0, equals)) && is_label_value(text.substr(equals + 1));
+  return equals == text.npos ? kIsLabelValue(text)
+                             : kIsLabelKey(text.substr(0, equals)) && kIsLabelValue(text.substr(equals + 1));
 }
 
 bool is_optional_label_value(std::string_view text) {
-  return text.empty() || is_label_value(text);
+  return text.empty() || kIsLabelValue(text);
 }
 
 bool is_controller_name(std::string_view text) {
@@ -72,17 +71,17 @@ bool is_controller_name(std::string_view text) {
   const std::size_t slash = text.find('/');
   return slash == text.npos
              ? text.empty()
-             : is_object_name(text.substr(0, slash)) && is_word<kPath, kPath, kPath>(text.substr(slash + 1));
+             : kIsObjectName(text.substr(0, slash)) && is_word<kPath, kPath, kPath>(text.substr(slash + 1));
 }
 
 // [0-9]{1,whole}(\.[0-9]{1,fraction})?
 bool is_decimal(std::string_view text, std::size_t whole, std::size_t fraction) {
-  constexpr auto is_digits = is_word<is_digit, is_digit, is_digit>;
+  constexpr auto kIsDigits = is_word<is_digit, is_digit, is_digit>;
   const std::size_t point = std::min(text.find('.'), text.size());
-  if (point > whole || !is_digits(text.substr(0, point))) {
+  if (point > whole || !kIsDigits(text.substr(0, point))) {
     return false;
   }
-  return point == text.size() || (text.size() - point - 1 <= fraction && is_digits(text.substr(point + 1)));
+  return point == text.size() || (text.size() - point - 1 <= fraction && kIsDigits(text.substr(point + 1)));
 }
 
 bool is_percentage(std::string_view text) {
@@ -104,17 +103,17 @@ constexpr const char* kBytesPattern = R"(^[0-9]{1,18}(\.[0-9]{1,9})?([KMGTPE]i|[
 
 constexpr TextRule kJobName = {"^[a-z]([-a-z0-9]*[a-z0-9])?$",
                                {1, 50},
-                               is_dns_1035_label,
+                               kIsDns1035Label,
                                "at most 50 lower-case letters, digits and '-', with a letter first and no "
                                "'-' last, for pods are named after it"};
 constexpr TextRule kTableName = {"^[A-Za-z0-9_][A-Za-z0-9_./:-]*$",
                                  {1, 128},
-                                 is_table_name,
+                                 kIsTableName,
                                  "1 to 128 letters, digits and '_', then also '.', '/', ':' and '-'"};
 constexpr TextRule kFamilyName = {
     "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$", {0, 63}, is_optional_label_value, kLabelForm};
 constexpr TextRule kRequiredFamilyName = {
-    "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", {1, 63}, is_label_value, kLabelForm};
+    "^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", {1, 63}, kIsLabelValue, kLabelForm};
 constexpr TextRule kGpuModelName = kFamilyName;
 constexpr TextRule kRequiredGpuModelName = kRequiredFamilyName;
 constexpr TextRule kProductLabel = kRequiredFamilyName;
@@ -125,11 +124,11 @@ constexpr TextRule kNodeLabel = {
     "a value of nvidia.com/gpu.product, or another label as key=value"};
 constexpr TextRule kConfigMapName = {"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
                                      {1, 253},
-                                     is_object_name,
+                                     kIsObjectName,
                                      "the name of a ConfigMap: lower-case letters, digits, '-' and '.'"};
 constexpr TextRule kConfigMapKey = {"^[-._a-zA-Z0-9]+$",
                                     {1, 253},
-                                    is_config_map_key,
+                                    kIsConfigMapKey,
                                     "a key of a ConfigMap: letters, digits, '-', '_' and '.'"};
 constexpr TextRule kControllerName = {
     R"(^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9/._~%!$&'()*+,;=:@]+)?$)",
@@ -138,14 +137,14 @@ constexpr TextRule kControllerName = {
     "a domain, '/' and a path, such as kueue.x-k8s.io/multikueue"};
 constexpr TextRule kContainerName = {"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
                                      {1, 63},
-                                     is_dns_1123_label,
+                                     kIsDns1123Label,
                                      "at most 63 lower-case letters, digits and '-', with no '-' at an end"};
 constexpr TextRule kPercentage = {
     R"(^[0-9]{1,2}(\.[0-9]{1,6})?%$)", {0, 10}, is_percentage, "a percentage below 100%, like 5%"};
 
 constexpr TextRule kModuleName = {"^[A-Za-z0-9_*][A-Za-z0-9_.*-]*$",
                                   {1, 128},
-                                  is_module_name,
+                                  kIsModuleName,
                                   "1 to 128 letters, digits, '_' and '*', then also '.' and '-'"};
 constexpr TextRule kModelConfig = {R"(^[ \t\r\n]*\{)",
                                    {2, 65536},

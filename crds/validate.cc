@@ -24,11 +24,11 @@ void check_group_collision(const DlrmModel& model, std::size_t index, const Tabl
     return;
   }
   const std::string_view suffix = name.substr(dot + 1);
-  const std::optional<std::int64_t> member_index = parse_number<std::int64_t>(suffix);
+  const std::optional<std::uint64_t> member_index = parse_number<std::uint64_t>(suffix);
   const bool canonical = member_index && (suffix.size() == 1 || suffix.front() != '0');
   const auto group = by_name.find(name.substr(0, dot));
   if (canonical && group != by_name.end() && model.tables[group->second].count > 1 &&
-      *member_index < model.tables[group->second].count) {
+      *member_index < static_cast<std::uint64_t>(model.tables[group->second].count)) {
     errors.add(FieldPath(FieldPath(tables, index), "name"),
                "is also the name of a table in the group tables[" + std::to_string(group->second) + "]");
   }

@@ -214,7 +214,7 @@ void FileCertificateSource::load_if_changed() {
     made = make_server_certificate(*chain, *key, ca_pem, options_.clock->wall_now());
   }
 
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (made) {
     current_ = std::move(made->context);
     status_.not_after = made->not_after;
@@ -238,12 +238,12 @@ void FileCertificateSource::load_if_changed() {
 }
 
 std::shared_ptr<ssl::context> FileCertificateSource::current() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return current_;
 }
 
 CertificateStatus FileCertificateSource::status() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return status_;
 }
 

@@ -16,13 +16,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace boost::asio::ssl {
@@ -81,9 +81,9 @@ class FileCertificateSource : public CertificateSource {
   void load_if_changed();
 
   const FileCertificateOptions options_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<boost::asio::ssl::context> current_;  // guarded by mutex_
-  CertificateStatus status_;                            // guarded by mutex_
+  mutable Mutex mutex_;
+  std::shared_ptr<boost::asio::ssl::context> current_ PLIMSOLL_GUARDED_BY(mutex_);
+  CertificateStatus status_ PLIMSOLL_GUARDED_BY(mutex_);
 
   std::string last_read_;  // of the watching thread: the content of the files at the last reading
   int wake_ = -1;          // eventfd that ends the thread

@@ -65,7 +65,7 @@ std::size_t ConnectionTable::limit_of_share(std::size_t share) const {
 // evicted, since a client that sends requests leaves this group soon.
 bool ConnectionTable::make_room() {
   const std::size_t limit = options_.max_connections;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (connections_.size() < limit / kHandshakingShare) {
     return true;
   }
@@ -90,7 +90,7 @@ bool ConnectionTable::make_room() {
 
 Connection* ConnectionTable::add(std::unique_ptr<Connection> connection) {
   Connection* added = connection.get();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   connections_.emplace(added, std::move(connection));
   open_ = connections_.size();
   return added;
@@ -98,7 +98,7 @@ Connection* ConnectionTable::add(std::unique_ptr<Connection> connection) {
 
 bool ConnectionTable::remove(Connection* connection) {
   std::unique_ptr<Connection> owner;  // destroyed after the lock is released
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto place = connections_.find(connection);
   owner = std::move(place->second);
   const bool was_full = connections_.size() >= options_.max_connections / kHandshakingShare;
@@ -110,7 +110,7 @@ bool ConnectionTable::remove(Connection* connection) {
 
 // Returns the next deadline, but never a time after one that may be set in the meantime.
 Clock::time_point ConnectionTable::close_late(Clock::time_point now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Clock::time_point next = connections_.empty() ? Clock::time_point::max() : now + shortest_timeout(options_);
   for (const auto& [connection, owner] : connections_) {
     connection->time_out_at(now);
@@ -120,22 +120,22 @@ Clock::time_point ConnectionTable::close_late(Clock::time_point now) {
 }
 
 void ConnectionTable::close_idle() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [connection, owner] : connections_) {
     connection->close_if_idle();
   }
 }
 
 void ConnectionTable::cut_all() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [connection, owner] : connections_) {
     connection->cut();
   }
 }
 
 bool ConnectionTable::all_closed_within(Milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [this] { return connections_.empty(); });
+  MutexLock lock(mutex_);
+  return changed_.wait_for(lock, limit, [this]() PLIMSOLL_REQUIRES(mutex_) { return connections_.empty(); });
 }
 
 }  // namespace plimsoll::http

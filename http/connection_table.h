@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "http/connection.h"
 
 namespace plimsoll::http {
@@ -46,9 +46,9 @@ class ConnectionTable {
 
   const ServerOptions& options_;
   std::atomic<std::uint64_t>& open_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;  // guarded by mutex_
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace plimsoll::http

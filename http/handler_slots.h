@@ -14,7 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace plimsoll::http {
 
@@ -29,7 +30,7 @@ class HandlerSlots {
 
   // kQueued: a later release() returns the waiter.
   Slot acquire(Waiter* waiter) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (running_ + queue_.size() >= limit_) {
       return Slot::kRejected;
     }
@@ -44,7 +45,7 @@ class HandlerSlots {
 
   // Gives the slot to the first of the queue and returns it; null when the queue is empty.
   Waiter* release() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --count_;
     if (queue_.empty()) {
       --running_;
@@ -59,9 +60,9 @@ class HandlerSlots {
   const std::size_t slots_;
   const std::size_t limit_;
   std::atomic<std::uint64_t>& count_;
-  std::mutex mutex_;
-  std::size_t running_ = 0;
-  std::deque<Waiter*> queue_;
+  Mutex mutex_;
+  std::size_t running_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
+  std::deque<Waiter*> queue_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace plimsoll::http

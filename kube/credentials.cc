@@ -1,9 +1,9 @@
 #include "kube/credentials.h"
 
-#include <mutex>
 #include <optional>
 
 #include "base/file.h"
+#include "base/mutex.h"
 #include "kube/exec_plugin.h"
 #include "kube/reloaded_file.h"
 
@@ -45,7 +45,7 @@ class TokenFile final : public CredentialSource {
       : path_(std::move(path)), clock_(clock), credential_(std::move(rest)) {}
 
   Result<Credential> current(std::chrono::milliseconds) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (read_at_ && clock_.steady_now() - *read_at_ < kTokenFilePeriod) {
       return credential_;
     }
@@ -66,7 +66,7 @@ class TokenFile final : public CredentialSource {
   }
 
   bool refresh() override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     read_at_.reset();
     return true;
   }
@@ -74,9 +74,9 @@ class TokenFile final : public CredentialSource {
  private:
   const std::string path_;
   const Clock& clock_;
-  std::mutex mutex_;
-  Credential credential_;
-  std::optional<Clock::SteadyTime> read_at_;
+  Mutex mutex_;
+  Credential credential_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::optional<Clock::SteadyTime> read_at_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 class PluginCredential final : public CredentialSource {
@@ -85,7 +85,7 @@ class PluginCredential final : public CredentialSource {
 
   Result<Credential> current(std::chrono::milliseconds deadline) override {
     // One plugin at a time: other callers wait for its output, at most as long as it may run.
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!known_ || (expires_ && clock_.wall_now() + kExpiryMargin >= *expires_)) {
       Result<ExecCredential> answer =
           run_exec_plugin(plugin_, std::min<std::chrono::milliseconds>(deadline, kPluginDeadline));
@@ -100,7 +100,7 @@ class PluginCredential final : public CredentialSource {
   }
 
   bool refresh() override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     known_ = false;
     return true;
   }
@@ -108,10 +108,10 @@ class PluginCredential final : public CredentialSource {
  private:
   const ExecPlugin plugin_;
   const Clock& clock_;
-  std::mutex mutex_;
-  bool known_ = false;
-  Credential credential_;
-  std::optional<Clock::WallTime> expires_;
+  Mutex mutex_;
+  bool known_ PLIMSOLL_GUARDED_BY(mutex_) = false;
+  Credential credential_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::optional<Clock::WallTime> expires_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

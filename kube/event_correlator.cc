@@ -26,11 +26,6 @@ const char* name_of(EventType type) {
   return type == EventType::kWarning ? "Warning" : "Normal";
 }
 
-// Cut at a whole UTF-8 character.
-std::string shortened(std::string text) {
-  return text.size() <= kMessageLimit ? text : std::string(utf8_prefix(text, kMessageLimit - 3)) + "...";
-}
-
 std::string hexadecimal(std::int64_t number) {
   std::array<char, 16> digits{};
   const auto end = std::to_chars(digits.begin(), digits.end(), static_cast<std::uint64_t>(number), 16).ptr;
@@ -68,7 +63,7 @@ JsonObject EventCorrelator::event_of(const Occurrence& occurrence, const std::st
   }
   event["type"] = name_of(occurrence.type);
   event["reason"] = occurrence.reason;
-  event["message"] = shortened(message);
+  event["message"] = utf8_shortened(message, kMessageLimit);
   event["source"]["component"] = options_.component;
   event["reportingComponent"] = options_.component;
   event["reportingInstance"] = options_.instance;

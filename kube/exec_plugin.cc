@@ -51,14 +51,16 @@ std::vector<std::string> environment_for(const ExecPlugin& plugin) {
   information["spec"]["interactive"] = false;
   variables["KUBERNETES_EXEC_INFO"] = write_json(information);
   std::vector<std::string> entries;
+  entries.reserve(variables.size());
   for (const auto& [name, value] : variables) {
-    entries.push_back(name + "=" + value);
+    entries.push_back(std::string(name).append("=").append(value));
   }
   return entries;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (std::string& text : texts) {
     result.push_back(text.data());
   }

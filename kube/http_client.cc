@@ -63,7 +63,7 @@ std::string write_query(const CallOptions& options, bool force = false) {
 }
 
 Json delete_options(const CallOptions& options) {
-  static const char* const kPolicies[] = {"Background", "Foreground", "Orphan"};
+  static constexpr const char* kPolicies[] = {"Background", "Foreground", "Orphan"};
   JsonObject body;
   body["apiVersion"] = "v1";
   body["kind"] = "DeleteOptions";
@@ -479,7 +479,7 @@ class HttpClient final : public Client {
         return at_end ? Result<void>() : error_of(exchange.failure());
       }
       const bool ended = read == HttpExchange::Read::kEnd;
-      const Result<void> handled = ended ? stream.finish() : stream.append(piece);
+      Result<void> handled = ended ? stream.finish() : stream.append(piece);
       if (stopped) {
         return Error(ErrorCode::kCancelled, "stopped");
       }

@@ -5,10 +5,10 @@
 #include <openssl/err.h>
 
 #include <condition_variable>
-#include <mutex>
 #include <string_view>
 #include <thread>
 
+#include "base/mutex.h"
 #include "kube/resource.h"
 #include "kube/transport.h"
 
@@ -58,11 +58,11 @@ struct HttpEndpoint::Implementation {
   std::shared_ptr<void> outstanding = std::make_shared<int>();
   std::string host_header;  // set when the certificate is to be checked against another name than the host
 
-  std::mutex mutex;
-  std::optional<HttpLibraryClient> client;  // copies share one pool of connections
+  Mutex mutex;
+  std::optional<HttpLibraryClient> client PLIMSOLL_GUARDED_BY(mutex);  // copies share one pool of connections
 
   HttpLibraryClient current() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return *client;
   }
 };
@@ -79,12 +79,12 @@ HttpEndpoint::~HttpEndpoint() {
 }
 
 void HttpEndpoint::forget_connections() {
-  const std::lock_guard lock(implementation_->mutex);
+  const MutexLock lock(implementation_->mutex);
   implementation_->client.emplace(implementation_->server, implementation_->options);
 }
 
 Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& config,
-                                                         std::shared_ptr<TlsMaterial> tls) {
+                                                         const std::shared_ptr<TlsMaterial>& tls) {
   start_transport_pool();
   Result<web::uri> server = parse_server(config.server);
   if (!server) {
@@ -113,25 +113,25 @@ struct HttpExchange::State {
   const std::shared_ptr<void> outstanding;  // destroyed last
   const std::shared_ptr<TlsMaterial> tls;
   pplx::cancellation_token_source cancellation;
-  mutable std::mutex mutex;
+  mutable Mutex mutex;
   std::condition_variable_any changed;
-  bool has_head = false;
-  int status = 0;
-  std::string retry_after;
-  bool ended = false;  // no more bytes will come
-  std::optional<HttpFailure> failure;
-  bool finished = false;   // cpprestsdk is done with the exchange
-  bool abandoned = false;  // what still arrives is dropped
-  std::string buffer;
+  bool has_head PLIMSOLL_GUARDED_BY(mutex) = false;
+  int status PLIMSOLL_GUARDED_BY(mutex) = 0;
+  std::string retry_after PLIMSOLL_GUARDED_BY(mutex);
+  bool ended PLIMSOLL_GUARDED_BY(mutex) = false;  // no more bytes will come
+  std::optional<HttpFailure> failure PLIMSOLL_GUARDED_BY(mutex);
+  bool finished PLIMSOLL_GUARDED_BY(mutex) = false;   // cpprestsdk is done with the exchange
+  bool abandoned PLIMSOLL_GUARDED_BY(mutex) = false;  // what still arrives is dropped
+  std::string buffer PLIMSOLL_GUARDED_BY(mutex);
   // Set while cpprestsdk waits until the buffer is empty.
-  std::optional<pplx::task_completion_event<std::size_t>> blocked;
-  std::size_t blocked_count = 0;
+  std::optional<pplx::task_completion_event<std::size_t>> blocked PLIMSOLL_GUARDED_BY(mutex);
+  std::size_t blocked_count PLIMSOLL_GUARDED_BY(mutex) = 0;
 
   // Never returns a failed task: cpprestsdk would close the stream at once and wait, on a thread of its pool,
   // for another one (streambuf_state_manager::create_exception_checked_task), which may not exist while the
   // process ends. Bytes that nobody wants are dropped, and cancelling ends the exchange.
   pplx::task<std::size_t> receive(const char* bytes, std::size_t count) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (abandoned) {
       return pplx::task_from_result(count);
     }
@@ -153,7 +153,7 @@ struct HttpExchange::State {
   }
 
   void set_head(const http_response& response) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     status = response.status_code();
     const auto header = response.headers().find("Retry-After");
     if (header != response.headers().end()) {
@@ -164,21 +164,21 @@ struct HttpExchange::State {
   }
 
   void set_end() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     finish();
   }
 
   void set_failure(const std::exception_ptr& problem) {
     HttpFailure reason = describe(problem);
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (!failure) {
       failure = std::move(reason);
     }
     finish();
   }
 
-  // cpprestsdk is done. With the mutex held.
-  void finish() {
+  // cpprestsdk is done.
+  void finish() PLIMSOLL_REQUIRES(mutex) {
     finished = true;
     ended = true;
     changed.notify_all();
@@ -310,7 +310,7 @@ HttpExchange::~HttpExchange() {
   std::optional<pplx::task_completion_event<std::size_t>> blocked;
   bool finished = false;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->abandoned = true;
     finished = state_->finished;
     blocked.swap(state_->blocked);
@@ -324,8 +324,10 @@ HttpExchange::~HttpExchange() {
 }
 
 std::optional<HttpFailure> HttpExchange::wait_for_head(Deadline deadline, const std::stop_token& stop) {
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait_until(lock, stop, deadline, [&] { return state_->has_head || state_->failure; });
+  MutexLock lock(state_->mutex);
+  state_->changed.wait_until(lock, stop, deadline, [&]() PLIMSOLL_REQUIRES(state_->mutex) {
+    return state_->has_head || state_->failure;
+  });
   if (state_->has_head) {
     return std::nullopt;
   }
@@ -338,12 +340,12 @@ std::optional<HttpFailure> HttpExchange::wait_for_head(Deadline deadline, const 
 }
 
 int HttpExchange::status() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->status;
 }
 
 std::string HttpExchange::retry_after() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->retry_after;
 }
 
@@ -351,9 +353,10 @@ HttpExchange::Read HttpExchange::read(std::string& bytes, Deadline deadline, con
   std::optional<pplx::task_completion_event<std::size_t>> blocked;
   std::size_t count = 0;
   {
-    std::unique_lock lock(state_->mutex);
-    state_->changed.wait_until(lock, stop, deadline,
-                               [&] { return !state_->buffer.empty() || state_->ended; });
+    MutexLock lock(state_->mutex);
+    state_->changed.wait_until(lock, stop, deadline, [&]() PLIMSOLL_REQUIRES(state_->mutex) {
+      return !state_->buffer.empty() || state_->ended;
+    });
     if (stop.stop_requested()) {
       failure_ = {HttpFailure::Stage::kStopped, "stopped"};
       return Read::kFailed;

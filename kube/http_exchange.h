@@ -45,7 +45,7 @@ class HttpEndpoint {
   // Errors: kInvalid when `server` is not a URL, kUnsupported for an IPv6 literal (cpprestsdk cannot connect
   // to it).
   static Result<std::unique_ptr<HttpEndpoint>> make(const ClientConfig& config,
-                                                    std::shared_ptr<TlsMaterial> tls);
+                                                    const std::shared_ptr<TlsMaterial>& tls);
   ~HttpEndpoint();
   HttpEndpoint(const HttpEndpoint&) = delete;
   HttpEndpoint& operator=(const HttpEndpoint&) = delete;

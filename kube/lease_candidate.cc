@@ -214,7 +214,8 @@ void LeaseCandidate::fail(Clock::SteadyTime now) {
   next_try_ = now + with_jitter(period, kJitter, share);
   if (!leading_ && is_valid(now)) {
     // client-go would try up to 2.2 periods after the lease has expired. Followers still do not come together.
-    const auto after_expiry = std::chrono::duration_cast<Clock::SteadyTime::duration>(period * (kExpiryJitter * share));
+    const auto after_expiry =
+        std::chrono::duration_cast<Clock::SteadyTime::duration>(period * (kExpiryJitter * share));
     next_try_ = std::min(next_try_, observed_ + duration_of(lease_) + after_expiry);
   }
 }

@@ -59,19 +59,19 @@ IndexFunction index_by_label(const std::string& label) {
 }
 
 ObjectStore::ObjectStore(Indexers indexers) {
-  for (auto& [name, values_of] : indexers) {
-    indexes_[name].values_of = std::move(values_of);
+  for (auto& indexer : indexers) {
+    indexes_[indexer.first].values_of = std::move(indexer.second);
   }
 }
 
 SharedObject ObjectStore::find(const std::string& key) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto found = objects_.find(key);
   return found == objects_.end() ? nullptr : found->second;
 }
 
 std::vector<SharedObject> ObjectStore::snapshot() const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   std::vector<SharedObject> all;
   all.reserve(objects_.size());
   for (const auto& [key, object] : objects_) {
@@ -81,7 +81,7 @@ std::vector<SharedObject> ObjectStore::snapshot() const {
 }
 
 std::vector<SharedObject> ObjectStore::by_index(const std::string& index, const std::string& value) const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   const auto known = indexes_.find(index);
   assert(known != indexes_.end());
   std::vector<SharedObject> matching;
@@ -96,7 +96,7 @@ std::vector<SharedObject> ObjectStore::by_index(const std::string& index, const 
 }
 
 std::vector<std::string> ObjectStore::keys() const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   std::vector<std::string> all;
   all.reserve(objects_.size());
   for (const auto& [key, object] : objects_) {
@@ -106,7 +106,7 @@ std::vector<std::string> ObjectStore::keys() const {
 }
 
 std::size_t ObjectStore::size() const {
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   return objects_.size();
 }
 
@@ -136,7 +136,7 @@ void ObjectStore::take_from(Index& index, Entry entry) {
 
 SharedObject ObjectStore::set(const std::string& key, SharedObject object) {
   assert(object);
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto [place, is_new] = objects_.try_emplace(key);
   if (!is_new) {
     for (auto& [name, index] : indexes_) {
@@ -151,7 +151,7 @@ SharedObject ObjectStore::set(const std::string& key, SharedObject object) {
 }
 
 SharedObject ObjectStore::remove(const std::string& key) {
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto found = objects_.find(key);
   if (found == objects_.end()) {
     return nullptr;

@@ -11,13 +11,13 @@
 
 #include <functional>
 #include <map>
-#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/json/packed.h"
 #include "base/json/view.h"
+#include "base/mutex.h"
 
 namespace plimsoll::kube {
 
@@ -71,9 +71,9 @@ class ObjectStore {
   static void add_to(Index& index, Entry entry);
   static void take_from(Index& index, Entry entry);
 
-  mutable std::shared_mutex mutex_;
-  Objects objects_;
-  std::map<std::string, Index> indexes_;
+  mutable SharedMutex mutex_;
+  Objects objects_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::map<std::string, Index> indexes_ PLIMSOLL_GUARDED_BY(mutex_);
 };
 
 }  // namespace plimsoll::kube

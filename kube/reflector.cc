@@ -122,7 +122,7 @@ Result<void> Reflector::list_and_watch(const std::stop_token& stop) {
   for (bool again = can_stream_; again && !is_listed;) {
     observer_.list_began();
     initial_.emplace();
-    const Result<void> ended = watch(stop);
+    Result<void> ended = watch(stop);
     is_listed = !initial_.has_value();
     initial_.reset();
     if (stop.stop_requested()) {
@@ -241,7 +241,7 @@ Result<void> Reflector::watch(const std::stop_token& stop) {
   const std::stop_callback forward(stop, [this] { watch_end_.request_stop(); });
   watch_began_ = options_.clock->steady_now();
   observer_.watch_began();
-  const Result<void> ended = client_.watch(
+  Result<void> ended = client_.watch(
       options_.resource, options_.namespace_name, options,
       [this](const WatchEvent& event) { initial_ ? apply_initial(event) : apply(event); },
       watch_end_.get_token());

@@ -45,10 +45,11 @@ Result<void> WatchStream::deliver(std::string_view line) const {
   if (type == "ERROR") {
     return error_of_status(tree_of(object));
   }
-  static const std::pair<const char*, WatchEventType> kTypes[] = {{"ADDED", WatchEventType::kAdded},
-                                                                  {"MODIFIED", WatchEventType::kModified},
-                                                                  {"DELETED", WatchEventType::kDeleted},
-                                                                  {"BOOKMARK", WatchEventType::kBookmark}};
+  static constexpr std::pair<const char*, WatchEventType> kTypes[] = {
+      {"ADDED", WatchEventType::kAdded},
+      {"MODIFIED", WatchEventType::kModified},
+      {"DELETED", WatchEventType::kDeleted},
+      {"BOOKMARK", WatchEventType::kBookmark}};
   for (const auto& [name, value] : kTypes) {
     if (type == name && object.is_object()) {
       on_event_({value, object});

@@ -43,12 +43,12 @@ QueueMetrics::QueueMetrics(prometheus::Registry& registry, const std::string& na
       longest_(gauges(registry, "workqueue_longest_running_processor_seconds").Add({{"name", name}})) {}
 
 void QueueMetrics::watch(const kube::WorkQueue* queue) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   queue_ = queue;
 }
 
 void QueueMetrics::refresh() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const kube::WorkQueue::Unfinished work =
       queue_ != nullptr ? queue_->unfinished() : kube::WorkQueue::Unfinished{};
   unfinished_.Set(seconds(work.total));

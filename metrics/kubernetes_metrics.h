@@ -17,9 +17,9 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "kube/event_recorder.h"
 #include "kube/reflector.h"
 #include "kube/work_queue.h"
@@ -52,8 +52,8 @@ class QueueMetrics final : public kube::QueueObserver {
   prometheus::Histogram& work_duration_;
   prometheus::Gauge& unfinished_;
   prometheus::Gauge& longest_;
-  std::mutex mutex_;
-  const kube::WorkQueue* queue_ = nullptr;
+  Mutex mutex_;
+  const kube::WorkQueue* queue_ PLIMSOLL_GUARDED_BY(mutex_) = nullptr;
 };
 
 // Passes of a controller that threw.

@@ -9,9 +9,9 @@
 #include <boost/program_options.hpp>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "controllers/calibration.h"
 #include "controllers/gpu_inventory.h"
 #include "controllers/training_job_controller.h"
@@ -120,7 +120,7 @@ class OperatorProcess final : public ServerProcess {
 
   void stop() override {
     {
-      const std::lock_guard lock(lead_mutex_);
+      const MutexLock lock(lead_mutex_);
       stopping_ = true;
     }
     jobs_.stop();
@@ -165,7 +165,7 @@ class OperatorProcess final : public ServerProcess {
   }
 
   void lead() {
-    const std::lock_guard lock(lead_mutex_);
+    const MutexLock lock(lead_mutex_);
     if (!stopping_) {
       log_info("Became the leader: starting the controllers");
       inventory_.start();
@@ -228,8 +228,8 @@ class OperatorProcess final : public ServerProcess {
   controllers::GpuInventoryController inventory_;
   controllers::TrainingJobController jobs_;
   OpsServer ops_;
-  std::mutex lead_mutex_;
-  bool stopping_ = false;  // guarded by lead_mutex_
+  Mutex lead_mutex_;
+  bool stopping_ PLIMSOLL_GUARDED_BY(lead_mutex_) = false;
   std::atomic<bool> leading_ = false;
   std::atomic<bool> lost_ = false;
 };

@@ -55,12 +55,12 @@ void ClusterViewKeeper::stop() {
 }
 
 bool ClusterViewKeeper::has_synced() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return synced_;
 }
 
 void ClusterViewKeeper::gpu_models_changed() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   gpu_models_changed_ = true;
   changed_.notify_one();
 }
@@ -71,7 +71,7 @@ void ClusterViewKeeper::profile_changed(const kube::Reflector::Change& change) {
   } else if (change.object == change.before) {
     return;  // a resync
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   changed_profiles_.insert_or_assign(change.key, change);
   changed_.notify_one();
 }
@@ -83,7 +83,7 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
     bool gpu_models_changed = false;
     std::map<std::string, kube::Reflector::Change> profiles;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       std::swap(gpu_models_changed, gpu_models_changed_);
       profiles.swap(changed_profiles_);
     }
@@ -101,7 +101,7 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
     if (gpu_models_changed || !profiles.empty()) {
       store_.set(builder_.view());
     }
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (synced && !synced_) {
       log_info("Loaded the cluster's GPU models and memory profiles",
                {{"gpuModels", gpu_models_.size()}, {"memoryProfiles", profiles_.size()}});

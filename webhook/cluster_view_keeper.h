@@ -13,11 +13,11 @@
 
 #include <condition_variable>
 #include <map>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "kube/client.h"
@@ -57,12 +57,13 @@ class ClusterViewKeeper {
   kube::Reflector gpu_models_;
   kube::Reflector profiles_;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  // Guarded by mutex_: changes that are not in the view yet.
-  bool gpu_models_changed_ = true;
-  std::map<std::string, kube::Reflector::Change> changed_profiles_;  // by key, the last of each
-  bool synced_ = false;
+  // Changes that are not in the view yet.
+  bool gpu_models_changed_ PLIMSOLL_GUARDED_BY(mutex_) = true;
+  // By key, the last of each.
+  std::map<std::string, kube::Reflector::Change> changed_profiles_ PLIMSOLL_GUARDED_BY(mutex_);
+  bool synced_ PLIMSOLL_GUARDED_BY(mutex_) = false;
   std::jthread thread_;
 };
 

@@ -58,7 +58,7 @@ bool DecisionScheduler::Turn::stopped_for_others() const {
   if (entry_ == nullptr) {
     return false;
   }
-  const std::lock_guard lock(entry_->scheduler.mutex_);
+  const MutexLock lock(entry_->scheduler.mutex_);
   return entry_->stopped_for_others;
 }
 
@@ -84,7 +84,7 @@ bool DecisionScheduler::has_slot_for(const std::string& namespace_name) const {
 
 Result<DecisionScheduler::Turn> DecisionScheduler::enter(const std::string& namespace_name, Time deadline,
                                                          const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (const bool waits = waiting_of_.contains(namespace_name) || !has_slot_for(namespace_name); !waits) {
     ++turns_;
     ++running_of_[namespace_name];
@@ -146,7 +146,7 @@ void DecisionScheduler::call_next() {
 }
 
 void DecisionScheduler::leave(Entry& entry) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   running_.remove(&entry);
   --turns_;
   if (const auto running = running_of_.find(entry.namespace_name); --running->second == 0) {
@@ -156,8 +156,9 @@ void DecisionScheduler::leave(Entry& entry) {
 }
 
 void DecisionScheduler::watch(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested() && begun_.wait(lock, stop, [this] { return !running_.empty(); })) {
+  MutexLock lock(mutex_);
+  while (!stop.stop_requested() &&
+         begun_.wait(lock, stop, [this]() PLIMSOLL_REQUIRES(mutex_) { return !running_.empty(); })) {
     begun_.wait_for(lock, stop, kTick, [] { return false; });
     check_long_ones();
   }
@@ -197,7 +198,7 @@ void DecisionScheduler::stop_one() {
 }
 
 DecisionScheduler::Stats DecisionScheduler::stats() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Stats stats{
       .running = running_.size(), .running_long = 0, .waiting = 0, .refused = refused_, .stopped = stopped_};
   for (const Entry* entry : running_) {

@@ -23,11 +23,11 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/result.h"
 
 namespace plimsoll::webhook {
@@ -97,23 +97,24 @@ class DecisionScheduler {
     std::condition_variable_any calls;
   };
 
-  bool has_slot_for(const std::string& namespace_name) const;
-  void call_next();
+  bool has_slot_for(const std::string& namespace_name) const PLIMSOLL_REQUIRES(mutex_);
+  void call_next() PLIMSOLL_REQUIRES(mutex_);
   void leave(Entry& entry);
   void watch(const std::stop_token& stop);
-  void check_long_ones();
-  void stop_one();
+  void check_long_ones() PLIMSOLL_REQUIRES(mutex_);
+  void stop_one() PLIMSOLL_REQUIRES(mutex_);
 
   const Options options_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any begun_;
-  std::list<Entry*> running_;
-  std::map<std::string, int> running_of_;                  // by namespace, called ones included
-  std::size_t turns_ = 0;                                  // given, including those that have not begun
-  std::map<std::string, std::deque<Waiter*>> waiting_of_;  // no empty ones
-  std::string last_called_;                                // the namespace
-  std::uint64_t refused_ = 0;
-  std::uint64_t stopped_ = 0;
+  std::list<Entry*> running_ PLIMSOLL_GUARDED_BY(mutex_);
+  // By namespace, called ones included.
+  std::map<std::string, int> running_of_ PLIMSOLL_GUARDED_BY(mutex_);
+  std::size_t turns_ PLIMSOLL_GUARDED_BY(mutex_) = 0;  // given, including those that have not begun
+  std::map<std::string, std::deque<Waiter*>> waiting_of_ PLIMSOLL_GUARDED_BY(mutex_);  // no empty ones
+  std::string last_called_ PLIMSOLL_GUARDED_BY(mutex_);                                // the namespace
+  std::uint64_t refused_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
+  std::uint64_t stopped_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
   std::jthread watcher_;
 };
 

@@ -10,10 +10,10 @@ std::string one_line(std::string_view text, std::size_t limit) {
     const std::size_t length = utf8_length(text.substr(at));
     const bool control = length == 1 && (static_cast<unsigned char>(text[at]) < 0x20 || text[at] == 0x7F);
     const std::string_view piece = length == 0 ? "?" : control ? " " : text.substr(at, length);
-    if (line.size() + piece.size() > limit) {
-      return limit < 3 ? "" : std::string(utf8_prefix(line, limit - 3)) + "...";
-    }
     line += piece;
+    if (line.size() > limit) {
+      return utf8_shortened(line, limit);
+    }
     at += length == 0 ? 1 : length;
   }
   return line;

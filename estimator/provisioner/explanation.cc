@@ -69,8 +69,8 @@ const char* event_reason_of(const Error& exceeded) {
                                                   : "TooLarge";
 }
 
-std::string shortened(std::string text) {
-  return text.size() <= kWarningLimit ? text : std::string(utf8_prefix(text, kWarningLimit - 3)) + "...";
+std::string shortened(std::string_view text) {
+  return utf8_shortened(text, kWarningLimit);
 }
 
 std::string unchanged_warning(const std::string& reason, const crds::TrainingJobSpec& spec) {

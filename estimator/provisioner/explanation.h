@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -31,7 +32,7 @@ std::string usable_text(Bytes usable, Bytes shortfall);
 const char* event_reason_of(const Error& exceeded);
 
 // The text within the limit of admission warnings, cut at a whole UTF-8 character.
-std::string shortened(std::string text);
+std::string shortened(std::string_view text);
 
 // The warning for a job that is admitted as the user wrote it.
 std::string unchanged_warning(const std::string& reason, const crds::TrainingJobSpec& spec);

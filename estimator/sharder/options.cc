@@ -51,7 +51,8 @@ Option make_option(const CostModel& model, const TableCost& cost, const Table& t
   const std::int64_t rows = cost.row_block(type);
   const Held held = cost.held(type, kernel, rows, columns);
   const Held last = cost.held(type, kernel, table.rows % rows, columns);  // shorter than the others
-  const double row_blocks = static_cast<double>(table.rows / rows);
+  const std::int64_t full_blocks = table.rows / rows;
+  const double row_blocks = static_cast<double>(full_blocks);
   const double ranks = static_cast<double>(option.ranks_per_block(model));
   const double copies = type == ShardingType::kDataParallel ? ranks : static_cast<double>(cuts);
   option.ms = times.total();

@@ -1,6 +1,7 @@
 #include "estimator/sharder/selection.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 namespace plimsoll::estimator::inline sharder {
@@ -31,6 +32,7 @@ const Option& cheapest(std::span<const Option> options, const Caps& caps) {
       best = &option;
     }
   }
+  assert(best != nullptr);
   return *best;
 }
 

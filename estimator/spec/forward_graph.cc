@@ -67,7 +67,7 @@ const char* name_of(OpKind kind) {
     case OpKind::kTopK: return "aten::topk";
     case OpKind::kCast: return "aten::_to_copy";
     case OpKind::kReceive: return "c10d::recv_";
-    case OpKind::kAllReduce: return "c10d::allreduce_";
+    case OpKind::kAllReduce:
     case OpKind::kCopyToRegion: return "c10d::allreduce_";
     case OpKind::kAllGather: return "c10d::allgather_";
     case OpKind::kReduceScatter: return "c10d::reduce_scatter_";
@@ -157,7 +157,7 @@ TensorId ForwardGraph::alias(OpKind kind, std::string name, const TensorIds& inp
   return output;
 }
 
-std::vector<TensorId> ForwardGraph::split(std::string name, TensorId x, std::vector<Shape> shapes,
+std::vector<TensorId> ForwardGraph::split(const std::string& name, TensorId x, std::vector<Shape> shapes,
                                           const std::vector<std::int64_t>& counts) {
   assert(shapes.size() == counts.size());
   std::vector<TensorId> parts;

@@ -145,7 +145,7 @@ class ForwardGraph {
   }
   TensorId alias(OpKind kind, std::string name, const TensorIds& inputs, Shape shape);
   // Appends a kSplit of `x`; part i stands for counts[i] equal tensors.
-  std::vector<TensorId> split(std::string name, TensorId x, std::vector<Shape> shapes,
+  std::vector<TensorId> split(const std::string& name, TensorId x, std::vector<Shape> shapes,
                               const std::vector<std::int64_t>& counts);
 
   // Operators appended from now on belong to a new block.

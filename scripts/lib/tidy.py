@@ -47,7 +47,8 @@ class Checker:
         """What is wrong, "" if nothing is, and whether that was known."""
         source = os.path.relpath(entry["file"])
         arguments = shlex.split(entry["command"])
-        key = hashlib.sha256((self.checks + entry["command"]).encode()).hexdigest()
+        command = entry["command"].replace(os.getcwd(), ".")  # the same in every checkout
+        key = hashlib.sha256((self.checks + command).encode()).hexdigest()
         record = os.path.join(self.cache, source.replace("/", "_") + ".json")
         try:
             with open(record) as file:

@@ -38,5 +38,13 @@ TEST(Utf8, PrefixNeverCutsACharacter) {
   }
 }
 
+TEST(Utf8, ShortenedSaysThatThereWasMore) {
+  const std::string euros = "\xE2\x82\xAC\xE2\x82\xAC\xE2\x82\xAC";
+  EXPECT_EQ(utf8_shortened(euros, 9), euros);
+  EXPECT_EQ(utf8_shortened(euros, 8), "\xE2\x82\xAC...");
+  EXPECT_EQ(utf8_shortened(euros, 3), "...");
+  EXPECT_EQ(utf8_shortened(euros, 2), "");
+}
+
 }  // namespace
 }  // namespace plimsoll

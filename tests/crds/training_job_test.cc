@@ -223,7 +223,7 @@ TEST(TrainingJob, SeesTablesThatShareAName) {
   set(object, "spec.model.dlrm.tables[2].name", "item.11");
   EXPECT_EQ(problem_text(object),
             "spec.model.dlrm.tables[2].name: is also the name of a table in the group tables[1]");
-  for (const char* other : {"item.12", "item.011", "item.", "item.x", "user.0", "item.1.1"}) {
+  for (const char* other : {"item.12", "item.-1", "item.011", "item.", "item.x", "user.0", "item.1.1"}) {
     set(object, "spec.model.dlrm.tables[2].name", other);
     EXPECT_EQ(problem_text(object), "") << other;
   }

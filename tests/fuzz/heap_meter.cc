@@ -17,7 +17,13 @@
 #endif
 
 #ifdef PLIMSOLL_SANITIZER_ALLOCATES
-#include <sanitizer/allocator_interface.h>
+// As compiler-rt's sanitizer/allocator_interface.h declares them, a header that g++ does not ship.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, std::size_t),
+                                              void (*on_free)(const volatile void*));
+int __sanitizer_get_ownership(const volatile void* block);
+std::size_t __sanitizer_get_allocated_size(const volatile void* block);
+}
 #endif
 
 namespace plimsoll::testing {
