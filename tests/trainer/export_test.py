@@ -87,16 +87,68 @@ def residual(batch):
         lambda output: output.square().mean()
 
 
+def shared_gradient(batch):
+    """The gradient of the outer sum goes to three branches, which end at different times."""
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pointwise, self.depthwise = nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+            self.inner, self.outer = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+
+        def forward(self, x):
+            return self.outer((self.inner(self.pointwise(x)) + self.depthwise(x)) + x)
+
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Block(), Block()), (torch.randn(batch, 3, 16, 16),), \
+        lambda output: output.square().mean()
+
+
 def needs_values(batch):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.layer = nn.Linear(8, 8)
+            self.layer = nn.Linear(128, 128)
 
         def forward(self, x):
-            return self.layer(x) if x.sum().item() < 1e9 else x
+            y = self.layer(x)
+            return y if y.sum().item() < 1e9 else x
 
-    return Model(), (torch.randn(batch, 8),), lambda output: output.sum()
+    return Model(), (torch.randn(batch, 128),), lambda output: output.sum()
+
+
+def looks_at_masks(batch):
+    """Branches on lengths, masks and a random number, as Hugging Face's models have them."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.layer = nn.Embedding(50, 128), nn.Linear(128, 128)
+
+        def forward(self, tokens):
+            x = self.embedding(tokens)
+            mask = (torch.arange(12) < 7).expand(tokens.shape).clone()
+            if torch.rand([]) < 0.0 or mask.all() or (tokens < 0).any():
+                return x
+            x = x[:, :int(mask.sum(1).max())]
+            mask.logical_or_(torch.ones_like(mask))
+            return self.layer(x) if mask.all() else x
+
+    return Model(), (torch.randint(0, 50, (batch, 12)),), lambda output: output.square().mean()
+
+
+def overwrites_values(batch):
+    """What is written from a tensor without values has none, in all views of it."""
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(128, 128)
+
+        def forward(self, x):
+            y = self.layer(x)
+            ends = torch.zeros(4)
+            view = ends[1:]
+            ends[2] = y.detach().sum()
+            return y if view.sum().item() != 0 else x
+
+    return Model(), (torch.randn(batch, 128),), lambda output: output.sum()
 
 
 def replayed_peak(trace, batch):
@@ -163,19 +215,71 @@ class Export(unittest.TestCase):
         self.check(transformer)
 
     def test_gradients_summed_in_place_are_no_inputs(self):
-        trace = self.check(residual)
-        used = {tensor for operator in trace["operators"] for tensor in operator[3] + operator[4]}
-        inputs = [i for i, row in enumerate(trace["storages"]) if trace["roles"][row[1]] == "input"]
-        self.assertEqual(len(inputs), 1)
-        self.assertIn(inputs[0], {trace["tensors"][t][0] for t in used})
+        for function in (residual, shared_gradient):
+            with self.subTest(function.__name__):
+                trace = self.check(function)
+                used = {tensor for operator in trace["operators"] for tensor in operator[3] + operator[4]}
+                inputs = [i for i, row in enumerate(trace["storages"]) if trace["roles"][row[1]] == "input"]
+                self.assertEqual(len(inputs), 1)
+                self.assertIn(inputs[0], {trace["tensors"][t][0] for t in used})
+
+    def test_a_tensor_that_backward_alone_reads_has_no_producer(self):
+        class Scaled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient * hidden
+
+        hidden = torch.ones(16)
+
+        def function(batch):
+            model = nn.Linear(16, 16)
+            return model, (torch.randn(batch, 16),), lambda output: Scaled.apply(output).sum()
+
+        with self.assertRaisesRegex(ExportError, "backward reads 64 bytes \\(aten::mul\\) that no recorded operator made"):
+            exporter.export(function, 4, "cpu")
+
+    def test_a_path_that_only_a_recording_takes_is_noted_with_its_place(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+            def forward(self, x):
+                x = self.first(x)
+                return self.second(x * torch.ones(16) if type(x) is not torch.Tensor else x)
+
+        def function(batch):
+            return Model(), (torch.randn(batch, 16),), lambda output: output.square().mean()
+
+        trace = exporter.export(function, 4, "cpu")["traces"][0]
+        self.assertEqual(trace["method"], "fake")
+        self.assertRegex(trace["notes"][0], "in the model a real run executes nothing where the recording has aten::ones, aten::mul")
+
+    def test_constants_of_the_code_are_made_by_it(self):
+        def function(batch):
+            return nn.Linear(16, 16), (torch.randn(batch, 16),), lambda output: (output * torch.tensor([2.0] * 16)).sum()
+
+        trace = self.check(function)
+        roles = [trace["roles"][row[1]] for row in trace["storages"]]
+        self.assertEqual(roles.count("input"), 1)
 
     def test_initializers_that_look_at_values_need_no_memory(self):
         self.assertEqual(exporter.export(residual, 4, "cpu")["traces"][0]["method"], "fake")
 
     def test_a_model_that_looks_at_values_is_run_for_real(self):
-        trace = exporter.export(needs_values, 4, "cpu")["traces"][0]
-        self.assertEqual(trace["method"], "real")
-        self.assertTrue(trace["notes"])
+        for function in (needs_values, overwrites_values):
+            with self.subTest(function.__name__):
+                trace = exporter.export(function, 4, "cpu")["traces"][0]
+                self.assertEqual(trace["method"], "real")
+                self.assertTrue(trace["notes"])
+
+    def test_values_that_hold_no_parameter_are_known_without_a_real_run(self):
+        trace = self.check(looks_at_masks)
+        self.assertEqual((trace["method"], trace["notes"]), ("fake", []))
 
     def test_shared_parameters_are_named_once(self):
         def tied(batch):
@@ -242,7 +346,7 @@ class BackwardWithoutTheEngine(unittest.TestCase):
             iteration._backward = original
 
     def test_is_the_engines(self):
-        for function in (mlp, cnn, residual, transformer, checkpointed, user_function, sparse):
+        for function in (mlp, cnn, residual, shared_gradient, transformer, checkpointed, user_function, sparse):
             with self.subTest(function.__name__):
                 engines, ours = self.recorded(function, False), self.recorded(function, True)
                 names = [[trace["operatorNames"][operator[0]] for operator in trace["operators"]] for trace in (engines, ours)]

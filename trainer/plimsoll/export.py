@@ -17,7 +17,7 @@ import traceback
 
 import torch
 
-from . import ExportError, __version__, iteration, probe, trace, worlds
+from . import ExportError, __version__, iteration, probe, real_run, trace, worlds
 
 DEVICES = ("cpu", "cuda", "both")
 _MORE_BATCHES = (1, 2, 3)  # two make a line, the third checks it
@@ -54,6 +54,7 @@ class _Exporter:
         self._batch_size = batch_size
         self._precision = precision
         self._progress = progress
+        self._compared = None  # what differs from a real run on the CPU, once that is known
 
     def trace(self, device):
         """By the first way that works: without memory, built for real, all for real; for CUDA then as the CPU runs it."""
@@ -63,6 +64,7 @@ class _Exporter:
         for runs_on, kind in ways:
             try:
                 made = self._trace_of_kind(runs_on, kind, notes, measured=device == "cpu")
+                made["notes"] = made["notes"] + self._differences(kind)
                 if runs_on != device:
                     made.update(method="derived", notes=made["notes"] + [_READ_AS_CUDA])
                     self._progress(f"{device}: {_READ_AS_CUDA}")
@@ -101,6 +103,26 @@ class _Exporter:
         self._progress(f"{device}: this trace holds for batch {self._batch_size} alone: {reason}")
         only = recordings[0] if size == self._batch_size else self._record(device, kind, self._batch_size)
         return made([only], [self._batch_size], notes + [f"holds for batch {self._batch_size} alone: {reason}"])
+
+    def _differences(self, kind):
+        """What a real run on the CPU does otherwise than a recording of this kind, where such a run is small enough."""
+        if self._compared is None:
+            self._compared = []
+            if kind != worlds.REAL:
+                batch = min(self._batch_size, real_run.BATCH)
+                try:
+                    recorded = iteration.record(self._function, batch, kind, "cpu", self._precision)
+                    if not real_run.is_small(recorded):
+                        self._progress("not compared with a real run, which would take long")
+                        return []
+                    real = self._record("cpu", worlds.REAL, batch)
+                except Exception as error:
+                    self._progress(f"not compared with a real run: at batch {batch} it fails ({_first_line(error)})")
+                    return []
+                self._compared = real_run.differences(recorded, real)
+                for line in self._compared or [f"a real run at batch {batch} executes the same operators"]:
+                    self._progress(line)
+        return self._compared
 
     def _measure(self, recordings, batches):
         """The temporaries of kernels; corrects the sizes of their results."""

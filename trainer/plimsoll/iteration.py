@@ -40,7 +40,7 @@ def _cast(trainable, precision):
     dtype = {"BF16": torch.bfloat16, "FP16": torch.float16}.get(precision)
     if dtype is None:
         return
-    with trainable.mode, torch.no_grad():
+    with trainable.context(), torch.no_grad():
         worlds._replace_tensors(
             trainable.model, lambda t: worlds._as_parameter(t.detach().to(dtype), t) if t.is_floating_point() else t)
         trainable.inputs = worlds._map(trainable.inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
@@ -97,7 +97,7 @@ def _record(function, batch_size, kind, device, precision, pretended):
         gc.disable()
         stack.callback(gc.enable)
         recording.modules = stack.enter_context(_modules_tracked(recorder, model))
-        stack.enter_context(trainable.mode)
+        stack.enter_context(trainable.context())
         stack.enter_context(worlds.default_device(device))
         stack.enter_context(recorder)
         for names, tensor in parameters:
@@ -140,6 +140,8 @@ def _give_roles(recording, outputs, loss_storages):
         for storage in storages:
             recording.storages[storage].role = recording.storages[storage].role or role
     for storage in recording.storages:
+        if storage.role is None and storage.backward_reader is not None:
+            raise RuntimeError(f"backward reads {storage.bytes} bytes ({storage.backward_reader}) that no recorded operator made")
         if storage.role is None and storage.allocated_at == NEVER:
             storage.role = "input"
         elif storage.role is None:

@@ -35,6 +35,7 @@ class StorageRecord:
     saved: int = 0
     role: str = None
     first_tensor: int = NEVER
+    backward_reader: str = None  # the operator of backward that read it before any was seen to make it
 
 
 class Row(typing.NamedTuple):
@@ -78,6 +79,21 @@ class Packed:
 
     def __del__(self):
         self.recorder.release_saved(self)
+
+
+@dataclasses.dataclass(eq=False)
+class EngineSum:
+    """A sum of two gradients that arrived at one place, whose result has no row yet.
+
+    Whether autograd's engine would add in place is seen once it has dropped its own reference to `old`, the first gradient:
+    other nodes that still wait for the same gradient keep it alive, and no count that Python can read shows them.
+    """
+
+    operator: int
+    row: int
+    first_released_at: int
+    old: weakref.ref
+    result: weakref.ref
 
 
 class Recording:
@@ -127,6 +143,8 @@ _ENGINE_ADDS_IN_PLACE = int(torch.__version__.split(".")[0]) >= 2
 _ADD, _ADD_IN_PLACE = torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor
 _CLONE = torch.ops.aten.clone.default
 _DETACH = torch.ops.aten.detach.default
+_MAKES_CONSTANTS = ("aten::lift_fresh", "aten::lift")  # torch.tensor() makes a tensor unseen and passes it to one of these
+_NUMBER_BYTES = 16  # autograd turns numbers into tensors unseen; the widest is complex128
 _PRIM_DEVICE = torch.ops.prim.device.default
 _SKIPPED_ARGUMENTS = frozenset(["generator", "device", "layout", "pin_memory", "memory_format", "size", "self", "out"])
 
@@ -159,6 +177,7 @@ class Recorder(TorchDispatchMode):
         self._by_key = {}
         self._aliases = {}
         self._unpacked = set()
+        self._sum = None  # the EngineSum that was recorded last, until the next operator
         self._of_this_node = None  # saved tensors that the running node unpacked, where nodes are run one by one
         self._paused = False
         self.in_backward = False
@@ -197,6 +216,9 @@ class Recorder(TorchDispatchMode):
         kind = self._kinds.get(operator)
         if kind is None:
             kind = self._kinds[operator] = OperatorKind(operator)
+        self._settle_sum()
+        if kind.name in _MAKES_CONSTANTS:
+            args, kwargs = (), {}
         known = len(self.recording.storages)
         now = len(self.recording.operators)
         inputs, attributes = [], {}
@@ -205,18 +227,19 @@ class Recorder(TorchDispatchMode):
         for name, value in kwargs.items():
             self._note_argument(kind, kind.names.index(name), value, inputs, attributes)
         for storage in self.recording.storages[known:]:
-            storage.allocated_at = NEVER  # first seen as an argument: it existed before
+            storage.backward_reader = kind.name if self.in_backward and storage.bytes > _NUMBER_BYTES else None
         template = self._template(args), {k: self._template(v) for k, v in kwargs.items()}
         first_new = len(self.recording.storages)
         outputs = []
         if operator is _CLONE and self.in_backward and not self._unpacked and args[0].layout is torch.sparse_coo:
             self._steal(args[0], result)
             return
-        if operator is _ADD and self.in_backward and not self._unpacked and self._engine_adds_in_place(*args[:2]):
-            self._take_over(result, inputs[0])
-            kind = self._kinds.setdefault(_ADD_IN_PLACE, OperatorKind(_ADD_IN_PLACE))
-        self._note_tensors(result, outputs, now)
-        if kind.writes or len(self.recording.storages) > first_new:
+        if operator is _ADD and self.in_backward and not self._unpacked and self._engine_may_add_in_place(*args[:2]):
+            storage = self.recording.storages[self.recording.tensors[inputs[0]][0]]
+            self._sum = EngineSum(now, inputs[0], storage.first_released_at, weakref.ref(args[0]), weakref.ref(result))
+        else:
+            self._note_tensors(result, outputs, now)
+        if self._sum is not None or kind.writes or len(self.recording.storages) > first_new:
             call = (kind.overload, *template)
             self.recording.operators.append(OperatorRecord(kind.name, self.module, attributes, inputs, outputs, call))
 
@@ -249,8 +272,8 @@ class Recorder(TorchDispatchMode):
                 else:
                     self._note_tensors(item, rows, now)
 
-    def _engine_adds_in_place(self, old, new):
-        """Whether autograd's engine, which sums gradients of one tensor, would do so in place without a dispatch mode.
+    def _engine_may_add_in_place(self, old, new):
+        """Whether autograd's engine, which sums gradients of one tensor, may do so in place without a dispatch mode.
 
         torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace, since torch 2: the first is dense and the last
         reference to its storage. Under any dispatch mode the engine refrains, so the recording has a new sum.
@@ -264,9 +287,21 @@ class Recorder(TorchDispatchMode):
         record = self.recording.storages[self.recording.tensors[self.note(old)][0]]
         return record.references == 1 and record.saved == 0
 
-    def _take_over(self, result, row):
-        """From here on the storage of `result` is that of a row: an operator was in place after all."""
-        self._move(self.recording.tensors[row][0], result)
+    def _settle_sum(self):
+        """Decides whether the sum that was recorded last is in place; from then on its result is known."""
+        engine_sum, self._sum = self._sum, None
+        if engine_sum is None or engine_sum.result() is None:
+            return
+        result, outputs = engine_sum.result(), []
+        operator = self.recording.operators[engine_sum.operator]
+        if engine_sum.old() is None:
+            storage = self.recording.tensors[engine_sum.row][0]
+            self._move(storage, result)
+            self.recording.storages[storage].first_released_at = engine_sum.first_released_at
+            kind = self._kinds.setdefault(_ADD_IN_PLACE, OperatorKind(_ADD_IN_PLACE))
+            operator = operator._replace(name=kind.name, call=(kind.overload, *operator.call[1:]))
+        self._note_tensors(result, outputs, engine_sum.operator)
+        self.recording.operators[engine_sum.operator] = operator._replace(outputs=outputs)
 
     def _move(self, storage, tensor):
         """The record of a storage is from here on that of another tensor's storage."""
@@ -402,6 +437,7 @@ class Recorder(TorchDispatchMode):
     # -- the end -----------------------------------------------------------------------------------------------------
     def storages_of(self, value):
         """The storages of all tensors in a nest of tuples, lists, dicts and objects with attributes."""
+        self._settle_sum()
         found, seen, stack = [], set(), [value]
         while stack:
             item = stack.pop()
@@ -420,6 +456,7 @@ class Recorder(TorchDispatchMode):
         return found
 
     def finish(self):
+        self._settle_sum()
         self.active = False
         self._tensors.clear()
         self._aliases.clear()

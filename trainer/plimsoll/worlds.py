@@ -8,24 +8,30 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
+import sys
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import ExportError
+from .values import KnownValues
+
+# Functions by which a framework takes another path for tensors without memory, which a real run would not take.
+_ASK_FOR_FAKES = (("transformers.utils.import_utils", "is_fake_tensor"),)
 
 FAKE, REAL_BUILD, REAL = "fake", "real build", "real"
 
 
 @dataclasses.dataclass
 class Trainable:
-    """A model, its inputs and its loss, and the mode under which they run; `adopt` makes fakes of real tensors, or is None."""
+    """A model, its inputs and its loss, and the context under which they run; `adopt` makes fakes of real tensors, or is None."""
 
     model: torch.nn.Module
     inputs: tuple
     loss: object
-    mode: object
+    context: object  # a function that returns a context manager
     adopt: object
 
 
@@ -128,7 +134,7 @@ def default_device(device):
     return torch.device(device)
 
 
-def _adopter(mode, device):
+def _adopter(mode, values, device):
     """A function that turns real tensors into fakes of the mode, the same one always into the same fake."""
     made = {}
 
@@ -138,6 +144,7 @@ def _adopter(mode, device):
         if id(tensor) not in made:
             fake = mode.from_tensor(tensor)
             made[id(tensor)] = (tensor, fake.to(device) if device != "cpu" and tensor.dim() > 0 else fake)
+            values.know(made[id(tensor)][1], tensor)
         return made[id(tensor)][1]
 
     return adopt
@@ -166,11 +173,11 @@ def build(function, batch_size, kind, device):
     if kind == REAL:
         torch.manual_seed(0)
         model, inputs, loss = _checked(function(batch_size))
-        return Trainable(model, inputs, loss, contextlib.nullcontext(), None)
-    mode = _fake_mode()
-    adopt = _adopter(mode, device)
+        return Trainable(model, inputs, loss, contextlib.nullcontext, None)
+    mode, values = _fake_mode(), KnownValues(lambda tensor: isinstance(tensor, FakeTensor))
+    adopt = _adopter(mode, values, device)
     if kind == FAKE:
-        with _allow_modules_of_fakes(), _skip_initialization(), mode, default_device(device):
+        with _allow_modules_of_fakes(), _skip_initialization(), _without_memory(mode, values), default_device(device):
             model, inputs, loss = _checked(function(batch_size))
     else:
         torch.manual_seed(0)
@@ -178,4 +185,16 @@ def build(function, batch_size, kind, device):
     with mode, torch.no_grad():
         _replace_tensors(model, lambda t: t if isinstance(t, FakeTensor) else _as_parameter(adopt(t).detach(), t))
         inputs = _map(inputs, adopt)
-    return Trainable(model, inputs, loss, mode, adopt)
+    return Trainable(model, inputs, loss, functools.partial(_without_memory, mode, values), adopt)
+
+
+@contextlib.contextmanager
+def _without_memory(mode, values):
+    """Operators make tensors without memory; small ones have values, and code that asks whether they are real hears yes."""
+    with contextlib.ExitStack() as stack:
+        for name, function in _ASK_FOR_FAKES:
+            if name in sys.modules and hasattr(sys.modules[name], function):
+                stack.enter_context(replaced((sys.modules[name], function, lambda tensor: False)))
+        stack.enter_context(mode)
+        stack.enter_context(values)
+        yield
