@@ -47,7 +47,7 @@ class DepartedPods {
     Bytes bytes;
   };
   double size_of(const Share& share) const;
-  std::list<Entry>::iterator remove(Share& share, std::list<Entry>::iterator entry);
+  std::list<Entry>::iterator remove(Share& share, std::list<Entry>::iterator entry) PLIMSOLL_REQUIRES(mutex_);
 
   const Limits limits_;
   mutable Mutex mutex_;

@@ -101,8 +101,9 @@ Result<std::unique_ptr<HttpEndpoint>> HttpEndpoint::make(const ClientConfig& con
   options.set_tlsext_sni_enabled(!is_ip_address(tls->server_name()));
   options.set_ssl_context_callback(
       [tls](boost::asio::ssl::context& context) { tls->configure(context.native_handle()); });
-  implementation->client.emplace(implementation->server, options);
-  return std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(implementation)));
+  auto endpoint = std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(implementation)));
+  endpoint->forget_connections();  // makes the first client
+  return endpoint;
 }
 
 // Shared by the thread of the caller and those of cpprestsdk; destroyed by the last of them.

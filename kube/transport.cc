@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <openssl/x509.h>
+#include <pplx/pplxtasks.h>
 #include <pplx/threadpool.h>
 
 #include <cstdlib>
@@ -47,6 +48,8 @@ void start_transport_pool() {
     } catch (const std::exception&) {
       // Other code of the process (a test's server) has started the pool; any size will do.
     }
+    // The first task of a process creates it; here, no two threads can do so at once.
+    pplx::get_ambient_scheduler();
   });
 }
 

@@ -108,7 +108,9 @@ void ClusterViewKeeper::run(const std::stop_token& stop) {
       synced_ = true;
     }
     const auto limit = synced_ ? std::chrono::hours(24) : kSyncPoll;
-    const auto dirty = [this] { return gpu_models_changed_ || !changed_profiles_.empty(); };
+    const auto dirty = [this]() PLIMSOLL_REQUIRES(mutex_) {
+      return gpu_models_changed_ || !changed_profiles_.empty();
+    };
     if (changed_.wait_for(lock, stop, limit, dirty)) {
       // Wait for more changes of the same burst.
       changed_.wait_for(lock, stop, kSettle, [] { return false; });
