@@ -50,7 +50,7 @@ Budget::Cause largest_cause(const EstimateRequest& request) {
   const std::int64_t layers = request.model->transformer->layers;
   const crds::Parallelism& parallelism = request.training->parallelism;
   // Each stage runs a few more micro-batches than there are stages, through each of its chunks.
-  const std::int64_t passes = parallelism.pipeline * parallelism.pipeline;
+  const std::int64_t passes = (Bytes{parallelism.pipeline} * parallelism.pipeline).count;  // saturates
   if (parallelism.pipeline_chunks > passes && parallelism.pipeline_chunks > layers) {
     return {"spec.training.parallelism.pipelineChunks", parallelism.pipeline_chunks};
   }

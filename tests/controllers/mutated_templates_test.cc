@@ -12,6 +12,7 @@
 #include "estimator/types/runtime_settings.h"
 #include "remediation/host_memory.h"
 #include "remediation/remediation.h"
+#include "tests/random_cases.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -141,7 +142,7 @@ TEST(MutatedTemplates, AnyTypeAnywhereIsAnErrorAndNeverAnException) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   int refused = 0;
-  constexpr int kRuns = 3000;
+  constexpr int kRuns = plimsoll::testing::random_cases(3'000);
   for (int run = 0; run < kRuns; ++run) {
     Json object = job_object();
     for (std::size_t changes = 1 + random() % 3; changes > 0; --changes) {

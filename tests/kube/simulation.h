@@ -8,15 +8,11 @@
 #include <string>
 
 #include "base/log.h"
+#include "tests/random_cases.h"
 
 namespace plimsoll::testing {
 
-// Sanitizers make each ten times as long.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr unsigned kSeeds = 1'000;
-#else
-inline constexpr unsigned kSeeds = 10'000;
-#endif
+inline constexpr unsigned kSeeds = random_cases(10'000);
 
 class Dice {
  public:

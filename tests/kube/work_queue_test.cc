@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "tests/kube/virtual_clock.h"
+#include "tests/random_cases.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -443,7 +444,7 @@ class Model {
 };
 
 TEST(WorkQueueSimulation, IsClientGosOnTenThousandSeeds) {
-  for (unsigned seed = 0; seed < 10'000; ++seed) {
+  for (int seed = 0; seed < plimsoll::testing::random_cases(10'000); ++seed) {
     std::mt19937 random(seed);
     VirtualClock clock;
     WorkQueue queue({.retries = {.per_second = 0}, .clock = &clock});
@@ -555,7 +556,7 @@ TEST(WorkQueueFairness, AWaitingWorkerIsWokenWhenItsNamespaceMayGoOn) {
 // their order, one worker is free of each namespace, and none waits for more than a turn of each other.
 TEST(WorkQueueSimulation, IsFairToNamespacesOnTwoThousandSeeds) {
   constexpr int kWorkers = 3;
-  for (unsigned seed = 0; seed < 2'000; ++seed) {
+  for (int seed = 0; seed < plimsoll::testing::random_cases(2'000); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     VirtualClock clock;

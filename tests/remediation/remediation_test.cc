@@ -8,6 +8,7 @@
 #include "estimator/provisioner/size_exclusion.h"
 #include "remediation/next_size.h"
 #include "tests/estimator/provisioner_fixture.h"
+#include "tests/random_cases.h"
 
 namespace plimsoll::remediation {
 namespace {
@@ -733,9 +734,9 @@ class RandomRun {
 
 TEST(Remediation, RandomHistoriesEndAndNeverRepeatASizeThatFailed) {
   const std::uint32_t seed = std::random_device{}();
-  for (std::uint32_t i = 0; i < 1'000; ++i) {
-    SCOPED_TRACE("seed " + std::to_string(seed + i));
-    RandomRun(seed + i).run();
+  for (int i = 0; i < plimsoll::testing::random_cases(1'000); ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed + static_cast<std::uint32_t>(i)));
+    RandomRun(seed + static_cast<std::uint32_t>(i)).run();
     if (::testing::Test::HasFatalFailure()) {
       return;
     }

@@ -44,8 +44,8 @@ TEST(Candidates, BeginAboveTheSizesThatFailed) {
   object["spec"]["provisioning"]["minTrainers"] = 8;
   object["spec"]["provisioning"]["maxTrainers"] = 100;
   const std::vector<FailedSize> failed = {{"A100-40GB", 16, 8, 40_GiB, 41_GiB}};
-  for (const Candidate& candidate :
-       candidates_of(plimsoll::testing::decode(object), plimsoll::testing::four_models(), failed).list) {
+  const std::vector<AvailableGpu> gpus = plimsoll::testing::four_models();  // candidates point to them
+  for (const Candidate& candidate : candidates_of(plimsoll::testing::decode(object), gpus, failed).list) {
     const bool larger = candidate.gpu->model.memory > 40_GiB;
     EXPECT_EQ(candidate.failed, larger ? 0 : 16) << candidate.name();
     EXPECT_EQ(candidate.least, larger ? 8 : 24) << candidate.name();

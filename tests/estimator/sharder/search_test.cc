@@ -6,6 +6,7 @@
 
 #include "estimator/sharder/sharder.h"
 #include "tests/estimator/sharder_instances.h"
+#include "tests/random_cases.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using ::testing::IsEmpty;
 
 constexpr std::uint64_t kSeed = 20231030;
+constexpr int kCases = plimsoll::testing::random_cases(2'500);
 
 std::vector<ShardingType> types_of(const Plan& plan) {
   std::vector<ShardingType> types;
@@ -40,7 +42,7 @@ TEST(SharderSearch, EveryPlanHoldsAndNoneBeatsItsBound) {
   std::mt19937_64 random(kSeed);
   std::int64_t planned = 0;
   std::int64_t given_up = 0;
-  for (int i = 0; i < 2500; ++i) {
+  for (int i = 0; i < kCases; ++i) {
     const ShardRequest request = random_request(random, {});
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
     Infeasibility why;
@@ -56,7 +58,7 @@ TEST(SharderSearch, EveryPlanHoldsAndNoneBeatsItsBound) {
     EXPECT_GE(plan->max_milliseconds, plan->lower_bound_milliseconds);
     EXPECT_EQ(rule_out(request).constraint, "") << "what was met must not be ruled out";
   }
-  EXPECT_GT(planned, 1500);
+  EXPECT_GT(planned, kCases * 3 / 5);
   // Between what the bounds refuse and what is found there is little room.
   EXPECT_LT(given_up, planned / 50);
 }
@@ -66,7 +68,7 @@ TEST(SharderSearch, EveryPlanHoldsWithAllThatARequestMayAsk) {
   int planned = 0;
   std::set<ShardingType> types;
   std::set<Kernel> kernels;
-  for (int i = 0; i < 2500; ++i) {
+  for (int i = 0; i < kCases; ++i) {
     const ShardRequest request = random_request(random, {.all_features = true});
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
     const Result<Plan> plan = shard(request);
@@ -83,7 +85,7 @@ TEST(SharderSearch, EveryPlanHoldsWithAllThatARequestMayAsk) {
       kernels.insert(placement.kernel);
     }
   }
-  EXPECT_GT(planned, 1000);
+  EXPECT_GT(planned, kCases * 2 / 5);
   EXPECT_EQ(types.size(), 7U) << "every type is some table's best";
   EXPECT_EQ(kernels.size(), 4U);
 }
