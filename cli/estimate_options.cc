@@ -48,6 +48,7 @@ po::options_description graph_options() {
       "next-batch-early",
       "with --graph: the loader brings a batch to the card before the last one is freed, as Hugging Face's "
       "Trainer")("gradient-as-bucket-view", "with --graph: DDP's option of that name")(
+      "no-reshard-after-forward", "with --graph: FSDP keeps a unit's parameters gathered until its backward")(
       "checkpoint", value("HOW"),
       "with --graph: None (default), Selective, SelectiveHalf or Full, for the members of lists")(
       "checkpoint-module", po::value<std::vector<std::string>>()->value_name("PATH"),
@@ -107,6 +108,7 @@ void read_splits(OptionReader& options, crds::Parallelism& parallelism) {
   parallelism.sequence = options.given("sequence-parallel");
   parallelism.strategy = options.choice("parallelism", crds::ParallelStrategy::kAuto);
   parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
+  parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
 }
 
 }  // namespace

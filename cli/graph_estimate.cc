@@ -70,6 +70,7 @@ void read_parallelism(OptionReader& options, std::int64_t trainers, crds::Parall
       "--pipeline, and trainers");
   parallelism.pipeline_chunks = options.count("pipeline-chunks", 1, kMaxTrainers);
   parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
+  parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
 }
 
 std::optional<Error> read_question(const po::variables_map& values, GraphQuestion& question) {

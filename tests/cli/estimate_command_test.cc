@@ -59,6 +59,27 @@ TEST(EstimateCommand, TheAllocatorsOptionsMayBeGiven) {
   EXPECT_THAT(wrong.err, HasSubstr("--alloc-conf"));
 }
 
+// 16 layers of 4 x 256 x 256 + 3 x 256 x 1,024 weights and two norms, in fp32, on 8 trainers.
+TEST(EstimateCommand, WithoutReshardingAllLayersAreGatheredAtTheEndOfForward) {
+  const plimsoll::testing::TemporaryFile config(
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 1000, "hidden_size": 256,
+          "intermediate_size": 1024, "num_hidden_layers": 16, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "max_position_embeddings": 512})");
+  const auto temporaries = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "--config",    config.path(), "--sequence-length", "16",    "--batch-size", "1",
+        "--optimizer", "AdamW",       "--parallelism",     "FSDP2", "--trainers",   "8",
+        "-o",          "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(run_estimate, arguments, "");
+    EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+    return outcome.json()["breakdown"]["temporaries"].asInt64();
+  };
+  constexpr std::int64_t kLayer = 4 * (4 * 256 * 256 + 3 * 256 * 1024 + 2 * 256);
+  EXPECT_GE(temporaries({"--no-reshard-after-forward"}), 16 * kLayer);
+  EXPECT_LT(temporaries({}), 4 * kLayer);
+}
+
 TEST(EstimateCommand, PeopleGetBars) {
   const Outcome outcome = estimate({});
   EXPECT_EQ(outcome.code, kExitDone);
