@@ -35,7 +35,7 @@ constexpr Help kHelp = {
 };
 
 // What is estimated. All that it points to outlives it.
-struct Question {
+struct EstimateInput {
   const crds::TrainingJob* job = nullptr;
   const estimator::GpuModel* gpu = nullptr;  // also with --device cpu, for the size of the card
   estimator::EstimateRequest request;
@@ -64,17 +64,17 @@ Result<estimator::Estimate> estimate_with(estimator::EstimateRequest request, By
 
 // The embeddings of the trainer that holds most, within `budget`. Where they do not fit: the least that it would have
 // to hold, and why.
-Result<Bytes> embeddings_of(const Question& question, Bytes budget, estimator::Infeasibility& why,
+Result<Bytes> embeddings_of(const EstimateInput& input, Bytes budget, estimator::Infeasibility& why,
                             estimator::Plan& found) {
-  const crds::TrainingJob& job = *question.job;
-  const std::int64_t trainers = question.request.trainers;
+  const crds::TrainingJob& job = *input.job;
+  const std::int64_t trainers = input.request.trainers;
   estimator::ShardRequest request;
   request.tables = estimator::expand_tables(job.spec.model.dlrm->tables);
   request.topology = {.trainers = trainers,
-                      .per_node = question.request.per_node,
-                      .intra_node_bandwidth = question.gpu->intra_node_bandwidth,
-                      .inter_node_bandwidth = question.gpu->inter_node_bandwidth,
-                      .hbm_bandwidth = question.gpu->hbm_bandwidth};
+                      .per_node = input.request.per_node,
+                      .intra_node_bandwidth = input.gpu->intra_node_bandwidth,
+                      .inter_node_bandwidth = input.gpu->inter_node_bandwidth,
+                      .hbm_bandwidth = input.gpu->hbm_bandwidth};
   request.batch_size = job.spec.training.batch_size_per_trainer;
   request.optimizer = job.spec.training.embedding_optimizer;
   request.budget = budget;
@@ -91,36 +91,36 @@ Result<Bytes> embeddings_of(const Question& question, Bytes budget, estimator::I
   return budget + Bytes{(why.missing.count + sharers - 1) / sharers};
 }
 
-Result<Answer> answer_for(const Question& question) {
-  const crds::TrainingJob& job = *question.job;
-  Result<estimator::Estimate> estimate = estimate_with(question.request, Bytes{});
+Result<Answer> answer_for(const EstimateInput& input) {
+  const crds::TrainingJob& job = *input.job;
+  Result<estimator::Estimate> estimate = estimate_with(input.request, Bytes{});
   if (!estimate) {
     return estimate.error();
   }
   Answer answer;
-  const Bytes usable = *question.request.capacity;
-  answer.headroom = question.gpu->memory - usable;
+  const Bytes usable = *input.request.capacity;
+  answer.headroom = input.gpu->memory - usable;
   estimator::Infeasibility why;
   estimator::Plan plan;
   if (job.spec.model.dlrm && !job.spec.model.dlrm->tables.empty()) {
     const Bytes left = std::max(Bytes{}, usable - estimate->peak.upper_bound);
-    const Result<Bytes> embeddings = embeddings_of(question, left, why, plan);
+    const Result<Bytes> embeddings = embeddings_of(input, left, why, plan);
     if (!embeddings) {
       return embeddings.error();
     }
-    estimate = estimate_with(question.request, *embeddings);
+    estimate = estimate_with(input.request, *embeddings);
     if (!estimate) {
       return estimate.error();
     }
   }
   answer.estimate = *std::move(estimate);
   answer.trainers = estimator::trainer_loads(answer.estimate, plan);
-  const bool no_card = question.request.gpu == nullptr;
+  const bool no_card = input.request.gpu == nullptr;
   answer.fits = no_card || (why.constraint.empty() && answer.estimate.peak.upper_bound <= usable);
   if (!answer.fits) {
     answer.missing = std::max(Bytes{}, answer.estimate.peak.upper_bound - usable);
     answer.reason =
-        "does not fit on " + std::to_string(question.request.trainers) + " x " + question.gpu->name + ": " +
+        "does not fit on " + std::to_string(input.request.trainers) + " x " + input.gpu->name + ": " +
         (why.reason.empty() ? "a trainer takes up to " + to_string(answer.estimate.peak.upper_bound) +
                                   ", and " + to_string(usable) + " may be used"
                             : why.reason);
@@ -128,13 +128,13 @@ Result<Answer> answer_for(const Question& question) {
   return answer;
 }
 
-Json to_json(const std::string& name, const Question& question, const Answer& answer, double seconds) {
+Json to_json(const std::string& name, const EstimateInput& input, const Answer& answer, double seconds) {
   JsonObject json;
   json["job"] = name;
-  json["gpuModel"] = question.gpu->name;
-  json["trainers"] = question.request.trainers;
-  json["perNode"] = question.request.per_node;
-  json["method"] = name_of(question.request.method);
+  json["gpuModel"] = input.gpu->name;
+  json["trainers"] = input.request.trainers;
+  json["perNode"] = input.request.per_node;
+  json["method"] = name_of(input.request.method);
   json["peak"] = estimator::to_json(answer.estimate.peak);
   json["breakdown"] = estimator::to_json(answer.estimate.breakdown);
   json["peakPhase"] = answer.estimate.peak_phase;
@@ -145,7 +145,7 @@ Json to_json(const std::string& name, const Question& question, const Answer& an
   }
   json["largestLive"] = estimator::to_json(answer.estimate.largest_live);
   json["denseParameterBytes"] = answer.estimate.dense_parameters.count;
-  json["capacityBytes"] = question.gpu->memory.count;
+  json["capacityBytes"] = input.gpu->memory.count;
   json["headroomBytes"] = answer.headroom.count;
   json["fits"] = answer.fits;
   if (!answer.fits) {
@@ -156,23 +156,24 @@ Json to_json(const std::string& name, const Question& question, const Answer& an
   return json;
 }
 
-void print_table(Console& console, const std::string& name, const Question& question, const Answer& answer) {
+void print_table(Console& console, const std::string& name, const EstimateInput& input,
+                 const Answer& answer) {
   const estimator::Peak& peak = answer.estimate.peak;
-  console.out << name << " on " << question.request.trainers << " x " << question.gpu->name << '\n'
+  console.out << name << " on " << input.request.trainers << " x " << input.gpu->name << '\n'
               << "  most loaded trainer: at most " << to_string(peak.upper_bound) << " of "
-              << to_string(question.gpu->memory) << (answer.fits ? ", fits" : ", DOES NOT FIT") << " ("
+              << to_string(input.gpu->memory) << (answer.fits ? ", fits" : ", DOES NOT FIT") << " ("
               << to_string(answer.headroom) << " headroom)\n"
               << "  tensors " << to_string(peak.allocated) << ", allocator " << to_string(peak.reserved)
               << ", peak in " << answer.estimate.peak_phase << "\n\n"
-              << breakdown_bars(answer.estimate.breakdown, question.gpu->memory, console.unicode) << '\n';
+              << breakdown_bars(answer.estimate.breakdown, input.gpu->memory, console.unicode) << '\n';
 }
 
-Result<Question> question_for(const JobOrError& entry, const ClusterState& state,
-                              const po::variables_map& values, std::vector<std::string>& warnings) {
+Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& state,
+                                const po::variables_map& values, std::vector<std::string>& warnings) {
   const crds::TrainingJob& job = *entry.job;
-  Question question;
-  question.job = &job;
-  estimator::EstimateRequest& request = question.request;
+  EstimateInput input;
+  input.job = &job;
+  estimator::EstimateRequest& request = input.request;
   request.model = &job.spec.model;
   request.training = &job.spec.training;
   request.graph = entry.graph.get();
@@ -181,8 +182,8 @@ Result<Question> question_for(const JobOrError& entry, const ClusterState& state
   OptionReader options(values);
   const std::vector<std::string>& allowed = job.spec.provisioning.gpu_models;
   const std::string any = allowed.empty() ? kDefaultGpu : allowed.front();
-  question.gpu = read_gpu(options, state.catalog,
-                          job.spec.trainers.gpu_model.empty() ? any : job.spec.trainers.gpu_model);
+  input.gpu = read_gpu(options, state.catalog,
+                       job.spec.trainers.gpu_model.empty() ? any : job.spec.trainers.gpu_model);
   read_request(options, request);
   request.per_node = std::min(job.spec.trainers.per_node, request.trainers);
   options.require(request.trainers % request.per_node == 0,
@@ -191,13 +192,13 @@ Result<Question> question_for(const JobOrError& entry, const ClusterState& state
   if (options.error()) {
     return *options.error();
   }
-  request.gpu = request.device == estimator::Device::kCuda ? question.gpu : nullptr;
-  request.capacity = usable_of(job, *question.gpu);
+  request.gpu = request.device == estimator::Device::kCuda ? input.gpu : nullptr;
+  request.capacity = usable_of(job, *input.gpu);
   if (const crds::MemoryProfile* profile = state.profile_of(job.namespace_name, job.spec.model.family)) {
-    request.learned = crds::bounds_for(*profile, question.gpu->name);
-    request.given = crds::given_bounds_for(*profile, question.gpu->name);
+    request.learned = crds::bounds_for(*profile, input.gpu->name);
+    request.given = crds::given_bounds_for(*profile, input.gpu->name);
   }
-  return question;
+  return input;
 }
 
 }  // namespace
@@ -251,26 +252,26 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
       continue;
     }
     std::vector<std::string> warnings;
-    const Result<Question> question = question_for(job, *state, values, warnings);
-    if (!question) {
-      return complain(console, kExitUsage, question.error());
+    const Result<EstimateInput> input = input_for(job, *state, values, warnings);
+    if (!input) {
+      return complain(console, kExitUsage, input.error());
     }
     for (const std::string& warning : warnings) {
       console.err << "plimsoll: warning: " << job.name << ": " << warning << '\n';
     }
-    const Result<Answer> answer = answer_for(*question);
+    const Result<Answer> answer = answer_for(*input);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (!answer) {
       answers.refuse(job.name, answer.error());
       continue;
     }
     if (format == OutputFormat::kTable) {
-      print_table(console, job.name, *question, *answer);
+      print_table(console, job.name, *input, *answer);
     }
     if (!answer->fits) {
       answers.complain(job.name + " " + answer->reason);
     }
-    answers.add(to_json(job.name, *question, *answer, elapsed.count()));
+    answers.add(to_json(job.name, *input, *answer, elapsed.count()));
   }
   return answers.finish();
 }

@@ -16,14 +16,14 @@ namespace plimsoll::cli {
 namespace {
 
 // What is estimated; `request` points into the rest.
-struct GraphQuestion {
-  GraphQuestion() {
+struct GraphInput {
+  GraphInput() {
     model.graph = crds::GraphReference{};  // says no more than that it is a graph
     request.model = &model;
     request.training = &training;
   }
-  GraphQuestion(const GraphQuestion&) = delete;
-  GraphQuestion& operator=(const GraphQuestion&) = delete;
+  GraphInput(const GraphInput&) = delete;
+  GraphInput& operator=(const GraphInput&) = delete;
 
   crds::ModelSpec model;
   crds::TrainingSpec training;
@@ -73,16 +73,16 @@ void read_parallelism(OptionReader& options, std::int64_t trainers, crds::Parall
   parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
 }
 
-std::optional<Error> read_question(const po::variables_map& values, GraphQuestion& question) {
+std::optional<Error> read_graph_input(const po::variables_map& values, GraphInput& input) {
   OptionReader options(values);
-  estimator::EstimateRequest& request = question.request;
+  estimator::EstimateRequest& request = input.request;
   options.require(!options.given("filename"), "--graph and -f exclude each other");
-  question.training = read_training(options);
+  input.training = read_training(options);
   read_request(options, request);
   if (options.given("gpu") || request.device == estimator::Device::kCuda) {
-    request.gpu = read_gpu(options, question.catalog, kDefaultGpu);
+    request.gpu = read_gpu(options, input.catalog, kDefaultGpu);
   }
-  read_parallelism(options, request.trainers, question.training.parallelism);
+  read_parallelism(options, request.trainers, input.training.parallelism);
   request.lenient = options.given("lenient");
   request.zero_grad_before_backward =
       options.choice<bool>("zero-grad", {{"before-forward", false}, {"before-backward", true}}, false);
@@ -194,9 +194,9 @@ int refuse(const std::string& name, const Error& error, OutputFormat format, Con
 }  // namespace
 
 int run_graph_estimate(const po::variables_map& values, OutputFormat format, Console& console) {
-  GraphQuestion question;
-  estimator::EstimateRequest& request = question.request;
-  if (const std::optional<Error> wrong = read_question(values, question)) {
+  GraphInput input;
+  estimator::EstimateRequest& request = input.request;
+  if (const std::optional<Error> wrong = read_graph_input(values, input)) {
     return complain(console, kExitUsage, *wrong);
   }
   const std::string path = values["graph"].as<std::string>();

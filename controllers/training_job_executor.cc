@@ -327,7 +327,7 @@ class TrainingJobExecutor {
     const std::optional<std::int64_t> replicas = JsonView(member(request, {"replicas"})).integer();
     const bool valid = replicas && *replicas >= 1 && *replicas <= kMaxTrainers;
     status.requested_trainers = valid ? replicas : status.requested_trainers;
-    if (!valid && job().spec.trainers.asked && !status.requested_trainers) {
+    if (!valid && job().spec.trainers.replicas_given && !status.requested_trainers) {
       status.requested_trainers = job().spec.trainers.replicas;
     }
     const std::string gpu_model = text_member(request, {"gpuModel"});

@@ -45,8 +45,8 @@ Result<TrainingJob> decode_training_job(const JsonView& object) {
   if (!errors.empty()) {
     return to_error(errors);
   }
-  job.spec.trainers.asked = !member(spec, {"trainers", "replicas"}).is_null();
-  if (!job.spec.trainers.asked) {
+  job.spec.trainers.replicas_given = !member(spec, {"trainers", "replicas"}).is_null();
+  if (!job.spec.trainers.replicas_given) {
     job.spec.trainers.replicas = job.spec.provisioning.min_trainers;
   }
   job.raw = without_model(object);

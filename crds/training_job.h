@@ -177,8 +177,8 @@ struct ProvisioningSpec {
 struct Trainers {
   std::int64_t replicas = 1;  // GPUs of the job: one trainer a GPU
   std::int64_t per_node = 8;
-  std::string gpu_model;  // GPUModel name; empty: not chosen
-  bool asked = false;     // replicas was given; otherwise it is provisioning.minTrainers
+  std::string gpu_model;        // GPUModel name; empty: not chosen
+  bool replicas_given = false;  // replicas was given; otherwise it is provisioning.minTrainers
 };
 
 // An exception to the restart policy. Both lists given: both must match.

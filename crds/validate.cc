@@ -188,7 +188,7 @@ void check_rules(const ProvisioningSpec& provisioning, const FieldPath& path, Fi
 }
 
 void check_rules(const Trainers& trainers, const FieldPath& path, FieldErrors& errors) {
-  if (trainers.asked && trainers.per_node > 0 && trainers.replicas > trainers.per_node &&
+  if (trainers.replicas_given && trainers.per_node > 0 && trainers.replicas > trainers.per_node &&
       trainers.replicas % trainers.per_node != 0) {
     errors.add(FieldPath(path, "replicas"),
                "replicas must be at most perNode, or a multiple of it, for each node runs as many trainers");

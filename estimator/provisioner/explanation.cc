@@ -16,7 +16,7 @@ std::string gpus_text(std::int64_t count, const std::string& model) {
 std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Trainers& requested,
                            const Candidate& chosen, std::int64_t trainers, Bytes peak) {
   std::string text = gpus_text(trainers, chosen.name());
-  const bool as_requested = requested.asked && requested.replicas == trainers &&
+  const bool as_requested = requested.replicas_given && requested.replicas == trainers &&
                             (requested.gpu_model.empty() || same_name(requested.gpu_model, chosen.name()));
   if (as_requested) {
     text += " GPUs, as asked";
@@ -25,7 +25,7 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
                 ? " GPUs are the cheapest choice that holds the job"
                 : " GPUs are the fewest that hold the job";
   }
-  if (requested.asked && !as_requested) {
+  if (requested.replicas_given && !as_requested) {
     text += "; " +
             (requested.gpu_model.empty() ? std::to_string(requested.replicas)
                                          : gpus_text(requested.replicas, requested.gpu_model)) +

@@ -122,7 +122,7 @@ OriginalRequest original_request_of(const crds::TrainingJob& job) {
   if (per_node > 0) {
     original.recorded = true;
     const std::optional<std::int64_t> replicas = JsonView(member(record, {"replicas"})).integer();
-    original.trainers.asked = replicas.has_value();
+    original.trainers.replicas_given = replicas.has_value();
     original.trainers.replicas = replicas.value_or(job.spec.provisioning.min_trainers);
     original.trainers.per_node = per_node;
     original.trainers.gpu_model = text_member(record, {"gpuModel"});
@@ -153,7 +153,7 @@ OriginalRequest original_request_of(const crds::TrainingJob& job) {
 
 Json to_json(const OriginalRequest& original) {
   JsonObject record;
-  if (original.trainers.asked) {
+  if (original.trainers.replicas_given) {
     record["replicas"] = original.trainers.replicas;
   }
   record["perNode"] = original.trainers.per_node;

@@ -22,7 +22,7 @@ Json array_of(const std::vector<std::string>& texts) {
 
 // GPUs requested minus GPUs given; 0 when no number was requested.
 std::int64_t gpus_saved(const OriginalRequest& original, const Decision& decision) {
-  return original.trainers.asked ? original.trainers.replicas - decision.trainers : 0;
+  return original.trainers.replicas_given ? original.trainers.replicas - decision.trainers : 0;
 }
 
 // The content of the decision's annotation. It has no time and nothing that depends on the rest of the cluster,
@@ -239,7 +239,7 @@ Json patch_for(const crds::TrainingJob& job, const Provision& provision) {
     }
     if (!original.recorded) {
       annotate(patch, crds::kRequestedAnnotation, write_json(to_json(original)));
-      if (original.trainers.asked) {
+      if (original.trainers.replicas_given) {
         annotate(patch, crds::kRequestedReplicasAnnotation, std::to_string(original.trainers.replicas));
       }
     }

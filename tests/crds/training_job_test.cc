@@ -36,7 +36,7 @@ TEST(TrainingJob, DecodesWhatIsGiven) {
   EXPECT_EQ(model.tables[1], (EmbeddingTable{"item", 12, 1'000'000, 64, DataType::kBF16, 1, 0.25}));
   EXPECT_EQ(job.spec.training.batch_size_per_trainer, 1024);
   EXPECT_EQ(job.spec.trainers.replicas, 128);
-  EXPECT_TRUE(job.spec.trainers.asked);
+  EXPECT_TRUE(job.spec.trainers.replicas_given);
 }
 
 TEST(TrainingJob, DecodesTheSameFromText) {
@@ -76,7 +76,7 @@ TEST(TrainingJob, WithoutACountTheFewestTrainersAreAskedFor) {
   set(object, "spec.provisioning.minTrainers", 12);
   const TrainingJob job = decoded(object);
   EXPECT_EQ(job.spec.trainers.replicas, 12);
-  EXPECT_FALSE(job.spec.trainers.asked);
+  EXPECT_FALSE(job.spec.trainers.replicas_given);
   EXPECT_EQ(problem_text(object), "") << "12 on nodes of 8 is no count of the user's";
 }
 

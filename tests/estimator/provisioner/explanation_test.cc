@@ -24,7 +24,7 @@ TEST(Explanation, ComparesTheChoiceWithTheRequest) {
   const std::string peak = ". Peak at most 70.0 GiB of 80.0 GiB a GPU";
   EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job" + peak);
   requested.replicas = 24;
-  requested.asked = true;
+  requested.replicas_given = true;
   EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job; 24 asked for, 8 saved" + peak);
   EXPECT_EQ(text(24), "24 x A100-80GB GPUs, as asked" + peak);
   requested.gpu_model = "V100-32GB";

@@ -515,7 +515,7 @@ void mend(crds::TrainingJobSpec& spec, Random& random) {
   crds::ProvisioningSpec& provisioning = spec.provisioning;
   provisioning.min_trainers = std::min(provisioning.min_trainers, provisioning.max_trainers);
   crds::Trainers& trainers = spec.trainers;
-  trainers.asked = true;
+  trainers.replicas_given = true;
   trainers.gpu_model.clear();
   if (trainers.replicas > trainers.per_node) {
     trainers.replicas = trainers.replicas / trainers.per_node * trainers.per_node;
