@@ -32,6 +32,25 @@ inline double between(std::mt19937_64& random, double low, double high) {
   return std::uniform_real_distribution<double>(low, high)(random);
 }
 
+// 9.7 GiB of weights and state, without buffers.
+inline ShardRequest hundred_tables() {
+  ShardRequest request{.topology = {.trainers = 8}, .budget = 1_GiB};
+  for (int i = 0; i < 100; ++i) {
+    request.tables.push_back({.name = "t" + std::to_string(i), .rows = 400'000, .dim = 64});
+  }
+  return request;
+}
+
+// 24 tables of 32 MiB to 768 MiB, 9.4 GiB in all.
+inline ShardRequest some_tables(std::int64_t trainers) {
+  ShardRequest request{.topology = {.trainers = trainers, .per_node = 4}, .budget = 8_GiB};
+  for (int i = 1; i <= 24; ++i) {
+    request.tables.push_back(
+        {.name = "t" + std::to_string(i), .rows = 65'536 * i, .dim = 128, .lookups_per_sample = 1.0 + i % 5});
+  }
+  return request;
+}
+
 class Exhaustive {
  public:
   Exhaustive(const ShardRequest& request, const Options& options)

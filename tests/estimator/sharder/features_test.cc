@@ -5,6 +5,7 @@
 #include <set>
 
 #include "estimator/sharder/sharder.h"
+#include "tests/estimator/sharder_instances.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -12,16 +13,6 @@ namespace {
 using enum ShardingType;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-// 24 tables of 32 MiB to 768 MiB, 9.4 GiB in all.
-ShardRequest some_tables(std::int64_t trainers) {
-  ShardRequest request{.topology = {.trainers = trainers, .per_node = 4}, .budget = 8_GiB};
-  for (int i = 1; i <= 24; ++i) {
-    request.tables.push_back(
-        {.name = "t" + std::to_string(i), .rows = 65'536 * i, .dim = 128, .lookups_per_sample = 1.0 + i % 5});
-  }
-  return request;
-}
 
 Plan planned(const ShardRequest& request) {
   const Result<Plan> plan = shard(request);
@@ -144,67 +135,6 @@ TEST(SharderFeatures, StagesAreCountedInLockstep) {
   for (const RankLoad& load : plan.ranks) {
     EXPECT_LE(load.milliseconds, plan.max_milliseconds);
   }
-}
-
-TEST(SharderFeatures, ARemedyIsOneThatDoes) {
-  for (const std::int64_t gib : {1, 2}) {
-    ShardRequest request = some_tables(4);
-    request.budget = 1_GiB * gib;
-    ASSERT_FALSE(shard(request).ok());
-    const Suggestion remedy = find_suggestion(request, 64);
-    ASSERT_TRUE(remedy.trainers.has_value());
-    ASSERT_TRUE(remedy.budget.has_value());
-    EXPECT_THAT(to_string(remedy, 4), HasSubstr(" trainers fit, or 4 with "));
-    ShardRequest wider = request;
-    wider.topology.trainers = *remedy.trainers;
-    EXPECT_TRUE(shard(wider).ok());
-    request.budget = *remedy.budget;
-    EXPECT_TRUE(shard(request).ok());
-  }
-}
-
-TEST(SharderFeatures, NoRemedyIsSaidSo) {
-  ShardRequest request = some_tables(4);
-  request.constraints = {{.table = 6, .types = {kTableRowWise}, .ranks = {1, 2}}};
-  const Suggestion remedy = find_suggestion(request, 8);
-  EXPECT_FALSE(remedy.trainers.has_value());
-  EXPECT_FALSE(remedy.budget.has_value());
-  EXPECT_THAT(to_string(remedy, 4), HasSubstr("no number of trainers"));
-}
-
-TEST(SharderFeatures, TorchrecGetsItsShardingPlan) {
-  ShardRequest request{.tables = {{.name = "rows", .rows = 10, .dim = 64},
-                                  {.name = "copy", .rows = 3, .dim = 32},
-                                  {.name = "grid", .rows = 100, .dim = 64},
-                                  {.name = "columns", .rows = 100, .dim = 64}},
-                       .topology = {.trainers = 8, .per_node = 4},
-                       .budget = 1_GiB,
-                       .constraints = {{.table = 0, .types = {kRowWise}},
-                                       {.table = 1, .types = {kDataParallel}},
-                                       {.table = 2, .types = {kGrid}},
-                                       {.table = 3, .types = {kColumnWise}}}};
-  request.tables[3].lookups_per_sample = 500;
-  const Plan plan = planned(request);
-  const Json json = to_torchrec_json(request, plan, "model.collection", "cuda")["model.collection"];
-  // Ten rows on eight ranks: five blocks of two, and three ranks with none.
-  const Json& rows = json["rows"];
-  EXPECT_EQ(rows["sharding_type"].asString(), "row_wise");
-  EXPECT_EQ(rows["compute_kernel"].asString(), "fused");
-  ASSERT_EQ(rows["sharding_spec"]["shards"].size(), 8U);
-  const Json& fifth = rows["sharding_spec"]["shards"][4];
-  EXPECT_EQ(fifth["shard_offsets"][0].asInt(), 8);
-  EXPECT_EQ(fifth["shard_sizes"][0].asInt(), 2);
-  EXPECT_EQ(fifth["placement"].asString(), "rank:4/cuda:0");
-  EXPECT_EQ(rows["sharding_spec"]["shards"][7]["shard_sizes"][0].asInt(), 0);
-  EXPECT_EQ(rows["ranks"].size(), 8U);
-  EXPECT_EQ(json["copy"]["compute_kernel"].asString(), "dense");
-  EXPECT_TRUE(json["copy"]["sharding_spec"].isNull());
-  EXPECT_EQ(json["copy"]["ranks"].size(), 8U);
-  EXPECT_EQ(json["grid"]["sharding_type"].asString(), "grid_shard");
-  EXPECT_EQ(json["grid"]["ranks"].size() % 4, 0U);
-  EXPECT_EQ(json["columns"]["ranks"].size(), json["columns"]["sharding_spec"]["shards"].size());
-  const Json cpu = to_torchrec_json(request, plan, "c", "cpu")["c"];
-  EXPECT_EQ(cpu["rows"]["sharding_spec"]["shards"][4]["placement"].asString(), "rank:4/cpu");
 }
 
 }  // namespace

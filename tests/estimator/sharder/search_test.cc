@@ -302,22 +302,5 @@ TEST(SharderSearch, ABudgetWithoutEndIsNoTrouble) {
   EXPECT_THAT(verify(request, *plan), IsEmpty());
 }
 
-TEST(SharderSearch, GroupsOfTablesAreExpanded) {
-  const std::vector<Table> tables = expand_tables({{.name = "user",
-                                                    .count = 3,
-                                                    .rows = 10,
-                                                    .dim = 8,
-                                                    .dtype = crds::DataType::kFP16,
-                                                    .pooling_factor = 4,
-                                                    .lookup_frequency = 0.5},
-                                                   {.name = "item", .rows = 20, .dim = 16}});
-  ASSERT_EQ(tables.size(), 4U);
-  EXPECT_EQ(tables[0].name, "user.0");
-  EXPECT_EQ(tables[2].name, "user.2");
-  EXPECT_EQ(tables[2].element_bytes, 2);
-  EXPECT_EQ(tables[2].lookups_per_sample, 2);
-  EXPECT_EQ(tables[3].name, "item");
-}
-
 }  // namespace
 }  // namespace plimsoll::estimator

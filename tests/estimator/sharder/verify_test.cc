@@ -131,26 +131,5 @@ TEST_F(SharderVerify, AnEmptyPlan) {
   expect_wrong("62 tables are not placed");
 }
 
-TEST_F(SharderVerify, JsonFollowsTheContract) {
-  const Json json = to_json(request_, plan_);
-  EXPECT_TRUE(json["feasible"].asBool());
-  EXPECT_EQ(json["perf"]["maxMs"].asDouble(), plan_.max_milliseconds);
-  EXPECT_EQ(json["perf"]["meanMs"].asDouble(), plan_.mean_milliseconds);
-  EXPECT_EQ(json["perf"]["lowerBoundMs"].asDouble(), plan_.lower_bound_milliseconds);
-  for (const char* field : {"maxBytes", "meanBytes", "nodeMaxBytes", "nodeMeanBytes"}) {
-    EXPECT_TRUE(json["memory"][field].isInt64()) << field;
-  }
-  ASSERT_EQ(json["plan"].size(), request_.tables.size());
-  const Json& narrow = json["plan"][0];
-  EXPECT_EQ(narrow["table"].asString(), "narrow");
-  EXPECT_EQ(narrow["shardingType"].asString(), "table_row_wise");
-  ASSERT_EQ(narrow["shards"].size(), 8U);
-  EXPECT_EQ(narrow["shards"][0]["rowBegin"].asInt64(), 0);
-  EXPECT_EQ(narrow["shards"][0]["rowEnd"].asInt64(), 62'500'000);
-  EXPECT_EQ(narrow["shards"][0]["columnBegin"].asInt64(), 0);
-  EXPECT_EQ(narrow["shards"][0]["columnEnd"].asInt64(), 16);
-  EXPECT_EQ(narrow["shards"][7]["rank"].asInt64() - narrow["shards"][0]["rank"].asInt64(), 7);
-}
-
 }  // namespace
 }  // namespace plimsoll::estimator

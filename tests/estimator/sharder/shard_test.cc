@@ -1,25 +1,18 @@
+#include "estimator/sharder/shard.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
-#include "estimator/sharder/sharder.h"
+#include "estimator/sharder/fewest_trainers.h"
 #include "tests/estimator/sharder_instances.h"
 
 namespace plimsoll::estimator {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kSeed = 9;
-
-ShardRequest hundred_tables() {
-  ShardRequest request{.topology = {.trainers = 8}, .budget = 1_GiB};
-  for (int i = 0; i < 100; ++i) {
-    request.tables.push_back({.name = "t" + std::to_string(i), .rows = 400'000, .dim = 64});
-  }
-  return request;
-}
 
 void expect_invalid(const ShardRequest& request, const std::string& text) {
   const Result<Plan> plan = shard(request);
@@ -126,91 +119,36 @@ TEST(SharderFailure, RefusesWhatCannotBe) {
   }
 }
 
-TEST(SharderSmallest, StartsAtTheBoundAndGoesByNodes) {
+TEST(Shard, TheLastRowBlockIsShorter) {
+  // Ten rows on four trainers: 3, 3, 3 and 1.
+  const ShardRequest request{.tables = {{.name = "t", .rows = 10, .dim = 16}},
+                             .topology = {.trainers = 4},
+                             .budget = 1_GiB,
+                             .optimizer = crds::Optimizer::kSGD,
+                             .constraints = {{.table = 0, .types = {ShardingType::kRowWise}}}};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  ASSERT_EQ(plan->placements[0].shards.size(), 4U);
+  const Shard& last = plan->placements[0].shards[3];
+  EXPECT_EQ(last.row_begin, 9);
+  EXPECT_EQ(last.row_end, 10);
+  EXPECT_EQ(plan->ranks[0].weights, Bytes{3 * 16 * 4});
+  EXPECT_EQ(plan->ranks[3].weights, Bytes{1 * 16 * 4});
+  EXPECT_EQ(plan->ranks[3].milliseconds, plan->ranks[0].milliseconds)
+      << "all ranks take part in the exchange";
+}
+
+TEST(Shard, ANodesMemoryIsThatOfItsTrainers) {
   ShardRequest request = hundred_tables();
-  const Result<std::int64_t> bound = fewest_trainers_bound(request, 512);
-  ASSERT_TRUE(bound.ok());
-  EXPECT_EQ(*bound, 16);
-  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 512);
-  ASSERT_TRUE(found.ok()) << found.error().message;
-  EXPECT_EQ(found->trainers, 16);
-  EXPECT_EQ(found->searched, 1);
-  request.topology.trainers = found->trainers;
-  EXPECT_TRUE(verify(request, found->plan).empty());
-}
-
-TEST(SharderSmallest, AnyCountWithinANode) {
-  ShardRequest request = hundred_tables();
-  request.budget = 2_GiB;
-  EXPECT_EQ(*fewest_trainers_bound(request, 512), 5);
-  EXPECT_EQ(shard_on_fewest_trainers(request, 1, 512)->trainers, 5);
-  EXPECT_EQ(shard_on_fewest_trainers(request, 6, 512)->trainers, 6);
-  EXPECT_EQ(shard_on_fewest_trainers(request, 9, 512)->trainers, 16);
-}
-
-TEST(SharderSmallest, AsksTheBudgetOfEachCountOnceAndInOrder) {
-  const ShardRequest request = hundred_tables();
-  std::vector<std::int64_t> asked;
-  const Result<FewestTrainersPlan> found =
-      shard_on_fewest_trainers(request, 4, 512, [&](std::int64_t trainers) {
-        asked.push_back(trainers);
-        return Result<Bytes>(trainers <= 8 ? 1_MiB : 1_GiB - 4_MiB * trainers);
-      });
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found->trainers, 16);
-  EXPECT_THAT(asked, ::testing::ElementsAre(4, 5, 6, 7, 8, 16));
-}
-
-TEST(SharderSmallest, ABudgetThatCannotBeToldEndsTheSearch) {
-  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(
-      hundred_tables(), 1, 64,
-      [](std::int64_t) { return Result<Bytes>(Error(ErrorCode::kUnsupported, "no estimate")); });
-  ASSERT_FALSE(found.ok());
-  EXPECT_EQ(found.error().code, ErrorCode::kUnsupported);
-}
-
-TEST(SharderSmallest, SaysWhyTheLargestCountFails) {
-  ShardRequest request = hundred_tables();
-  request.budget = 30_MiB;
-  Infeasibility why;
-  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 64, {}, &why);
-  ASSERT_FALSE(found.ok());
-  EXPECT_EQ(found.error().code, ErrorCode::kUnfittable);
-  EXPECT_THAT(found.error().message, HasSubstr("64 trainers"));
-  EXPECT_EQ(why.constraint, "TotalMemory");
-  const Result<std::int64_t> bound = fewest_trainers_bound(request, 64);
-  ASSERT_FALSE(bound.ok());
-  EXPECT_EQ(bound.error().code, ErrorCode::kUnfittable);
-}
-
-TEST(SharderSmallest, NoCountInTheRange) {
-  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(hundred_tables(), 9, 15);
-  ASSERT_FALSE(found.ok());
-  EXPECT_EQ(found.error().code, ErrorCode::kInvalid);
-  EXPECT_EQ(shard_on_fewest_trainers(hundred_tables(), 8, 2).error().code, ErrorCode::kInvalid);
-}
-
-TEST(SharderSmallest, NeverPassesOverACountThatFits) {
-  std::mt19937_64 random(kSeed);
-  for (int i = 0; i < 150; ++i) {
-    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
-    ShardRequest request = random_request(random, {.most_tables = 20, .trainers = {16}});
-    const Result<std::int64_t> bound = fewest_trainers_bound(request, 24);
-    std::int64_t first = 0;
-    for (const std::int64_t trainers : {1, 2, 3, 4, 5, 6, 7, 8, 16, 24}) {
-      request.topology.trainers = trainers;
-      if (shard(request).ok()) {
-        first = trainers;
-        break;
-      }
-    }
-    const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 24);
-    EXPECT_EQ(found.ok() ? found->trainers : 0, first);
-    if (first != 0) {
-      ASSERT_TRUE(bound.ok());
-      EXPECT_LE(*bound, first);
-    }
+  request.topology = {.trainers = 16, .per_node = 8};
+  const Result<Plan> plan = shard(request);
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  Bytes nodes[2];
+  for (std::size_t rank = 0; rank < 16; ++rank) {
+    nodes[rank / 8] += plan->ranks[rank].memory;
   }
+  EXPECT_EQ(plan->node_max_memory, std::max(nodes[0], nodes[1]));
+  EXPECT_EQ(plan->node_mean_memory, Bytes{(nodes[0] + nodes[1]).count / 2 + (nodes[0] + nodes[1]).count % 2});
 }
 
 }  // namespace

@@ -1,0 +1,105 @@
+#include "estimator/sharder/fewest_trainers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "estimator/sharder/shard.h"
+#include "estimator/sharder/verify.h"
+#include "tests/estimator/sharder_instances.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kSeed = 9;
+
+TEST(FewestTrainers, StartsAtTheBoundAndGoesByNodes) {
+  ShardRequest request = hundred_tables();
+  const Result<std::int64_t> bound = fewest_trainers_bound(request, 512);
+  ASSERT_TRUE(bound.ok());
+  EXPECT_EQ(*bound, 16);
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 512);
+  ASSERT_TRUE(found.ok()) << found.error().message;
+  EXPECT_EQ(found->trainers, 16);
+  EXPECT_EQ(found->searched, 1);
+  request.topology.trainers = found->trainers;
+  EXPECT_TRUE(verify(request, found->plan).empty());
+}
+
+TEST(FewestTrainers, AnyCountWithinANode) {
+  ShardRequest request = hundred_tables();
+  request.budget = 2_GiB;
+  EXPECT_EQ(*fewest_trainers_bound(request, 512), 5);
+  EXPECT_EQ(shard_on_fewest_trainers(request, 1, 512)->trainers, 5);
+  EXPECT_EQ(shard_on_fewest_trainers(request, 6, 512)->trainers, 6);
+  EXPECT_EQ(shard_on_fewest_trainers(request, 9, 512)->trainers, 16);
+}
+
+TEST(FewestTrainers, AsksTheBudgetOfEachCountOnceAndInOrder) {
+  const ShardRequest request = hundred_tables();
+  std::vector<std::int64_t> asked;
+  const Result<FewestTrainersPlan> found =
+      shard_on_fewest_trainers(request, 4, 512, [&](std::int64_t trainers) {
+        asked.push_back(trainers);
+        return Result<Bytes>(trainers <= 8 ? 1_MiB : 1_GiB - 4_MiB * trainers);
+      });
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->trainers, 16);
+  EXPECT_THAT(asked, ::testing::ElementsAre(4, 5, 6, 7, 8, 16));
+}
+
+TEST(FewestTrainers, ABudgetThatCannotBeToldEndsTheSearch) {
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(
+      hundred_tables(), 1, 64,
+      [](std::int64_t) { return Result<Bytes>(Error(ErrorCode::kUnsupported, "no estimate")); });
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(FewestTrainers, SaysWhyTheLargestCountFails) {
+  ShardRequest request = hundred_tables();
+  request.budget = 30_MiB;
+  Infeasibility why;
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 64, {}, &why);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kUnfittable);
+  EXPECT_THAT(found.error().message, HasSubstr("64 trainers"));
+  EXPECT_EQ(why.constraint, "TotalMemory");
+  const Result<std::int64_t> bound = fewest_trainers_bound(request, 64);
+  ASSERT_FALSE(bound.ok());
+  EXPECT_EQ(bound.error().code, ErrorCode::kUnfittable);
+}
+
+TEST(FewestTrainers, NoCountInTheRange) {
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(hundred_tables(), 9, 15);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(shard_on_fewest_trainers(hundred_tables(), 8, 2).error().code, ErrorCode::kInvalid);
+}
+
+TEST(FewestTrainers, NeverPassesOverACountThatFits) {
+  std::mt19937_64 random(kSeed);
+  for (int i = 0; i < 150; ++i) {
+    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
+    ShardRequest request = random_request(random, {.most_tables = 20, .trainers = {16}});
+    const Result<std::int64_t> bound = fewest_trainers_bound(request, 24);
+    std::int64_t first = 0;
+    for (const std::int64_t trainers : {1, 2, 3, 4, 5, 6, 7, 8, 16, 24}) {
+      request.topology.trainers = trainers;
+      if (shard(request).ok()) {
+        first = trainers;
+        break;
+      }
+    }
+    const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(request, 1, 24);
+    EXPECT_EQ(found.ok() ? found->trainers : 0, first);
+    if (first != 0) {
+      ASSERT_TRUE(bound.ok());
+      EXPECT_LE(*bound, first);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator
