@@ -166,30 +166,5 @@ TEST(LowerDlrm, RefusesWhatCannotBe) {
   EXPECT_FALSE(lower_dlrm(model, {}).ok());
 }
 
-TEST(ForwardGraph, ShapesAreAffineInTheBatchAndSaturate) {
-  ForwardGraph graph;
-  const TensorId x = graph.add_input("x", {per_sample(3), fixed(5)}, ElementType::kFP32);
-  EXPECT_EQ(graph.bytes(x, 1).count, 60);
-  EXPECT_EQ(graph.bytes(x, 100).count, 6000);
-  const TensorId y = graph.add_input("y", {Dim{.constant = 1, .per_sample = 2}}, ElementType::kInt64);
-  EXPECT_EQ(graph.bytes(y, 10).count, 8 * 21);
-  const TensorId huge =
-      graph.add_parameter("huge", {fixed(kMaxModelDim), fixed(kMaxModelDim)}, ElementType::kFP32);
-  EXPECT_EQ(graph.bytes(huge, 1), Bytes::max());
-  EXPECT_EQ(graph.parameter_bytes(), Bytes::max());
-}
-
-TEST(ForwardGraph, ViewsShareTheMemoryOfWhatTheyView) {
-  ForwardGraph graph;
-  const TensorId x = graph.add_parameter("x", {fixed(4), fixed(6)}, ElementType::kFP32);
-  const TensorId y = graph.apply(OpKind::kRelu, "y", {x}, {fixed(4), fixed(6)}, ElementType::kFP32);
-  const TensorId flat = graph.view("flat", y, {fixed(24)});
-  EXPECT_EQ(graph.tensor(flat).storage, y);
-  EXPECT_TRUE(graph.tensor(flat).requires_grad);
-  const std::vector<TensorId> parts = graph.split("parts", flat, {{fixed(8)}, {fixed(4)}}, {1, 4});
-  EXPECT_EQ(graph.tensor(parts[1]).storage, y);
-  EXPECT_EQ(graph.bytes(parts[1], 1).count, 4 * 4 * 4);
-}
-
 }  // namespace
 }  // namespace plimsoll::estimator

@@ -159,11 +159,5 @@ TEST(ImportTrace, SaysHowToExportWhatIsMissing) {
       << missing.error().message;
 }
 
-TEST(ImportTrace, CountsAreRoundedAndSaturate) {
-  EXPECT_EQ((Count{{1, 0.5, 0, 0}}.at(3)), 3);
-  EXPECT_EQ((Count{{0, 0, 4, 0}}.at(1000)), 4'000'000);
-  EXPECT_EQ((Count{{0, 4e18, 0, 0}}.at(1000)), std::numeric_limits<std::int64_t>::max());
-}
-
 }  // namespace
 }  // namespace plimsoll::estimator

@@ -1,0 +1,154 @@
+#include "estimator/spec/hugging_face_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace plimsoll::estimator {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Defaults are those of transformers/models/<family>/configuration_<family>.py.
+
+TransformerSpec read(const std::string& config) {
+  const Result<TransformerSpec> spec = read_hugging_face_config(config);
+  EXPECT_TRUE(spec.ok()) << config << ": " << to_string(spec.error());
+  return spec.ok() ? *spec : TransformerSpec{};
+}
+
+void expect_refused(const std::string& config, const std::string& text) {
+  const Result<TransformerSpec> spec = read_hugging_face_config(config);
+  ASSERT_FALSE(spec.ok()) << config;
+  EXPECT_EQ(spec.error().code, ErrorCode::kInvalid) << config;
+  EXPECT_THAT(spec.error().message, HasSubstr(text)) << config;
+}
+
+// A config.json of Llama's keys, for a family, with more keys.
+std::string llama(const std::string& model_type, const std::string& more = "") {
+  return R"({"model_type": ")" + model_type +
+         R"(", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 99, "num_attention_heads": 4, )"
+         R"("intermediate_size": 96)" +
+         more + "}";
+}
+
+TEST(HuggingFaceConfig, GPT2HasDefaultsForAll) {
+  const TransformerSpec spec = read(R"({"model_type": "gpt2"})");
+  EXPECT_EQ(spec.layers, 12);
+  EXPECT_EQ(spec.hidden, 768);
+  EXPECT_EQ(spec.vocab, 50257);
+  EXPECT_EQ(spec.head_dim, 64);
+  EXPECT_EQ(spec.ffn, 4 * 768);
+  EXPECT_EQ(spec.activation, Activation::kGeluNew);
+  EXPECT_EQ(spec.positions, Positions::kLearned);
+  EXPECT_EQ(spec.max_positions, 1024);
+  EXPECT_EQ(spec.residual_dropout, 0.1);
+  EXPECT_TRUE(spec.fused_qkv);
+  EXPECT_TRUE(spec.tied);
+}
+
+TEST(HuggingFaceConfig, LlamaNeedsItsSizes) {
+  const TransformerSpec spec = read(llama("llama"));
+  EXPECT_EQ(spec.kv_heads, 4);
+  EXPECT_EQ(spec.head_dim, 16);
+  EXPECT_TRUE(spec.gated);
+  EXPECT_FALSE(spec.tied);
+  EXPECT_EQ(spec.norm, crds::Normalization::kRMSNorm);
+  EXPECT_EQ(read(llama("mistral", R"(, "num_key_value_heads": 2)")).kv_heads, 2);
+  expect_refused(R"({"model_type": "llama", "num_hidden_layers": 2})", "hidden_size is missing");
+}
+
+TEST(HuggingFaceConfig, QwenHasBiasesOrNorms) {
+  const TransformerSpec second = read(llama("qwen2"));
+  EXPECT_TRUE(second.qkv_bias);
+  EXPECT_FALSE(second.out_bias);
+  const TransformerSpec third = read(llama("qwen3"));
+  EXPECT_FALSE(third.qkv_bias);
+  EXPECT_TRUE(third.qk_norm);
+  EXPECT_EQ(third.head_dim, 128);  // whatever the hidden size
+}
+
+TEST(HuggingFaceConfig, MixtureOfExperts) {
+  const TransformerSpec mixtral = read(llama("mixtral"));
+  EXPECT_EQ(mixtral.experts, 8);
+  EXPECT_EQ(mixtral.experts_per_token, 2);
+  EXPECT_EQ(mixtral.expert_ffn, 96);
+  EXPECT_TRUE(mixtral.weights_sum_to_one);
+  const std::string sparse = R"(, "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 32)";
+  const TransformerSpec qwen = read(llama("qwen3_moe", sparse));
+  EXPECT_EQ(qwen.experts, 16);
+  EXPECT_EQ(qwen.expert_ffn, 32);
+  EXPECT_FALSE(qwen.weights_sum_to_one);
+  expect_refused(llama("qwen3_moe", sparse + R"(, "decoder_sparse_step": 2)"), "decoder_sparse_step");
+  expect_refused(llama("qwen3_moe", sparse + R"(, "mlp_only_layers": [1])"), "mlp_only_layers");
+}
+
+TEST(HuggingFaceConfig, DeepSeekHasLatentAttentionAndSharedExperts) {
+  const auto config = [](const std::string& shared) {
+    return llama("deepseek_v3",
+                 R"(, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, )"
+                 R"("n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, )"
+                 R"("first_k_dense_replace": 1, "n_shared_experts": )" +
+                     shared);
+  };
+  const TransformerSpec spec = read(config("3"));
+  EXPECT_EQ(spec.head_dim, 8 + 4);
+  EXPECT_EQ(spec.value_dim, 8);
+  EXPECT_EQ(spec.query_rank, 0);
+  EXPECT_EQ(spec.shared_ffn, 3 * 32);
+  EXPECT_EQ(spec.first_dense, 1);
+  EXPECT_EQ(read(config("900000000000000000")).shared_ffn, std::numeric_limits<std::int64_t>::max());
+}
+
+TEST(HuggingFaceConfig, BertsArchitectureIsItsTask) {
+  EXPECT_EQ(read(R"({"model_type": "bert"})").head, Head::kEncoder);
+  EXPECT_EQ(read(R"({"model_type": "bert", "architectures": ["BertForMaskedLM"]})").head, Head::kMasked);
+  EXPECT_EQ(read(R"({"model_type": "bert", "architectures": ["BertForPreTraining"]})").head, Head::kMasked);
+  EXPECT_EQ(read(R"({"model_type": "bert", "architectures": ["BertModel"]})").head, Head::kEncoder);
+  EXPECT_EQ(read(R"({"model_type": "bert"})").token_types, 2);
+  EXPECT_EQ(read(R"({"model_type": "bert", "hidden_dropout_prob": 0.25})").residual_dropout, 0.25);
+}
+
+TEST(HuggingFaceConfig, T5HasTwoHalves) {
+  const TransformerSpec spec = read(R"({"model_type": "t5", "num_layers": 3})");
+  EXPECT_TRUE(spec.encoder_decoder);
+  EXPECT_EQ(spec.encoder_layers, 3);
+  EXPECT_EQ(spec.layers, 3);
+  EXPECT_EQ(spec.activation, Activation::kRelu);
+  EXPECT_FALSE(spec.gated);
+  const TransformerSpec gated =
+      read(R"({"model_type": "mt5", "num_decoder_layers": 2, "feed_forward_proj": "gated-gelu"})");
+  EXPECT_EQ(gated.layers, 2);
+  EXPECT_TRUE(gated.gated);
+  EXPECT_EQ(gated.activation, Activation::kGeluNew);  // as configuration_t5.py has it
+}
+
+TEST(HuggingFaceConfig, WholeNumbersMayHaveAPoint) {
+  EXPECT_EQ(read(R"({"model_type": "gpt2", "n_layer": 24.0})").layers, 24);
+  expect_refused(R"({"model_type": "gpt2", "n_layer": 24.5})", "n_layer must be an integer");
+}
+
+TEST(HuggingFaceConfig, NullIsTheDefault) {
+  EXPECT_EQ(read(R"({"model_type": "gpt2", "n_inner": null, "n_embd": 96})").ffn, 4 * 96);
+}
+
+TEST(HuggingFaceConfig, WrongTypesAreNamed) {
+  expect_refused(R"({"model_type": "gpt2", "tie_word_embeddings": "yes"})",
+                 "tie_word_embeddings must be true or false");
+  expect_refused(R"({"model_type": "gpt2", "attn_pdrop": "0.1"})", "attn_pdrop must be a number");
+  expect_refused(R"({"model_type": "gpt2", "activation_function": 3})",
+                 "activation_function must be a string");
+}
+
+TEST(HuggingFaceConfig, AnUnknownFamilyIsToldTheKnownOnes) {
+  expect_refused(R"({"model_type": "bloom"})", "\"bloom\" is not known; known are llama, mistral");
+  expect_refused(R"({"model_type": "bloom"})", "plimsoll.export");
+}
+
+TEST(HuggingFaceConfig, SizesAreNotCheckedHere) {
+  EXPECT_EQ(read(R"({"model_type": "gpt2", "n_head": 0, "n_layer": -1})").layers, -1);
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator
