@@ -26,29 +26,6 @@ Ledger one_layer(Bytes weight, Bytes activation, Bytes state) {
   return ledger;
 }
 
-TEST(Ledger, RemembersItsEvents) {
-  Ledger ledger(kGranule);
-  const BlockId weight = ledger.allocate(Part::kParameters, 1000_B);
-  EXPECT_EQ(ledger.begin_of_iteration(), 1U);  // no phase yet: all events are before the iteration
-  ledger.enter(Phase::kForward);
-  const BlockId out = ledger.allocate(Part::kActivations, 100_B, 3, kCommunicationStream);
-  ledger.enter(Phase::kBackward);
-  ledger.release(out);
-  ledger.enter(Phase::kOptimizerStep);
-  const BlockId temporary = ledger.allocate(Part::kTemporaries, 512_B);
-  EXPECT_EQ(ledger.begin_of_iteration(), 1U);
-  EXPECT_EQ(ledger.begin_of(Phase::kBackward), 2U);
-  EXPECT_EQ(ledger.begin_of(Phase::kOptimizerStep), 3U);
-  ASSERT_EQ(ledger.events().size(), 4U);
-  EXPECT_EQ(ledger.events()[2].kind, MemoryEvent::Kind::kRelease);
-  EXPECT_EQ(ledger.blocks()[1].bytes, 1536_B);
-  EXPECT_EQ(ledger.blocks()[1].bytes_of_one, 100_B);
-  EXPECT_EQ(ledger.peak(), 2560_B);
-  EXPECT_EQ(ledger.live_at_peak(), (std::vector<BlockId>{weight, out}));
-  EXPECT_EQ(ledger.live(), 1024_B + 512_B);
-  EXPECT_EQ(temporary, 2);
-}
-
 // 40 MiB of weight, 100 MiB of activation. The first step allocates 80 MiB of state in the free segment of
 // the activation; so the second forward needs 100 MiB more, although at most 160 + 40 (gradient) + 4 MiB are
 // live.

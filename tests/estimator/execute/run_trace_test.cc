@@ -7,8 +7,6 @@
 #include <sstream>
 #include <string>
 
-#include "estimator/estimate/estimate.h"
-#include "estimator/estimate/largest_batch.h"
 #include "estimator/kernels/rules.h"
 #include "estimator/trace/import_graph.h"
 #include "tests/estimator/graph_files.h"
@@ -317,56 +315,6 @@ TEST(TraceRun, RefusesWhatCannotBe) {
   TraceFile huge = graph;
   huge.traces.front().storages[3].bytes = Count{{0, 4e18, 0, 0}};
   EXPECT_EQ(run_trace(huge.traces.front(), graph.producer, {.batch = 11}).error().code, ErrorCode::kTooLarge);
-}
-
-EstimateRequest request_for(const TraceFile& graph, const crds::ModelSpec& model,
-                            const crds::TrainingSpec& training, const GpuModel* gpu) {
-  EstimateRequest request;
-  request.model = &model;
-  request.training = &training;
-  request.graph = &graph;
-  request.gpu = gpu;
-  request.device = Device::kCpu;
-  return request;
-}
-
-TEST(TraceEstimate, TheBreakdownSumsToThePeak) {
-  const TraceFile graph = Chain(6, 32).graph();
-  const crds::ModelSpec model{.family = {}, .dlrm = {}, .transformer = {}, .graph = crds::GraphReference{}};
-  for (const Optimizer optimizer : {Optimizer::kSGD, Optimizer::kMomentum, Optimizer::kAdam,
-                                    Optimizer::kAdagrad, Optimizer::kRowWiseAdagrad, Optimizer::kRMSprop,
-                                    Optimizer::kLAMB, Optimizer::kAdafactor, Optimizer::kAdam8bit}) {
-    crds::TrainingSpec training;
-    training.batch_size_per_trainer = 48;
-    training.optimizer = optimizer;
-    const Result<Estimate> estimate = estimate_memory(request_for(graph, model, training, nullptr));
-    ASSERT_TRUE(estimate.ok()) << estimate.error().message;
-    EXPECT_EQ(estimate->breakdown.total(), estimate->peak.upper_bound);
-    EXPECT_EQ(estimate->peak.allocated, estimate->peak.upper_bound)
-        << "on the CPU there is nothing beside tensors";
-    EXPECT_LE(estimate->largest_live.size(), 10U);
-    EXPECT_FALSE(estimate->largest_live.empty());
-  }
-}
-
-TEST(TraceEstimate, FindsTheLargestBatch) {
-  const TraceFile graph = Chain(6, 32).graph();
-  const crds::ModelSpec model{.family = {}, .dlrm = {}, .transformer = {}, .graph = crds::GraphReference{}};
-  crds::TrainingSpec training;
-  training.batch_size_per_trainer = 1;
-  const EstimateRequest request = request_for(graph, model, training, nullptr);
-  std::int64_t before = 0;
-  for (const Bytes capacity : {256_KiB, 1_MiB, 64_MiB, 80_GiB}) {
-    const Result<std::int64_t> largest = largest_batch(request, capacity);
-    ASSERT_TRUE(largest.ok());
-    EXPECT_GT(*largest, before);
-    before = *largest;
-    training.batch_size_per_trainer = *largest;
-    EXPECT_LE(estimate_memory(request)->peak.upper_bound, capacity);
-    training.batch_size_per_trainer = *largest + 1;
-    EXPECT_GT(estimate_memory(request)->peak.upper_bound, capacity);
-  }
-  EXPECT_EQ(*largest_batch(request, 1_KiB), 0);
 }
 
 // A randomly damaged graph gives an error or an estimate, never a crash.

@@ -2,12 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/estimate/estimate.h"
-#include "estimator/fixed_costs/table.h"
-#include "tests/estimator/data_files.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -30,66 +26,6 @@ TEST(FixedCosts, WhatWasLearnedOfWorkspacesIsDividedAmongTheHandles) {
   EXPECT_EQ(costs_on(gpu, learned).forward_workspace, Bytes{});
   learned.workspace = Bytes::max();
   EXPECT_EQ(costs_on(gpu, learned).forward_workspace.count, Bytes::max().count / 2 + 1);
-}
-
-Platform platform(const GpuModel& gpu, const char* torch, TorchVersion version) {
-  return {.gpu = gpu.name,
-          .family = gpu.family,
-          .memory = gpu.memory,
-          .cuda = cuda_version_of(torch),
-          .torch = version};
-}
-
-TEST(FixedCostTable, EveryRowHasASourceAndTheLastOneHoldsForAll) {
-  for (const auto rows : fixed_cost_tables()) {
-    for (const FixedCostRow& row : rows) {
-      EXPECT_GT(std::string(row.source).size(), 20U);
-      EXPECT_GT(row.bytes.count, 0);
-    }
-    EXPECT_TRUE(rows.back().gpu.empty() && rows.back().family.empty());
-    EXPECT_EQ(rows.back().cuda + rows.back().torch + rows.back().least_memory.count, 0);
-  }
-}
-
-// An unknown GPU or unknown software gets the largest values.
-TEST(FixedCostTable, WhatIsNotKnownIsBoundedByWhatIs) {
-  const Platform nothing{.gpu = {}, .family = {}, .memory = {}};
-  const GpuCatalog catalog = GpuCatalog::built_in();
-  for (const GpuModel& gpu : catalog.models()) {
-    for (const char* torch : {"", "1.12.1+cu113", "2.6.0+cu124"}) {
-      for (const TorchVersion version : {0, 112, 206}) {
-        const Platform known = platform(gpu, torch, version);
-        const Platform unknown = platform(gpu, "", 0);
-        EXPECT_LE(context_row(known).bytes, context_row(unknown).bytes) << gpu.name << torch;
-        EXPECT_LE(context_row(unknown).bytes, context_row(nothing).bytes) << gpu.name;
-        EXPECT_LE(cublas_row(known).bytes, cublas_row(nothing).bytes) << gpu.name;
-        EXPECT_LE(cublas_lt_row(known).bytes, cublas_lt_row(nothing).bytes) << gpu.name;
-      }
-    }
-  }
-}
-
-// Published figures, with their sources in fixed_costs/table.cc.
-TEST(FixedCostTable, ContextsThatWereSeenAreWithinTheirBounds) {
-  for (const testing::CsvRow& row : testing::csv_rows("fixed_costs/contexts.csv")) {
-    const Platform on{.gpu = row.text("gpu"),
-                      .family = row.text("family"),
-                      .memory = 24_GiB,
-                      .cuda = cuda_version_of(row.text("torch")),
-                      .torch = static_cast<TorchVersion>(row.integer("torchVersion"))};
-    EXPECT_GE(context_row(on).bytes, Bytes::from_mib(row.integer("mib")))
-        << row.text("gpu") << " " << row.text("torch");
-  }
-}
-
-TEST(FixedCostTable, PyTorchsVersionTellsCudas) {
-  EXPECT_EQ(cuda_version_of("2.6.0+cu124"), 1204);
-  EXPECT_EQ(cuda_version_of("2.15.0+cu130"), 1300);
-  EXPECT_EQ(cuda_version_of("1.1.0+cu92"), 902);
-  for (const char* untold : {"", "1.13.1", "2.1.0+cpu", "2.4.0+rocm6.1", "2.6.0a0+ecf3bae40a.nv25.01",
-                             "2.0.0+cu", "2.0.0+cu1", "2.0.0+cu99999999999", "2.0.0+cu-11", "2.0.0+cuda"}) {
-    EXPECT_EQ(cuda_version_of(untold), 0) << untold;
-  }
 }
 
 TEST(FixedCosts, ContextsAreTheProfilesElseTheModelsElseTheTables) {

@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "estimator/estimate/ranks.h"
-#include "estimator/parallel/split_rules.h"
 #include "estimator/trace/module_pattern.h"
 #include "tests/estimator/graph_files.h"
 
@@ -159,68 +157,6 @@ TEST(TensorSplit, RefusesTrainersThatDoNotMakeGroups) {
                 {.parallelism = parallelism, .trainers = 3, .iteration = {.batch = kBatch}});
   ASSERT_FALSE(runs.ok());
   EXPECT_THAT(runs.error().message, HasSubstr("multiple of"));
-}
-
-// ---- one tensor ----
-
-class View {
- public:
-  View(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides)
-      : shape_(std::move(shape)), strides_(std::move(strides)) {
-    view_.present = true;
-    view_.shape = shape_;
-    view_.strides = strides_;
-    view_.elements = std::accumulate(shape_.begin(), shape_.end(), std::int64_t{1}, std::multiplies<>());
-  }
-  const TensorView& operator*() const { return view_; }
-
- private:
-  std::vector<std::int64_t> shape_;
-  std::vector<std::int64_t> strides_;
-  TensorView view_;
-};
-
-// Columns of an [8 tokens, 12] result split between two trainers, as seen by q, k and v (4 each, of two
-// heads).
-TEST(SplitOfView, FindsTheHeadsOfAPackedProjection) {
-  const StorageSplit columns{.stride = 1, .extent = 12, .part = 6, .packed = true};
-  const View all({8, 12}, {12, 1});
-  const Result<ViewSplit> whole = split_of_view(columns, *all);
-  ASSERT_TRUE(whole.ok());
-  EXPECT_EQ(whole->dim, 1);
-  EXPECT_EQ(whole->part, 6);
-  const View queries({8, 2, 2}, {12, 2, 1});
-  const Result<ViewSplit> heads = split_of_view(columns, *queries);
-  ASSERT_TRUE(heads.ok());
-  EXPECT_EQ(heads->extent, 2);
-  EXPECT_EQ(heads->part, 1);
-  const View three({3, 8, 4}, {4, 12, 1});  // a separate dimension for q, k and v
-  const Result<ViewSplit> inner = split_of_view(columns, *three);
-  ASSERT_TRUE(inner.ok());
-  EXPECT_EQ(inner->dim, 2);
-}
-
-TEST(SplitOfView, KeepsADivisionInsideOfMergedDimensions) {
-  // [2, 4 heads, 3] split by heads, viewed as [8, 3] and as [24].
-  const StorageSplit heads{.stride = 3, .extent = 4, .part = 1, .packed = false};
-  const View merged({8, 3}, {3, 1});
-  const Result<ViewSplit> rows = split_of_view(heads, *merged);
-  ASSERT_TRUE(rows.ok());
-  EXPECT_EQ(rows->dim, 0);
-  EXPECT_EQ(rows->extent, 4);
-  const StorageSplit back = split_of_storage(*rows, *merged);
-  EXPECT_EQ(back.stride, 3);
-  EXPECT_EQ(back.extent, 4);
-  const View flat({24}, {1});
-  const Result<ViewSplit> all = split_of_view(heads, *flat);
-  ASSERT_TRUE(all.ok());
-  EXPECT_EQ(all->block, 3);
-}
-
-TEST(SplitOfView, RefusesWhatDoesNotDivide) {
-  const StorageSplit thirds{.stride = 1, .extent = 16, .part = 6, .packed = false};
-  EXPECT_FALSE(split_of_view(thirds, *View({8, 4, 4}, {16, 4, 1})).ok());
-  EXPECT_FALSE(split_of_view(thirds, *View({8, 1}, {16, 1})).ok());  // one of its columns
 }
 
 TEST(ModulePattern, MatchesTheEndOfAPath) {

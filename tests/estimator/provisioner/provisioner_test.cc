@@ -458,33 +458,5 @@ TEST(Provisioner, TrainersDifferByTheirLookups) {
   EXPECT_GT(hot.estimate.peak.upper_bound, even.estimate.peak.upper_bound);
 }
 
-// A plan that keeps tables whole cannot spread a hot one: its trainer takes its lookups.
-TEST(TrainerLoads, FollowTheTables) {
-  ShardRequest request;
-  request.tables = expand_tables({{.name = "hot", .rows = 1'000'000, .dim = 64, .pooling_factor = 100},
-                                  {.name = "cold", .rows = 1'000'000, .dim = 64}});
-  request.topology = {.trainers = 2, .per_node = 2};
-  request.batch_size = 1024;
-  request.budget = 40_GiB;
-  request.allocated_bytes = true;
-  request.constraints = {{.table = 0, .types = {ShardingType::kTableWise}, .ranks = {0}},
-                         {.table = 1, .types = {ShardingType::kTableWise}, .ranks = {1}}};
-  const Result<Plan> plan = shard(request);
-  ASSERT_TRUE(plan.ok()) << to_string(plan.error());
-  Estimate fullest;
-  fullest.peak.allocated = 3_GiB + plan->max_memory;
-  const std::vector<TrainerLoad> loads = trainer_loads(fullest, *plan);
-  ASSERT_EQ(loads.size(), 2u);
-  EXPECT_EQ(loads[0].embeddings, loads[1].embeddings);
-  const Bytes more{99 * 8 * 1024 * 2};  // indices of both trainers' batches
-  EXPECT_EQ(loads[0].lookups - loads[1].lookups, more);
-  EXPECT_EQ(loads[0].allocated, fullest.peak.allocated);
-  EXPECT_EQ(loads[1].allocated, fullest.peak.allocated - more);
-  // Where the dense part differs too, as among ZeRO-1's owners, both count.
-  fullest.allocated_by_rank = {1_GiB, 3_GiB};
-  EXPECT_EQ(trainer_loads(fullest, *plan)[0].allocated, fullest.peak.allocated - 2_GiB);
-  EXPECT_TRUE(trainer_loads(fullest, {}).empty());
-}
-
 }  // namespace
 }  // namespace plimsoll::estimator

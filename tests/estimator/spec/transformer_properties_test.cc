@@ -8,7 +8,6 @@
 
 #include "estimator/estimate/estimate.h"
 #include "estimator/estimate/spec_run.h"
-#include "estimator/parallel/schedule.h"
 #include "estimator/spec/transformer.h"
 #include "estimator/spec/transformer_spec.h"
 #include "tests/estimator/recorded_ledger.h"
@@ -350,42 +349,6 @@ TEST(TransformerProperties, ALayerKeepsWhatMegatronsFormulaSays) {
                                               crds::AttentionKind::kSDPA, ActivationCheckpointing::kFull)),
           entering)
           << t;
-    }
-  }
-}
-
-TEST(TransformerProperties, StagesOfAPipelineHoldAsManyMicroBatchesAsFollowThem) {
-  for (const std::int64_t stages : {1, 2, 4}) {
-    for (std::int64_t stage = 0; stage < stages; ++stage) {
-      for (const std::int64_t micro_batches : {1, 4, 8}) {
-        std::int64_t alive = 0, most = 0, done = 0;
-        for (const ScheduleStep& step : pipeline_schedule(stage, stages, 1, micro_batches)) {
-          alive += step.forward ? 1 : -1;
-          done += step.forward ? 0 : 1;
-          most = std::max(most, alive);
-        }
-        EXPECT_EQ(alive, 0);
-        EXPECT_EQ(done, micro_batches);
-        EXPECT_EQ(most, std::min(micro_batches, stages - stage));
-      }
-    }
-  }
-  // Narayanan et al., arXiv 2104.04473 section 2.2: interleaving v chunks needs 1 + (p - 1) / (p v) times the
-  // memory on the first stage: p v + p - 1 chunks, with 1 / v of the stage's layers each.
-  for (const std::int64_t stages : {2, 4}) {
-    for (const std::int64_t chunks : {2, 3}) {
-      std::int64_t alive = 0, most = 0;
-      std::vector<std::vector<bool>> forward(static_cast<std::size_t>(chunks), std::vector<bool>(16, false));
-      for (const ScheduleStep& step : pipeline_schedule(0, stages, chunks, 16)) {
-        auto&& seen =
-            forward[static_cast<std::size_t>(step.chunk)][static_cast<std::size_t>(step.micro_batch)];
-        EXPECT_NE(static_cast<bool>(seen), step.forward) << "each once, forward first";
-        seen = step.forward;
-        alive += step.forward ? 1 : -1;
-        most = std::max(most, alive);
-      }
-      EXPECT_EQ(alive, 0);
-      EXPECT_EQ(most, stages * chunks + stages - 1);
     }
   }
 }

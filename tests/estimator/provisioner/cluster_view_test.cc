@@ -2,10 +2,34 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/webhook/samples.h"
+#include <tuple>
 
-namespace plimsoll::webhook {
+#include "crds/gpu_model.h"
+#include "tests/estimator/provisioner_fixture.h"
+
+namespace plimsoll::estimator {
 namespace {
+
+using plimsoll::testing::parse;
+
+// GPUModel resources as the operator writes them: 64 nodes of 8 GPUs each.
+std::vector<Json> gpu_models() {
+  std::vector<Json> models;
+  for (const auto& [name, label, memory] : {std::tuple("a100-40gb", "NVIDIA-A100-SXM4-40GB", 40_GiB),
+                                            {"a100-80gb", "NVIDIA-A100-SXM4-80GB", 80_GiB},
+                                            {"h100-80gb", "NVIDIA-H100-80GB-HBM3", 80_GiB},
+                                            {"v100-32gb", "Tesla-V100-SXM2-32GB", 32_GiB}}) {
+    Json object = parse(R"({"apiVersion": "plimsoll.dev/v1alpha1", "kind": "GPUModel"})");
+    object["metadata"]["name"] = name;
+    object["status"] = crds::encode_status({.total_gpus = 512,
+                                            .free_gpus = 512,
+                                            .nodes = {{.gpus_per_node = 8, .nodes = 64}},
+                                            .product_labels = {label},
+                                            .memory = memory});
+    models.push_back(std::move(object));
+  }
+  return models;
+}
 
 Json profile(const std::string& name, const std::string& namespace_name, const std::string& family) {
   Json object;
@@ -17,13 +41,12 @@ Json profile(const std::string& name, const std::string& namespace_name, const s
   return object;
 }
 
-std::shared_ptr<const estimator::ClusterView> view_of(const std::vector<Json>& gpus,
-                                                      const std::vector<Json>& profiles) {
-  return estimator::make_cluster_view(estimator::GpuCatalog::built_in(), gpus, profiles);
+std::shared_ptr<const ClusterView> view_of(const std::vector<Json>& gpus, const std::vector<Json>& profiles) {
+  return make_cluster_view(GpuCatalog::built_in(), gpus, profiles);
 }
 
 TEST(ClusterView, HoldsTheGpusThatAreThere) {
-  const auto view = view_of(testing::sample_gpu_models(), {});
+  const auto view = view_of(gpu_models(), {});
   ASSERT_EQ(view->gpus.size(), 4U);
   EXPECT_EQ(view->gpus[0].model.name, "A100-40GB");
   EXPECT_EQ(view->gpus[0].total_gpus, 512);
@@ -31,7 +54,7 @@ TEST(ClusterView, HoldsTheGpusThatAreThere) {
 }
 
 TEST(ClusterView, AnObjectThatCannotBeReadLeavesTheOthers) {
-  std::vector<Json> gpus = testing::sample_gpu_models();
+  std::vector<Json> gpus = gpu_models();
   gpus[1]["status"]["totalGPUs"] = "many";
   gpus.push_back("no object at all");
   Json unknown = gpus[0];  // memory is needed for a model that the catalogue does not know
@@ -54,13 +77,13 @@ TEST(ClusterView, FindsTheProfileOfAFamilyInItsNamespace) {
 
 // 598 profiles took 21 s of processor time and 94 MB: each change decoded all of them anew.
 TEST(ClusterView, AChangeOfOneProfileLeavesTheOthersAsTheyWere) {
-  estimator::ClusterViewBuilder builder(estimator::GpuCatalog::built_in());
+  ClusterViewBuilder builder(GpuCatalog::built_in());
   for (int i = 0; i < 598; ++i) {
     builder.set_profile(PackedJson(
         profile("p" + std::to_string(i), i % 2 == 0 ? "ads" : "news", "family-" + std::to_string(i))));
   }
   const auto before = builder.view();
-  std::map<const estimator::LearnedProfile*, int> known;
+  std::map<const LearnedProfile*, int> known;
   for (const auto& [name, of_namespace] : before->profiles) {
     for (const auto& [profile_name, learned] : *of_namespace) {
       ++known[learned.get()];
@@ -86,7 +109,7 @@ TEST(ClusterView, AChangeOfOneProfileLeavesTheOthersAsTheyWere) {
 }
 
 TEST(ClusterView, ANamespaceWithoutProfilesIsGone) {
-  estimator::ClusterViewBuilder builder(estimator::GpuCatalog::built_in());
+  ClusterViewBuilder builder(GpuCatalog::built_in());
   builder.set_profile(PackedJson(profile("p", "ads", "f")));
   builder.remove_profile("ads", "p");
   EXPECT_TRUE(builder.view()->profiles.empty());
@@ -106,14 +129,14 @@ TEST(ClusterView, AProfileThatCannotBeReadGivesWayToTheNext) {
 }
 
 TEST(ClusterViewStore, HandsOutWhatWasSetLast) {
-  estimator::ClusterViewStore store;
+  ClusterViewStore store;
   ASSERT_NE(store.get(), nullptr);
   EXPECT_TRUE(store.get()->gpus.empty());
   const auto held = store.get();
-  store.set(testing::sample_view());
+  store.set(view_of(gpu_models(), {}));
   EXPECT_EQ(store.get()->gpus.size(), 4U);
   EXPECT_TRUE(held->gpus.empty());
 }
 
 }  // namespace
-}  // namespace plimsoll::webhook
+}  // namespace plimsoll::estimator
