@@ -142,6 +142,14 @@ TEST(SpecRun, AnOptimizerThatPyTorchLacksIsRefused) {
   EXPECT_EQ(run.error().code, ErrorCode::kUnsupported);
 }
 
+// Two layers of 2^20 columns: an activation of 2^32 samples has 2^54 bytes, and there are several.
+TEST(SpecRun, MemoryBeyondAnyMachineIsMarked) {
+  SpecJob job = two_layers();
+  job.model.dlrm->bottom_mlp = {1 << 20, 1 << 20};
+  job.training.batch_size_per_trainer = std::int64_t{1} << 32;
+  EXPECT_TRUE(job.run().beyond_any_machine);
+}
+
 TEST(TrainersThatMatter, ReplicasOfTheWholeModelAreAlike) {
   SpecJob job = transformer();
   job.request.trainers = 64;
