@@ -53,11 +53,5 @@ TEST(Options, HelpShowsUsageOptionsAndExamples) {
   }
 }
 
-TEST(Version, IsPrintedInEachFormat) {
-  EXPECT_THAT(run(run_version, {}).out, HasSubstr(PLIMSOLL_VERSION));
-  EXPECT_EQ(run(run_version, {"-o", "json"}).json()["version"].asString(), PLIMSOLL_VERSION);
-  EXPECT_THAT(run(run_version, {"-o", "yaml"}).out, HasSubstr("apiVersion: plimsoll.dev/v1alpha1"));
-}
-
 }  // namespace
 }  // namespace plimsoll::cli

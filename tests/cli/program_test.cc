@@ -68,27 +68,8 @@ TEST(Commands, AreThoseOfTheDesign) {
   EXPECT_EQ(names, "estimate provision shard completion version ");
 }
 
-int complete(const std::vector<std::string>& arguments, Console& console) {
-  return run_completion(arguments, commands(), console);
-}
-
-TEST(Completion, KnowsEveryCommandAndOption) {
-  for (const char* shell : {"bash", "zsh", "fish"}) {
-    const Outcome outcome = run(complete, {shell});
-    EXPECT_EQ(outcome.code, kExitDone);
-    for (const Command& command : commands()) {
-      EXPECT_THAT(outcome.out, HasSubstr(command.name)) << shell;
-    }
-    for (const char* option : {"topology", "kubeconfig", "method", "verify"}) {
-      EXPECT_THAT(outcome.out, HasSubstr(option)) << shell;
-    }
-  }
-  EXPECT_THAT(run(complete, {"zsh"}).out, HasSubstr("#compdef plimsoll"));
-  EXPECT_EQ(run(complete, {}).code, kExitUsage);
-  EXPECT_EQ(run(complete, {"tcsh"}).code, kExitUsage);
-  EXPECT_EQ(run(complete, {"bash", "zsh"}).code, kExitUsage);
-  EXPECT_EQ(run(complete, {"--bash"}).code, kExitUsage);
-  // Of the commands that are there, which may be more than this library's.
+// Of the commands that are there, which may be more than this library's.
+TEST(Program, CompletesItsOwnCommands) {
   EXPECT_THAT(program({"completion", "bash"}).out, HasSubstr("succeed"));
 }
 

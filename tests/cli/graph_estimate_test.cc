@@ -1,0 +1,130 @@
+#include "cli/graph_estimate.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/run_command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using plimsoll::testing::Outcome;
+using plimsoll::testing::run;
+using plimsoll::testing::source_file;
+using ::testing::HasSubstr;
+
+const char* const kGraph = "tests/estimator/graphs/linear.json";
+
+Outcome estimate_graph(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"--graph", source_file(kGraph), "--batch-size", "4"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run(run_estimate, arguments);
+}
+
+TEST(GraphEstimate, ExportedGraphsAreEstimated) {
+  const Outcome outcome = estimate_graph({"--optimizer", "Adam", "--device", "cpu", "-o", "json"});
+  ASSERT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_EQ(json["peak"]["allocatedBytes"].asInt64(), 236);
+  EXPECT_EQ(json["peakPhase"].asString(), "OptimizerStep");
+  EXPECT_EQ(json["largestLive"][0]["name"].asString(), "input");
+  EXPECT_TRUE(json["largestBatch"].isNull()) << "there is no card to fit";
+  std::int64_t sum = 0;
+  for (const Json& part : json["breakdown"]) {
+    sum += part.asInt64();
+  }
+  EXPECT_EQ(sum, json["peak"]["upperBoundBytes"].asInt64());
+  const Json table =
+      estimate_graph({"--optimizer", "Adam", "--device", "cpu", "--gpu", "T4", "-o", "json"}).json();
+  EXPECT_GT(table["largestBatch"].asInt64(), 1000);
+  EXPECT_THAT(estimate_graph({"--optimizer", "SGD", "--device", "cpu"}).out, HasSubstr("alive at the peak"));
+  const Json amp =
+      estimate_graph({"--optimizer", "SGD", "--device", "cpu", "--method", "amp", "-o", "json"}).json();
+  EXPECT_EQ(amp["method"].asString(), "amp");
+  EXPECT_EQ(amp["breakdown"]["activations"].asInt64(), 32) << "the one result of forward";
+}
+
+TEST(GraphEstimate, GraphsThatLackATraceAreRefused) {
+  const Outcome outcome = estimate_graph({"--optimizer", "Adam", "--device", "cuda", "-o", "json"});
+  EXPECT_EQ(outcome.code, kExitRefused);
+  EXPECT_EQ(outcome.json()["code"].asString(), "Unsupported");
+  EXPECT_THAT(outcome.err, HasSubstr("plimsoll.export"));
+}
+
+TEST(GraphEstimate, WrongUsageOfGraphsIsExitTwo) {
+  EXPECT_EQ(run(run_estimate, {"--graph", source_file(kGraph), "--batch-size", "4"}).code, kExitUsage);
+  EXPECT_EQ(run(run_estimate, {"--graph", "/no/such/file", "--batch-size", "4", "--optimizer", "SGD"}).code,
+            kExitUsage);
+  EXPECT_EQ(
+      run(run_estimate, {"--graph", source_file("README.md"), "--batch-size", "4", "--optimizer", "SGD"})
+          .code,
+      kExitUsage);
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--optimizer", "Adom"},
+                                             {"--optimizer", "Adam", "--device", "tpu"},
+                                             {"--optimizer", "Adam", "--precision", "FP31"},
+                                             {"--optimizer", "Adam", "--foreach", "--fused"},
+                                             {"--optimizer", "Adam", "--accumulate", "3"},
+                                             {"--optimizer", "Adam", "--checkpoint", "PerModule"},
+                                             {"--optimizer", "Adam", "--gpu", "Z9"},
+                                             {"--optimizer", "Adam", "--trainers", "0"},
+                                             {"--optimizer", "Adam", "-f", "job.yaml"}}) {
+    EXPECT_EQ(estimate_graph(wrong).code, kExitUsage) << wrong.back();
+  }
+}
+
+Outcome estimate_gpt(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"--graph",      source_file("tests/estimator/graphs/gpt.json"),
+                                        "--batch-size", "8",
+                                        "--optimizer",  "Adam",
+                                        "--device",     "cpu",
+                                        "-o",           "json"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run(run_estimate, arguments);
+}
+
+TEST(GraphEstimate, GraphsAreSplitAndStaged) {
+  const std::int64_t whole = estimate_gpt({}).json()["peak"]["allocatedBytes"].asInt64();
+  const Json tensor = estimate_gpt({"--trainers", "2", "--parallelism", "Tensor"}).json();
+  EXPECT_LT(tensor["peak"]["allocatedBytes"].asInt64(), whole);
+  EXPECT_THAT(tensor["warnings"][0].asString(), HasSubstr("by columns k, q, up, v"));
+  const Json named = estimate_gpt({"--trainers", "2", "--tensor", "2", "--split-columns", "*.q",
+                                   "--split-columns", "k", "--split-columns", "v", "--split-columns", "up",
+                                   "--split-rows", "out", "--split-rows", "*.down"})
+                         .json();
+  EXPECT_EQ(named["peak"], tensor["peak"]);
+  EXPECT_EQ(named["warnings"].size(), 0u);
+  const Json pipeline =
+      estimate_gpt({"--trainers", "4", "--parallelism", "Pipeline", "--microbatches", "4"}).json();
+  ASSERT_EQ(pipeline["ranks"].size(), 4u);
+  const Json both = estimate_gpt({"--trainers", "8", "--pipeline", "2", "--tensor", "2", "--microbatches",
+                                  "4", "--pipeline-chunks", "2", "--stage-blocks", "blocks.*"})
+                        .json();
+  EXPECT_EQ(both["ranks"].size(), 2u);
+  EXPECT_GT(both["breakdown"]["ddpBuckets"].asInt64(), 0);
+  EXPECT_EQ(estimate_gpt({"--next-batch-early"}).json()["peak"], estimate_gpt({}).json()["peak"])
+      << "the CPU has no cache";
+  const Json late = estimate_gpt({"--zero-grad", "before-backward"}).json();
+  EXPECT_GE(late["peak"]["allocatedBytes"].asInt64(), whole);
+  const Outcome refused = estimate_gpt({"--trainers", "2", "--tensor", "2", "--split-columns", "head"});
+  EXPECT_EQ(refused.code, kExitRefused);
+  EXPECT_THAT(refused.json()["reason"].asString(), HasSubstr("aten::_log_softmax"));
+}
+
+TEST(GraphEstimate, WrongUsageOfSplitsIsExitTwo) {
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"--split-columns", "up"},
+           {"--microbatches", "4"},
+           {"--zero-grad", "never"},
+           {"--checkpoint", "Half"},
+           {"--stage-blocks", "blocks.*"},
+           {"--trainers", "2", "--tensor", "4"},
+           {"--trainers", "2", "--tensor", "2", "--parallelism", "Tensor"},
+           {"--trainers", "2", "--pipeline", "2", "--microbatches", "3"},
+           {"--trainers", "2", "--pipeline", "2", "--microbatches", "4", "--accumulate", "4"},
+           {"--trainers", "2", "--parallelism", "Tensors"}}) {
+    EXPECT_EQ(estimate_gpt(wrong).code, kExitUsage) << wrong.back();
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
