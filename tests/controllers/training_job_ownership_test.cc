@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/yaml.h"
-#include "controllers/child_writer.h"
 #include "controllers/job_children.h"
 #include "controllers/training_job_executor.h"
 #include "tests/controllers/job_world.h"
@@ -148,27 +147,6 @@ TEST_P(TrainingJobOwnership, AStrangerThatTookTheNameOfARunningAttemptSurvivesSu
 
 INSTANTIATE_TEST_SUITE_P(Holders, TrainingJobOwnership, ::testing::ValuesIn(kHolders),
                          [](const auto& holder) { return holder.param.name; });
-
-// The leftovers of an earlier job make way only for the job that has its name now.
-TEST(ChildWriterTest, LeftoversOfAJobThatStillHasTheNameStay) {
-  JobWorld world;
-  world.create(job_yaml("ads"));
-  world.settle("ads");
-  const Json child = world.child("ads-0");
-  Json impostor = world.job("ads");  // as a cache may hold it after the job was deleted and created anew
-  impostor["metadata"]["uid"] = "another";
-  const kube::CallOptions call;
-  ChildWriter writer(world.client(), impostor, call);
-  Json wanted = child;
-  wanted["metadata"].removeMember("uid");
-  wanted["metadata"].removeMember("resourceVersion");
-  const Result<Json> made = writer.create(kJobs, wanted);
-  ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.error().code, ErrorCode::kConflict);
-  EXPECT_EQ(write_json(world.child("ads-0")), write_json(child));
-  ASSERT_TRUE(writer.remove(kJobs, "ads-0").ok());
-  EXPECT_EQ(write_json(world.child("ads-0")), write_json(child));
-}
 
 }  // namespace
 }  // namespace plimsoll::controllers

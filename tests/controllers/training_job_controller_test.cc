@@ -1,15 +1,16 @@
-// A pass that throws, and what the other objects notice of it: nothing.
+#include "controllers/training_job_controller.h"
+
 #include <gmock/gmock.h>
 #include <prometheus/text_serializer.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 
 #include "controllers/job_children.h"
-#include "controllers/training_job_controller.h"
 #include "tests/controllers/memory_cluster.h"
 
 namespace plimsoll::controllers {
@@ -34,6 +35,112 @@ bool eventually(const std::function<bool()>& holds) {
     std::this_thread::sleep_for(milliseconds(5));
   }
   return holds();
+}
+
+// Which jobs got a pass, and how often.
+class Passes {
+ public:
+  TrainingJobController::Options options() {
+    TrainingJobController::Options options;
+    options.workers = 1;
+    options.reconcile = [this](const PassContext& with, const Json& object) -> Result<RequeueAfter> {
+      const std::lock_guard lock(mutex_);
+      const std::string name = text_member(object, {"metadata", "name"});
+      ++passes_[name];
+      pods_[name] = with.find_pods("ads/" + name + "-0").size();
+      return RequeueAfter();
+    };
+    return options;
+  }
+  int of(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return passes_[name];
+  }
+  std::size_t pods_of(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return pods_[name];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> passes_;
+  std::map<std::string, std::size_t> pods_;  // of attempt 0, as the last pass saw them
+};
+
+Json owned(const std::string& kind, const std::string& name, const std::string& owner_kind,
+           const std::string& owner) {
+  Json object;
+  object["kind"] = kind;
+  object["metadata"]["name"] = name;
+  object["metadata"]["namespace"] = "ads";
+  Json& reference = object["metadata"]["ownerReferences"][0];
+  reference["kind"] = owner_kind;
+  reference["name"] = owner;
+  reference["controller"] = true;
+  return object;
+}
+
+TEST(TrainingJobController, ChangesOfAJobOfItsChildAndOfItsPodsAreEachAPass) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  Passes passes;
+  cluster.put("trainingjobs", job("ads", "one"));
+  cluster.put("trainingjobs", job("ads", "other"));
+  TrainingJobController controller(cluster, view, nullptr, nullptr, passes.options());
+  EXPECT_FALSE(controller.ready());
+  controller.start();
+  ASSERT_TRUE(
+      eventually([&] { return controller.ready() && passes.of("one") == 1 && passes.of("other") == 1; }));
+  cluster.put("jobs", owned("Job", "one-0", "TrainingJob", "one"));
+  ASSERT_TRUE(eventually([&] { return passes.of("one") == 2; }));
+  cluster.put("pods", owned("Pod", "one-0-abcde", "Job", "one-0"));
+  ASSERT_TRUE(eventually([&] { return passes.of("one") == 3; }));
+  EXPECT_EQ(passes.pods_of("one"), 1U);
+  // Of others: a Job without a TrainingJob, and its pod.
+  cluster.put("jobs", owned("Job", "backup", "CronJob", "one"));
+  cluster.put("pods", owned("Pod", "backup-abcde", "Job", "backup"));
+  cluster.put("trainingjobs", job("ads", "last"));
+  ASSERT_TRUE(eventually([&] { return passes.of("last") == 1; }));
+  controller.stop();
+  EXPECT_EQ(passes.of("one"), 3);
+  EXPECT_EQ(passes.of("other"), 1) << "its neighbour's changes are none of its own";
+}
+
+TEST(TrainingJobController, FollowersMakeNoPass) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  Passes passes;
+  std::atomic<int> asked = 0;
+  std::atomic<bool> leads = false;
+  TrainingJobController::Options options = passes.options();
+  options.leads = [&] {
+    ++asked;
+    return leads.load();
+  };
+  cluster.put("trainingjobs", job("ads", "one"));
+  TrainingJobController controller(cluster, view, nullptr, nullptr, options);
+  controller.start();
+  ASSERT_TRUE(eventually([&] { return asked == 1; }));
+  leads = true;
+  cluster.put("trainingjobs", job("ads", "two"));
+  ASSERT_TRUE(eventually([&] { return passes.of("two") == 1; }));
+  controller.stop();
+  EXPECT_EQ(passes.of("one"), 0);
+}
+
+TEST(TrainingJobController, WaitsUntilTheClusterIsKnown) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  Passes passes;
+  std::atomic<int> asked = 0;
+  TrainingJobController::Options options = passes.options();
+  options.cluster_is_known = [&] { return ++asked > 2; };
+  cluster.put("trainingjobs", job("ads", "one"));
+  TrainingJobController controller(cluster, view, nullptr, nullptr, options);
+  controller.start();
+  ASSERT_TRUE(eventually([&] { return passes.of("one") == 1; }));
+  controller.stop();
+  EXPECT_EQ(asked, 3) << "asked again, without a change of the job";
 }
 
 TEST(UnreadableJobs, AreLeftAloneWithAnEventThatNamesTheField) {
