@@ -10,8 +10,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "operator/operator_command.h"
-
 namespace plimsoll::process {
 namespace {
 
@@ -128,22 +126,6 @@ TEST(ExitAfter, EndsAProcessThatDoesNotStop) {
   EXPECT_TRUE(WIFEXITED(hangs) && WEXITSTATUS(hangs) == kExitFailed);
   const int stops = in_child([] { const std::jthread limit = exit_after(std::chrono::hours(1)); }, {});
   EXPECT_TRUE(WIFEXITED(stops) && WEXITSTATUS(stops) == 0);
-}
-
-TEST(OperatorCommand, ExplainsItselfAndRefusesWrongUsage) {
-  sigset_t before;
-  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
-  EXPECT_EQ(run_operator_command({"--help"}), 0);
-  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--nonsense"},
-                                                    {"stray"},
-                                                    {"--ops-port"},
-                                                    {"--ops-port", "-1"},
-                                                    {"--log-level", "loud"},
-                                                    {"--kubeconfig", "/nowhere/config"},
-                                                    {"--gpu-catalog", "/nowhere/gpus.yaml"}}) {
-    EXPECT_EQ(run_operator_command(arguments), 2) << arguments.front();
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // servers block their stop signals
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 #include "operator/resource_plan.h"
 
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
-#include "operator/resource_metrics.h"
+#include "base/memory_pool.h"
 #include "webhook/decision_scheduler.h"
 
 namespace plimsoll::process {
@@ -38,21 +37,6 @@ TEST(ResourcePlan, NeverGivesAwayMoreThanThereIs) {
       EXPECT_LE(2 * plan.import, MemoryPool(plan.imports).largest());
     }
   }
-}
-
-TEST(ResourceMetrics, TellWhatThereIsAndWhatIsReserved) {
-  MemoryPool pool(128_MiB);
-  const auto held = pool.reserve(64_MiB, std::chrono::steady_clock::now());
-  const ResourcePlan plan = plan_resources({.cpus = 1.5, .memory = 512_MiB});
-  const std::string text =
-      prometheus::TextSerializer().Serialize(ResourceMetrics(plan, {{"reviews", &pool}}, 4).Collect());
-  for (const char* line : {"plimsoll_cpu_limit 1.5", "plimsoll_memory_limit_bytes 536870912",
-                           R"(plimsoll_memory_pool_bytes{pool="reviews"} 134217728)",
-                           R"(plimsoll_memory_reserved_bytes{pool="reviews"} 67108864)",
-                           R"(plimsoll_memory_rejected_total{pool="reviews"} 0)", "plimsoll_workers 4"}) {
-    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
-  }
-  EXPECT_EQ(text.find("plimsoll_memory_resident_bytes 0"), std::string::npos);
 }
 
 }  // namespace

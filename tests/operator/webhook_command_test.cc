@@ -18,7 +18,6 @@
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 #include "webhook/admission_handler.h"
-#include "webhook/cluster_view_keeper.h"
 
 namespace plimsoll::process {
 namespace {
@@ -254,38 +253,6 @@ TEST_F(WebhookCommand, ASecondSignalEndsItAtOnce) {
   const std::optional<int> code = webhook.process().wait_for_exit(10s);
   ASSERT_TRUE(code.has_value());
   EXPECT_NE(*code, 0);
-}
-
-TEST_F(WebhookCommand, TheKeeperFollowsProfiles) {
-  const auto client = server_->make_client();
-  estimator::ClusterViewStore store;
-  webhook::ClusterViewKeeper keeper(*client, estimator::GpuCatalog::built_in(), store, {});
-  keeper.start();
-  ASSERT_TRUE(eventually([&] { return keeper.has_synced(); }));
-  EXPECT_EQ(store.get()->gpus.size(), 4U);
-  const kube::Resource profiles{.group = "plimsoll.dev", .version = "v1alpha1", .plural = "memoryprofiles"};
-  const auto bounds_of = [&](const std::string& family) {  // how many; -1 without a profile
-    const auto view = store.get();
-    const crds::MemoryProfile* known = view->profile_of("default", family);
-    return known == nullptr ? -1 : static_cast<int>(known->bounds.size());
-  };
-  Json profile;
-  profile["apiVersion"] = "plimsoll.dev/v1alpha1";
-  profile["kind"] = "MemoryProfile";
-  profile["metadata"]["name"] = "one";
-  profile["spec"]["family"] = "ads";
-  Result<Json> stored = client->create(profiles, "default", profile);
-  ASSERT_TRUE(stored.ok()) << stored.error().message;
-  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == 0; }));
-  const auto before = store.get();
-  (*stored)["spec"]["bounds"][0]["gpuModel"] = "A100-80GB";
-  (*stored)["spec"]["bounds"][0]["shortfall"] = "4Gi";
-  ASSERT_TRUE(client->update(profiles, "default", *stored).ok());
-  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == 1; }));
-  EXPECT_TRUE(before->profile_of("default", "ads")->bounds.empty());
-  ASSERT_TRUE(client->remove(profiles, "default", "one").ok());
-  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == -1; }));
-  keeper.stop();
 }
 
 TEST(WebhookUsage, HelpAndMistakes) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/log.h"
-#include "tests/http/peer.h"
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 
@@ -171,21 +170,6 @@ TEST(AdmissionHandler, WithoutATurnTheJobIsKeptAndAValidationIsPutOff) {
   stopped.stop = stop.get_token();
   EXPECT_EQ(handler.handle(stopped).status, 503);
   EXPECT_TRUE(handler.progress().ok());
-}
-
-TEST(ServerMetrics, TellOfTheServerAndItsCertificate) {
-  testing::TestServer server;
-  testing::Peer peer(server.port());
-  ASSERT_TRUE(peer.start_tls());
-  peer.write("no HTTP\r\n\r\n");
-  EXPECT_TRUE(peer.read_response().has_value());
-  const http::FileCertificateSource certificates({.directory = "nowhere"});
-  const std::string text =
-      prometheus::TextSerializer().Serialize(ServerMetrics(server.server(), certificates).Collect());
-  EXPECT_NE(text.find(R"(plimsoll_webhook_rejected_total{reason="malformed"} 1)"), std::string::npos) << text;
-  EXPECT_NE(text.find("plimsoll_admission_in_flight 0"), std::string::npos) << text;
-  EXPECT_NE(text.find("plimsoll_webhook_connections"), std::string::npos) << text;
-  EXPECT_EQ(text.find("expiration"), std::string::npos) << text;  // there is no certificate
 }
 
 }  // namespace
