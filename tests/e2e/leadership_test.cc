@@ -23,7 +23,7 @@ class LeadershipTest : public TrainingTest {
   std::string holder() { return text_member(get("lease", "plimsoll-operator"), {"spec", "holderIdentity"}); }
 };
 
-// That it takes at most 20 s is tested with a virtual clock (tests/kube/leader_election_test.cc).
+// That it takes at most 20 s is tested with a virtual clock (tests/kube/lease_candidate_test.cc).
 TEST_F(LeadershipTest, TheOtherTakesOverAndNoAttemptIsStartedTwice) {
   for (int i = 0; i < 4; ++i) {
     add_node("a100-" + std::to_string(i));
