@@ -1,14 +1,11 @@
 #include "kube/credentials.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
-
-#include "kube/exec_plugin.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -127,94 +124,6 @@ TEST_F(CredentialsTest, RunsThePluginOnceUntilItsCredentialExpires) {
   clock_.passed = std::chrono::seconds(0);
   ASSERT_TRUE(source->current(kEnough));
   EXPECT_EQ(slurp("runs"), "x\nx\nx\n");
-}
-
-TEST_F(CredentialsTest, GivesThePluginItsArgumentsEnvironmentAndNoBlockedSignals) {
-  ExecPlugin echo =
-      plugin("echo \"$1|$WHO|$KUBERNETES_EXEC_INFO\" > " + directory_ + "/seen\n" +
-             "grep SigBlk /proc/self/status >> " + directory_ + "/seen\n" + answer(R"("token":"t")"));
-  echo.arguments = {"first argument"};
-  echo.environment = {{"WHO", "me"}};
-  sigset_t term;
-  sigset_t before;
-  sigemptyset(&term);
-  sigaddset(&term, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &term, &before);
-  const Result<ExecCredential> credential = run_exec_plugin(echo, kEnough);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ASSERT_TRUE(credential) << to_string(credential.error());
-  const std::string seen = slurp("seen");
-  EXPECT_NE(seen.find("first argument|me|{\"apiVersion\":\"client.authentication.k8s.io/v1\""),
-            std::string::npos)
-      << seen;
-  EXPECT_NE(seen.find("SigBlk:\t0000000000000000"), std::string::npos) << seen;
-}
-
-TEST_F(CredentialsTest, APluginThatHangsIsKilledWithItsChildren) {
-  const auto began = std::chrono::steady_clock::now();
-  const Result<ExecCredential> credential =
-      run_exec_plugin(plugin("sleep 1000 & echo $! > " + directory_ + "/child\nwait\n"), milliseconds(500));
-  ASSERT_FALSE(credential);
-  EXPECT_EQ(credential.error().code, ErrorCode::kUnauthorized);
-  EXPECT_NE(credential.error().message.find("500 ms"), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
-  const int child = std::stoi(slurp("child"));
-  // Its new parent may need a moment to reap it.
-  for (int i = 0; i < 100 && ::kill(child, 0) == 0; ++i) {
-    const std::string state = [&] {
-      std::ifstream status("/proc/" + std::to_string(child) + "/stat");
-      std::string pid;
-      std::string name;
-      std::string letter;
-      status >> pid >> name >> letter;
-      return letter;
-    }();
-    if (state == "Z") {
-      return;
-    }
-    ::usleep(50'000);
-  }
-  EXPECT_NE(::kill(child, 0), 0);
-}
-
-TEST_F(CredentialsTest, APluginThatClosesItsOutputAndHangsIsKilled) {
-  const Result<ExecCredential> credential =
-      run_exec_plugin(plugin(answer(R"("token":"t")") + "exec >&-\nsleep 1000\n"), milliseconds(500));
-  ASSERT_FALSE(credential);
-}
-
-TEST_F(CredentialsTest, BadPluginsAreErrorsWithTheInstallHint) {
-  const std::pair<const char*, const char*> kBad[] = {
-      {"exit 3\n", "exited with 3"},
-      {"kill -9 $$\n", "signal 9"},
-      {"echo hello\n", "no credential"},
-      {"true\n", "no credential"},
-      {"echo '{\"kind\":\"Other\"}'\n", "ExecCredential"},
-      {"yes\n", "1 MiB"},
-  };
-  for (const auto& [script, expected] : kBad) {
-    const Result<ExecCredential> credential = run_exec_plugin(plugin(script), kEnough);
-    ASSERT_FALSE(credential) << script;
-    EXPECT_NE(credential.error().message.find(expected), std::string::npos) << to_string(credential.error());
-    EXPECT_NE(credential.error().message.find("install it so"), std::string::npos);
-  }
-  ExecPlugin missing{"no-such-program-anywhere", {}, {}, kVersion, "install it so"};
-  EXPECT_FALSE(run_exec_plugin(missing, kEnough));
-}
-
-TEST(ParseExecCredential, RefusesWhatIsIncomplete) {
-  const std::string head =
-      R"({"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":)";
-  for (const char* status :
-       {"{}", R"({"token":""})", R"({"clientCertificateData":"c"})", R"({"token":"t","clientKeyData":"k"})",
-        R"({"token":"t","expirationTimestamp":"tomorrow"})",
-        R"({"token":"t","expirationTimestamp":"2027-01-15T09"})", R"({"token":5})", "null",
-        R"({"token":"a\nb"})"}) {
-    EXPECT_FALSE(parse_exec_credential(head + status + "}", kVersion)) << status;
-  }
-  EXPECT_TRUE(
-      parse_exec_credential(head + R"({"clientCertificateData":"c","clientKeyData":"k"}})", kVersion));
-  EXPECT_FALSE(parse_exec_credential(head + R"({"token":"t"}})", "client.authentication.k8s.io/v1beta1"));
 }
 
 }  // namespace
