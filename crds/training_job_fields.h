@@ -10,10 +10,21 @@
 #include <type_traits>
 
 #include "crds/embedding_tables_csv.h"
+#include "crds/field_path.h"
 #include "crds/field_rules.h"
 #include "crds/training_job.h"
 
 namespace plimsoll::crds {
+
+// The rules of objects beyond their fields, which the Checker finds by their arguments (crds/validate.cc).
+void check_rules(const ModelSpec& model, const FieldPath& path, FieldErrors& errors);
+void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& errors);
+void check_rules(const TransformerModel& model, const FieldPath& path, FieldErrors& errors);
+void check_rules(const TrainingSpec& training, const FieldPath& path, FieldErrors& errors);
+void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErrors& errors);
+void check_rules(const ProvisioningSpec& provisioning, const FieldPath& path, FieldErrors& errors);
+void check_rules(const Trainers& trainers, const FieldPath& path, FieldErrors& errors);
+void check_rules(const FailureRule& rule, const FieldPath& path, FieldErrors& errors);
 
 template <class T, class Described>
 concept Of = std::same_as<std::remove_const_t<T>, Described>;

@@ -81,7 +81,6 @@ void check_name(const TrainingJob& job, FieldErrors& errors) {
 
 }  // namespace
 
-// The Checker finds these by their arguments.
 void check_rules(const ModelSpec& model, const FieldPath& path, FieldErrors& errors) {
   if (int{model.dlrm.has_value()} + int{model.transformer.has_value()} + int{model.graph.has_value()} != 1) {
     errors.add(path, "model must have exactly one of dlrm, transformer and graph");

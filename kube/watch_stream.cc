@@ -6,6 +6,13 @@
 #include "kube/api_error.h"
 
 namespace plimsoll::kube {
+namespace {
+
+Error too_large() {
+  return Error(ErrorCode::kTooLarge, "a watch event is larger than 16 MiB");
+}
+
+}  // namespace
 
 Result<void> WatchStream::append(std::string_view piece) {
   for (std::size_t end = piece.find('\n'); end != std::string_view::npos; end = piece.find('\n')) {
@@ -20,7 +27,7 @@ Result<void> WatchStream::append(std::string_view piece) {
     piece.remove_prefix(end + 1);
   }
   if (incomplete_.size() + piece.size() > kWatchLineLimit) {
-    return Error(ErrorCode::kTooLarge, "a watch event is larger than 16 MiB");
+    return too_large();
   }
   incomplete_.append(piece);
   return {};
@@ -31,6 +38,9 @@ Result<void> WatchStream::finish() {
 }
 
 Result<void> WatchStream::deliver(std::string_view line) const {
+  if (line.size() > kWatchLineLimit) {
+    return too_large();
+  }
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
     return {};
   }

@@ -97,5 +97,11 @@ TEST_F(WatchStreamTest, StoresNoMoreThanTheLimitOfAnIncompleteLine) {
   EXPECT_EQ(stream_.append(" ").error().code, ErrorCode::kTooLarge);
 }
 
+TEST_F(WatchStreamTest, ALineBeyondTheLimitIsRefusedThoughItArrivesWhole) {
+  const Result<void> handled = stream_.append(std::string(kWatchLineLimit + 1, ' ') + "\n");
+  ASSERT_FALSE(handled);
+  EXPECT_EQ(handled.error().code, ErrorCode::kTooLarge);
+}
+
 }  // namespace
 }  // namespace plimsoll::kube

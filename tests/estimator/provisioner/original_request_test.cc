@@ -50,7 +50,7 @@ TEST(OriginalRequest, BeforeAnyAdmissionItIsTheJob) {
   const OriginalRequest original = request_of(object);
   EXPECT_FALSE(original.recorded);
   EXPECT_EQ(original.trainers.replicas, 128);
-  EXPECT_TRUE(original.trainers.asked);
+  EXPECT_TRUE(original.trainers.replicas_given);
   EXPECT_EQ(original.trainers.per_node, 8);
   EXPECT_THAT(original.written_products, IsEmpty());
   EXPECT_THAT(original.node_selector, ElementsAre(Pair(kProduct, kV100), Pair("zone", "a")));
@@ -119,7 +119,7 @@ TEST(OriginalRequest, ACountThatWasNotGivenIsNotRecorded) {
   object["spec"]["trainers"]["replicas"] = 16;  // what the admission wrote
   const OriginalRequest original = request_of(object);
   EXPECT_TRUE(original.recorded);
-  EXPECT_FALSE(original.trainers.asked);
+  EXPECT_FALSE(original.trainers.replicas_given);
   EXPECT_EQ(original.trainers.replicas, 4);
 }
 
