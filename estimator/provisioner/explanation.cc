@@ -3,11 +3,6 @@
 #include "base/utf8.h"
 
 namespace plimsoll::estimator::inline provisioner {
-namespace {
-
-constexpr std::size_t kWarningLimit = 256;  // longer admission warnings may be cut by the API server
-
-}  // namespace
 
 std::string gpus_text(std::int64_t count, const std::string& model) {
   return std::to_string(count) + " x " + model;
@@ -69,12 +64,9 @@ const char* event_reason_of(const Error& exceeded) {
                                                   : "TooLarge";
 }
 
-std::string shortened(std::string_view text) {
-  return utf8_shortened(text, kWarningLimit);
-}
-
 std::string unchanged_warning(const std::string& reason, const crds::TrainingJobSpec& spec) {
-  return shortened(reason + "; the job keeps its " + std::to_string(spec.trainers.replicas) + " trainers");
+  return utf8_shortened(
+      reason + "; the job keeps its " + std::to_string(spec.trainers.replicas) + " trainers", kWarningLimit);
 }
 
 }  // namespace plimsoll::estimator::provisioner

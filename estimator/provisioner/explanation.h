@@ -1,9 +1,9 @@
 // The texts of a decision: why a candidate was chosen, or why it cannot run the job. Pure; any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -31,8 +31,7 @@ std::string usable_text(Bytes usable, Bytes shortfall);
 // The event reason for an exceeded budget: "DeadlineExceeded", "Cancelled" or "TooLarge".
 const char* event_reason_of(const Error& exceeded);
 
-// The text within the limit of admission warnings, cut at a whole UTF-8 character.
-std::string shortened(std::string_view text);
+inline constexpr std::size_t kWarningLimit = 256;  // longer admission warnings may be cut by the API server
 
 // The warning for a job that is admitted as the user wrote it.
 std::string unchanged_warning(const std::string& reason, const crds::TrainingJobSpec& spec);

@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "base/utf8.h"
 #include "estimator/provisioner/candidates.h"
 #include "estimator/provisioner/explanation.h"
 #include "estimator/provisioner/trainer_count_search.h"
@@ -66,7 +67,7 @@ class Provisioning {
  private:
   void warn(const std::vector<std::string>& texts) {
     for (const std::string& text : texts) {
-      answer_.warnings.push_back(shortened(text));
+      answer_.warnings.push_back(utf8_shortened(text, kWarningLimit));
     }
   }
 

@@ -67,12 +67,12 @@ TEST(Explanation, SaysWhichLimitLeavesNoNumber) {
 }
 
 TEST(Explanation, WarningsAreCutAtWholeCharacters) {
-  EXPECT_EQ(shortened("short"), "short");
+  EXPECT_EQ(unchanged_warning("short", {}), "short; the job keeps its 1 trainers");
   std::string text(251, 'a');
   for (int i = 0; i < 10; ++i) {
     text += "\u00e9";
   }
-  EXPECT_EQ(shortened(text), std::string(251, 'a') + "\u00e9...");
+  EXPECT_EQ(unchanged_warning(text, {}), std::string(251, 'a') + "\u00e9...");
 }
 
 TEST(Explanation, BudgetErrorsAreEventReasons) {
