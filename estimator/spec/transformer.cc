@@ -39,6 +39,10 @@ Result<void> check(const TransformerSpec& spec, const TransformerPart& part) {
   if (tokens && part.sequence) {
     tokens = divides("tensor", part.tensor, "tokens a trainer", spec.sequence / part.context);
   }
+  if (tokens && part.expert > 1 && spec.experts == 0) {
+    return invalid("training.parallelism.expert is " + std::to_string(part.expert) +
+                   ", and the model has no experts");
+  }
   return tokens ? divides("expert", part.expert, "experts", spec.experts) : tokens;
 }
 

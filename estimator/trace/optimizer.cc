@@ -170,8 +170,7 @@ Result<OptimizerRun> optimizer_run(Optimizer kind, OptimizerImplementation imple
                                    TorchVersion version) {
   OptimizerRun run{.kind = kind, .implementation = implementation, .device = device, .version = version};
   if (implementation == OptimizerImplementation::kDefault) {
-    // torch.optim.optimizer._default_to_fused_or_foreach: foreach on CUDA since 2.0. torch.optim._adafactor does not
-    // ask it.
+    // torch.optim.optimizer._default_to_fused_or_foreach: foreach on CUDA since 2.0. Adafactor never asks it.
     run.implementation = device == Device::kCuda && version >= kTorch2 && kind != Optimizer::kAdafactor
                              ? OptimizerImplementation::kForEach
                              : OptimizerImplementation::kSingleTensor;

@@ -145,6 +145,9 @@ TEST(LowerTransformer, SizesThatDoNotDivideAreNamed) {
   refused({.context = 5}, "seqLen");
   refused({.tensor = 8, .sequence = true, .context = 16}, "tokens a trainer");  // 4 tokens for 8
   refused({.expert = 3}, "experts");
+  const Result<ForwardGraph> dense = lower(small(), {.expert = 2});
+  ASSERT_FALSE(dense.ok());
+  EXPECT_THAT(dense.error().message, HasSubstr("has no experts"));
 }
 
 TEST(LowerTransformer, ModulesThatMatchNothingAreNamed) {
