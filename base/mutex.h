@@ -47,16 +47,27 @@ class PLIMSOLL_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   explicit MutexLock(Mutex& mutex) PLIMSOLL_THREAD_ANNOTATION(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_.lock();
   }
-  ~MutexLock() PLIMSOLL_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+  ~MutexLock() PLIMSOLL_THREAD_ANNOTATION(release_capability()) {
+    if (is_locked_) {
+      mutex_.unlock();
+    }
+  }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
-  // For condition variables, which let the lock go while they wait.
-  void lock() PLIMSOLL_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
-  void unlock() PLIMSOLL_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+  // Condition variables unlock it while they wait.
+  void lock() PLIMSOLL_THREAD_ANNOTATION(acquire_capability()) {
+    mutex_.lock();
+    is_locked_ = true;
+  }
+  void unlock() PLIMSOLL_THREAD_ANNOTATION(release_capability()) {
+    is_locked_ = false;
+    mutex_.unlock();
+  }
 
  private:
   Mutex& mutex_;
+  bool is_locked_ = true;
 };
 
 class PLIMSOLL_THREAD_ANNOTATION(capability("mutex")) SharedMutex {

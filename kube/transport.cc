@@ -48,7 +48,7 @@ void start_transport_pool() {
     } catch (const std::exception&) {
       // Other code of the process (a test's server) has started the pool; any size will do.
     }
-    // The first task of a process creates it; here, no two threads can do so at once.
+    // The first task of a process creates it; here, no two threads do so at once.
     pplx::get_ambient_scheduler();
   });
 }

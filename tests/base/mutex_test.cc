@@ -31,6 +31,29 @@ class Counter {
   int count_ PLIMSOLL_GUARDED_BY(mutex_) = 0;
 };
 
+// What the lock's end unlocked a second time was another lock of the same mutex.
+TEST(Mutex, ALockThatWasUnlockedUnlocksNoOther) {
+  for (int i = 0; i < 200; ++i) {
+    Mutex mutex;
+    int value = 0;  // guarded by mutex
+    {
+      MutexLock first(mutex);
+      first.unlock();
+      mutex.lock();
+    }
+    int seen = 0;
+    std::thread other([&] {
+      const MutexLock lock(mutex);
+      seen = value;
+    });
+    std::this_thread::yield();
+    value = 1;
+    mutex.unlock();
+    other.join();
+    ASSERT_EQ(seen, 1);
+  }
+}
+
 TEST(Mutex, OneThreadAtATime) {
   Counter counter;
   std::vector<std::jthread> threads;
