@@ -10,8 +10,8 @@ import math
 from .recorder import NEVER
 
 BATCH = 2
-MOST_BYTES = 1 << 30  # of all storages of the iteration
-MOST_OPERATIONS = 5e10  # of its matrix products and convolutions: seconds on one core
+MAX_BYTES = 1 << 30  # of all storages of the iteration
+MAX_OPERATIONS = 5e10  # of its matrix products and convolutions: seconds on one core
 _SHOWN = 5
 
 
@@ -30,8 +30,8 @@ def _operations(recording, operator):
 
 def is_small(recording):
     """Whether a real run of this iteration takes seconds and little memory."""
-    return sum(storage.bytes for storage in recording.storages) <= MOST_BYTES \
-        and sum(_operations(recording, operator) for operator in recording.operators) <= MOST_OPERATIONS
+    return sum(storage.bytes for storage in recording.storages) <= MAX_BYTES \
+        and sum(_operations(recording, operator) for operator in recording.operators) <= MAX_OPERATIONS
 
 
 def _names(operators):

@@ -290,10 +290,13 @@ class Recorder(TorchDispatchMode):
     def _settle_sum(self):
         """Decides whether the sum that was recorded last is in place; from then on its result is known."""
         engine_sum, self._sum = self._sum, None
-        if engine_sum is None or engine_sum.result() is None:
+        if engine_sum is None:
             return
         result, outputs = engine_sum.result(), []
         operator = self.recording.operators[engine_sum.operator]
+        if result is None:  # freed before any operator read it
+            self.recording.operators[engine_sum.operator] = operator._replace(outputs=[NEVER])
+            return
         if engine_sum.old() is None:
             storage = self.recording.tensors[engine_sum.row][0]
             self._move(storage, result)

@@ -56,9 +56,8 @@ class KnownValues(TorchDispatchMode):
             with no_dispatch():
                 return operator(*twins[0], **twins[1])
         result = operator(*args, **kwargs)
-        if twins is not None and self._has_values(operator, result):
-            self._compute(operator, twins, result)
-        elif any(a.alias_info is not None and a.alias_info.is_write for a in operator._schema.arguments):
+        known = twins is not None and self._has_values(operator, result) and self._compute(operator, twins, result)
+        if not known and any(a.alias_info is not None and a.alias_info.is_write for a in operator._schema.arguments):
             self._forget(args, kwargs)
         return result
 
@@ -97,14 +96,16 @@ class KnownValues(TorchDispatchMode):
             and operator._schema.name not in _HAVE_NO_VALUES
 
     def _compute(self, operator, twins, result):
+        """Whether the results have values now: the CPU may lack the operator."""
         try:
             with no_dispatch():
                 values = operator(*twins[0], **twins[1])
         except (RuntimeError, NotImplementedError):
-            return  # the CPU lacks it
+            return False
         for tensor, value in zip(_leaves((result,)), _leaves((values,))):
             if isinstance(tensor, torch.Tensor) and isinstance(value, torch.Tensor) and tensor.shape == value.shape:
                 self._know(tensor, value)
+        return True
 
     def _know(self, tensor, value):
         identity = id(tensor)

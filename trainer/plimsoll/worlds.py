@@ -170,8 +170,8 @@ def _fake_mode():
 
 
 def build(function, batch_size, kind, device):
+    torch.manual_seed(0)  # a branch on a random number goes the same way in each recording
     if kind == REAL:
-        torch.manual_seed(0)
         model, inputs, loss = _checked(function(batch_size))
         return Trainable(model, inputs, loss, contextlib.nullcontext, None)
     mode, values = _fake_mode(), KnownValues(lambda tensor: isinstance(tensor, FakeTensor))
@@ -180,7 +180,6 @@ def build(function, batch_size, kind, device):
         with _allow_modules_of_fakes(), _skip_initialization(), _without_memory(mode, values), default_device(device):
             model, inputs, loss = _checked(function(batch_size))
     else:
-        torch.manual_seed(0)
         model, inputs, loss = _checked(function(batch_size))
     with mode, torch.no_grad():
         _replace_tensors(model, lambda t: t if isinstance(t, FakeTensor) else _as_parameter(adopt(t).detach(), t))

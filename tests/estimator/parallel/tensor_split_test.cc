@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "estimator/estimate/ranks.h"
-#include "estimator/trace/module_pattern.h"
 #include "tests/estimator/graph_files.h"
 
 namespace plimsoll::estimator {
@@ -157,17 +156,6 @@ TEST(TensorSplit, RefusesTrainersThatDoNotMakeGroups) {
                 {.parallelism = parallelism, .trainers = 3, .iteration = {.batch = kBatch}});
   ASSERT_FALSE(runs.ok());
   EXPECT_THAT(runs.error().message, HasSubstr("multiple of"));
-}
-
-TEST(ModulePattern, MatchesTheEndOfAPath) {
-  EXPECT_TRUE(module_ends_with("up", "layers.3.mlp.up"));
-  EXPECT_TRUE(module_ends_with("*.up", "layers.3.mlp.up"));
-  EXPECT_TRUE(module_ends_with("layers.*.mlp.up", "layers.3.mlp.up"));
-  EXPECT_TRUE(module_ends_with("up", "up"));
-  EXPECT_FALSE(module_ends_with("*.up", "up"));
-  EXPECT_FALSE(module_ends_with("up", "layers.3.mlp.gate_up"));
-  EXPECT_FALSE(module_ends_with("mlp", "layers.3.mlp.up"));
-  EXPECT_FALSE(module_ends_with("up", ""));
 }
 
 }  // namespace

@@ -24,6 +24,11 @@ TEST(ModulePattern, AnEndMatchesTheLastNames) {
   EXPECT_FALSE(module_ends_with("mlp", "layers.3.mlp.up"));
   EXPECT_FALSE(module_ends_with("*.up", "up")) << "the path has fewer names than the pattern";
   EXPECT_FALSE(module_ends_with("*", ""));
+  EXPECT_TRUE(module_ends_with("layers.*.mlp.up", "layers.3.mlp.up"));
+  EXPECT_TRUE(module_ends_with("up", "up"));
+  EXPECT_FALSE(module_ends_with("*.up", "up"));
+  EXPECT_FALSE(module_ends_with("up", "layers.3.mlp.gate_up"));
+  EXPECT_FALSE(module_ends_with("up", ""));
 }
 
 TEST(ModulePattern, APrefixEndsWithTheFirstNumber) {
