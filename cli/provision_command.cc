@@ -72,22 +72,22 @@ std::string nodes_text(std::int64_t trainers, std::int64_t per_node) {
 }
 
 void print_decision(Console& console, const estimator::Decision& decision, const Json& requested) {
-  const std::optional<std::int64_t> asked = JsonView(member(requested, {"replicas"})).integer();
-  const std::int64_t before = asked.value_or(decision.trainers);
-  if (asked) {
+  const std::optional<std::int64_t> replicas = JsonView(member(requested, {"replicas"})).integer();
+  const std::int64_t before = replicas.value_or(decision.trainers);
+  if (replicas) {
     const std::string model = text_member(requested, {"gpuModel"});
-    console.out << "  asked  " << before << " x " << (model.empty() ? "any GPU" : model) << '\n';
+    console.out << "  requested  " << before << " x " << (model.empty() ? "any GPU" : model) << '\n';
   }
-  console.out << "  given  " << decision.trainers << " x " << decision.gpu_model << " on "
+  console.out << "  given      " << decision.trainers << " x " << decision.gpu_model << " on "
               << nodes_text(decision.trainers, decision.per_node);
   if (before > decision.trainers) {
     console.out << "    " << before - decision.trainers << " GPUs saved ("
                 << percent_text(static_cast<double>(before - decision.trainers) / static_cast<double>(before))
                 << ")";
   } else if (before < decision.trainers) {
-    console.out << "    " << decision.trainers - before << " more than asked";
+    console.out << "    " << decision.trainers - before << " more than requested";
   }
-  console.out << "\n  why    " << decision.reason << "\n\n  Memory of the most loaded trainer, of "
+  console.out << "\n  why        " << decision.reason << "\n\n  Memory of the most loaded trainer, of "
               << to_string(decision.capacity) << ":\n"
               << breakdown_bars(decision.estimate.breakdown, decision.capacity, console.unicode);
   const estimator::Plan& plan = decision.plan;

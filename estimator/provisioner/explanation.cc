@@ -14,7 +14,7 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
   const bool as_requested = requested.replicas_given && requested.replicas == trainers &&
                             (requested.gpu_model.empty() || same_name(requested.gpu_model, chosen.name()));
   if (as_requested) {
-    text += " GPUs, as asked";
+    text += " GPUs, as requested";
   } else {
     text += spec.provisioning.objective == crds::Objective::kLowestCost
                 ? " GPUs are the cheapest choice that holds the job"
@@ -24,7 +24,7 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
     text += "; " +
             (requested.gpu_model.empty() ? std::to_string(requested.replicas)
                                          : gpus_text(requested.replicas, requested.gpu_model)) +
-            " asked for";
+            " requested";
     if (trainers < requested.replicas) {
       text += ", " + std::to_string(requested.replicas - trainers) + " saved";
     } else if (trainers > requested.replicas) {

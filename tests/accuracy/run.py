@@ -140,7 +140,7 @@ def violations(rows):
     ours, amp = summary(rows, "errorPercent"), summary(rows, "ampErrorPercent")
     found = [f"held out: {key} error {ours[key]:.3f}% is over {limit}%" for key, limit in LIMITS.items() if ours[key] > limit]
     if amp["median"] < AMP_MEDIAN_AT_LEAST:
-        found.append(f"AMP's median error is {amp['median']:.1f}%: is it AMP's formula that was asked?")
+        found.append(f"AMP's median error is {amp['median']:.1f}%: is it AMP's formula that was requested?")
     return found
 
 

@@ -111,11 +111,11 @@ class Bench {
   }
 
   void place(const std::string& model, std::int64_t trainers, const References& references) {
-    const estimator::ShardRequest asked = request(model, trainers, 80);
+    const estimator::ShardRequest requested = request(model, trainers, 80);
     const std::string of = model + " x " + std::to_string(trainers);
     std::optional<Result<estimator::Plan>> plan;
     const double milliseconds =
-        testing::median_milliseconds(settings_.repeat, [&] { plan = estimator::shard(asked); });
+        testing::median_milliseconds(settings_.repeat, [&] { plan = estimator::shard(requested); });
     if (!*plan) {
       report_.add({of, "fits", 0, "", 1});
       return;
@@ -127,7 +127,7 @@ class Bench {
     report_.add({of, "nodeMaxOverMean", ratio(found.node_max_memory, found.node_mean_memory), "ratio",
                  references[2]});
     report_.add({of, "search", milliseconds, "ms", references[3]});
-    report_.add({of, "wrong", static_cast<double>(verify(asked, found).size()), "findings", 0});
+    report_.add({of, "wrong", static_cast<double>(verify(requested, found).size()), "findings", 0});
   }
 
   // The fewest trainers, beside the fewest that the bounds on memory allow.
@@ -135,13 +135,13 @@ class Bench {
     double over = 0;
     for (const char* model : {"A", "B", "C"}) {
       for (const std::int64_t gib : {80, 40, 32}) {
-        const estimator::ShardRequest asked = request(model, 1, gib);
+        const estimator::ShardRequest requested = request(model, 1, gib);
         const std::string of = std::string(model) + " fewest, " + std::to_string(gib) + " GiB";
         constexpr std::int64_t kMost = 1024;
         std::optional<Result<estimator::FewestTrainersPlan>> found;
         const double milliseconds = testing::median_milliseconds(
-            settings_.repeat, [&] { found = estimator::shard_on_fewest_trainers(asked, 1, kMost); });
-        const Result<std::int64_t> bound = estimator::fewest_trainers_bound(asked, kMost);
+            settings_.repeat, [&] { found = estimator::shard_on_fewest_trainers(requested, 1, kMost); });
+        const Result<std::int64_t> bound = estimator::fewest_trainers_bound(requested, kMost);
         if (!*found || !bound) {
           report_.add({of, "fits", 0, "", 1});
           continue;
@@ -149,7 +149,7 @@ class Bench {
         const std::int64_t more = (*found)->trainers - *bound;
         over += more > 0 ? 1 : 0;
         report_.add({of, "trainers", static_cast<double>((*found)->trainers), "trainers",
-                     static_cast<double>(*bound + asked.topology.per_node)});
+                     static_cast<double>(*bound + requested.topology.per_node)});
         report_.add({of, "search", milliseconds, "ms", 25});
       }
     }
@@ -167,10 +167,10 @@ class Bench {
   }
 
   void time_alone(const std::string& model, std::int64_t trainers, std::int64_t gib, const std::string& of) {
-    const estimator::ShardRequest asked = request(model, trainers, gib);
+    const estimator::ShardRequest requested = request(model, trainers, gib);
     std::optional<Result<estimator::Plan>> plan;
-    const double milliseconds =
-        testing::median_milliseconds(std::min(settings_.repeat, 3), [&] { plan = estimator::shard(asked); });
+    const double milliseconds = testing::median_milliseconds(std::min(settings_.repeat, 3),
+                                                             [&] { plan = estimator::shard(requested); });
     if (*plan) {
       report_.add(
           {of, "timeOverBound", (*plan)->max_milliseconds / (*plan)->lower_bound_milliseconds, "ratio", {}});

@@ -164,11 +164,11 @@ TEST(EstimateCommand, AGraphThatIsNotThereIsRefusedWithAReason) {
 TEST(EstimateCommand, AConfigNeedsNoJob) {
   const testing::TemporaryFile config(R"({"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64,
       "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 1000})");
-  const std::vector<std::string> asked = {
+  const std::vector<std::string> requested = {
       "--config", config.path(), "--batch-size", "8",  "--sequence-length",
       "128",      "--optimizer", "AdamW",        "-o", "json"};
   const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), asked.begin(), asked.end());
+    more.insert(more.begin(), requested.begin(), requested.end());
     return run(run_estimate, more);
   };
   EXPECT_GT(with({}).json()["peak"]["allocatedBytes"].asInt64(), 0);

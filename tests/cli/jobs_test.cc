@@ -63,15 +63,15 @@ TEST(ReadJobs, AWrongOneIsAnEntryWithItsErrorAndItsPlace) {
 }
 
 TEST(ReadJobs, TablesComeFromTheConfigMapOfTheJobsNamespace) {
-  std::string asked;
+  std::string requested;
   const std::vector<JobOrError> jobs = read_jobs(
       {job_with_tables_elsewhere()}, "mine", [&](const std::string& namespace_name, const std::string& name) {
-        asked = namespace_name + "/" + name;
+        requested = namespace_name + "/" + name;
         Json config_map;
         config_map["data"]["tables.csv"] = "name,rows,dim,pooling_factor\na,10,8,1\nb,20,8,2\n";
         return Result<Json>(config_map);
       });
-  EXPECT_EQ(asked, "team/shared");
+  EXPECT_EQ(requested, "team/shared");
   ASSERT_TRUE(jobs.at(0).job) << to_string(jobs[0].job.error());
   ASSERT_EQ(jobs[0].job->spec.model.dlrm->tables.size(), 2U);
   EXPECT_EQ(jobs[0].job->spec.model.dlrm->tables[1].rows, 20);

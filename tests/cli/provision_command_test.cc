@@ -47,7 +47,7 @@ TEST_F(ProvisionCommand, KeepsTheJsonContract) {
 TEST_F(ProvisionCommand, PeopleSeeWhatWasAskedGivenAndSaved) {
   const Outcome outcome = provision({});
   EXPECT_EQ(outcome.code, kExitDone);
-  EXPECT_THAT(outcome.out, HasSubstr("asked  64 x A100-80GB"));
+  EXPECT_THAT(outcome.out, HasSubstr("requested  64 x A100-80GB"));
   EXPECT_THAT(outcome.out, HasSubstr("GPUs saved ("));
   EXPECT_THAT(outcome.out, HasSubstr("Embeddings: 400 tables"));
   EXPECT_THAT(outcome.out, HasSubstr("verdict"));
@@ -117,7 +117,7 @@ TEST_F(ProvisionCommand, WrongUsageIsExitTwo) {
   EXPECT_THAT(nowhere.err, HasSubstr("no --cluster FILE was given"));
 }
 
-// The paper's models on the example cluster: 128 asked, fewer given, the same each time.
+// The paper's models on the example cluster: 128 requested, fewer given, the same each time.
 TEST_F(ProvisionCommand, ThePapersModelsTakeFewerGpusThanAskedFor) {
   for (const char* model : {"a", "b", "c"}) {
     const std::vector<std::string> arguments = {

@@ -22,7 +22,8 @@ class PodsClient final : public testing::PartialClient {
  public:
   Result<Json> list(const kube::Resource& resource, const std::string& namespace_name,
                     const kube::ListOptions& what, const kube::CallOptions&) override {
-    asked = kube::path_of(resource, namespace_name) + " " + what.label_selector + " " + what.field_selector;
+    requested =
+        kube::path_of(resource, namespace_name) + " " + what.label_selector + " " + what.field_selector;
     if (list_error.code != ErrorCode::kUnsupported) {
       return list_error;
     }
@@ -39,7 +40,7 @@ class PodsClient final : public testing::PartialClient {
   Json pods{::Json::arrayValue};
   std::map<std::string, Result<Json>> jobs;
   Error list_error = unused();
-  std::string asked;
+  std::string requested;
 };
 
 class AttemptPods : public ::testing::Test {
@@ -74,8 +75,8 @@ class AttemptPods : public ::testing::Test {
 
 TEST_F(AttemptPods, AreThoseOfTheNamespaceThatHaveTheLabelAndHaveNotEnded) {
   EXPECT_EQ(remaining().count, 0);
-  EXPECT_EQ(client_.asked, "/api/v1/namespaces/ml/pods " + pods_selector("ads") +
-                               " status.phase!=Succeeded,status.phase!=Failed");
+  EXPECT_EQ(client_.requested, "/api/v1/namespaces/ml/pods " + pods_selector("ads") +
+                                   " status.phase!=Succeeded,status.phase!=Failed");
   add("ads-0-0-abcde");
   add("ads-0-1-abcde")["spec"].removeMember("nodeName");
   EXPECT_EQ(remaining().count, 2);

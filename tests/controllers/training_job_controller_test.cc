@@ -110,17 +110,17 @@ TEST(TrainingJobController, FollowersMakeNoPass) {
   MemoryCluster cluster;
   estimator::ClusterViewStore view;
   Passes passes;
-  std::atomic<int> asked = 0;
+  std::atomic<int> requested = 0;
   std::atomic<bool> leads = false;
   TrainingJobController::Options options = passes.options();
   options.leads = [&] {
-    ++asked;
+    ++requested;
     return leads.load();
   };
   cluster.put("trainingjobs", job("ads", "one"));
   TrainingJobController controller(cluster, view, nullptr, nullptr, options);
   controller.start();
-  ASSERT_TRUE(eventually([&] { return asked == 1; }));
+  ASSERT_TRUE(eventually([&] { return requested == 1; }));
   leads = true;
   cluster.put("trainingjobs", job("ads", "two"));
   ASSERT_TRUE(eventually([&] { return passes.of("two") == 1; }));
@@ -132,15 +132,15 @@ TEST(TrainingJobController, WaitsUntilTheClusterIsKnown) {
   MemoryCluster cluster;
   estimator::ClusterViewStore view;
   Passes passes;
-  std::atomic<int> asked = 0;
+  std::atomic<int> requested = 0;
   TrainingJobController::Options options = passes.options();
-  options.cluster_is_known = [&] { return ++asked > 2; };
+  options.cluster_is_known = [&] { return ++requested > 2; };
   cluster.put("trainingjobs", job("ads", "one"));
   TrainingJobController controller(cluster, view, nullptr, nullptr, options);
   controller.start();
   ASSERT_TRUE(eventually([&] { return passes.of("one") == 1; }));
   controller.stop();
-  EXPECT_EQ(asked, 3) << "asked again, without a change of the job";
+  EXPECT_EQ(requested, 3) << "asked again, without a change of the job";
 }
 
 TEST(UnreadableJobs, AreLeftAloneWithAnEventThatNamesTheField) {

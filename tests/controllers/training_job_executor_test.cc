@@ -407,7 +407,7 @@ TEST_F(TrainingJobPass, AJobCreatedAnewFromItsYamlIgnoresTheNotesOfTheFirst) {
   ASSERT_TRUE(world_.client().create(kTrainingJobs, "default", copy).ok());
   world_.settle("ads");
   ASSERT_EQ(world_.status("ads").attempts.size(), 1U);
-  // What was asked for first is known still, and the size that was decided stays.
+  // What was requested first is known still, and the size that was decided stays.
   EXPECT_EQ(world_.status("ads").requested_trainers, 16);
   EXPECT_EQ(world_.status("ads").attempts[0].trainers, given);
   world_.fail_pods("ads-0", "ModuleNotFoundError: No module named 'ads'");

@@ -34,7 +34,7 @@ class ExamplesTest : public MainJobTest {
   }
 };
 
-// Terabytes of tables, asked for with 128 A100-80GB: given what they need, by every way to write them.
+// Terabytes of tables, requested with 128 A100-80GB: given what they need, by every way to write them.
 TEST_F(ExamplesTest, TerabyteModelsAreCutToWhatTheyNeed) {
   const std::vector<std::vector<std::string>> ways = {
       {"apply", "-f"}, {"apply", "--server-side", "-f"}, {"create", "-f"}};

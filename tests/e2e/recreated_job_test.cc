@@ -39,7 +39,7 @@ TEST_F(RecreatedJobTest, IgnoresTheRemediationOfTheFirst) {
   EXPECT_NE(text_member(again, {"metadata", "uid"}), text_member(job, {"metadata", "uid"}));
   EXPECT_THAT(outcomes_of(again), ElementsAre("UserError")) << story("ads");
   EXPECT_THAT(why(again, "Failed"), StartsWith("CodeError: "));
-  // What was asked for stays what it was.
+  // What was requested stays what it was.
   EXPECT_EQ(member(again, {"status", "requested", "trainers"}).asInt64(), 16) << write_json_pretty(again);
   EXPECT_EQ(attempts_of(again)[0]["trainers"].asInt64(), trainers);
 }

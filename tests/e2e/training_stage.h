@@ -20,7 +20,7 @@ namespace plimsoll::testing {
 struct TrainingJobManifest {
   std::string name = "ads";
   std::string family{};
-  std::int64_t replicas = 16;  // asked for
+  std::int64_t replicas = 16;  // requested
   std::int64_t max_trainers = 64;
   std::map<std::string, std::string> annotations{};  // of the pods: test.plimsoll.dev/...
   std::string more{};                                // lines of YAML, fields of spec

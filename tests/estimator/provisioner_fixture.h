@@ -21,8 +21,8 @@ inline Json parse(const std::string& text) {
   return value ? *value : Json();
 }
 
-// A job of `tables` tables of `rows` x 128 in FP32 (0.5 GiB for a million rows) asking for `asked` trainers.
-inline Json job_object(std::int64_t tables, std::int64_t rows, std::int64_t asked = 128) {
+// A job of `tables` tables of `rows` x 128 in FP32 (0.5 GiB for a million rows) asking for `requested` trainers.
+inline Json job_object(std::int64_t tables, std::int64_t rows, std::int64_t requested = 128) {
   Json object = parse(R"({
     "apiVersion": "plimsoll.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "ads"},
     "spec": {
@@ -34,7 +34,7 @@ inline Json job_object(std::int64_t tables, std::int64_t rows, std::int64_t aske
   Json& table = object["spec"]["model"]["dlrm"]["tables"][0];
   table["count"] = static_cast<::Json::Int64>(tables);
   table["rows"] = static_cast<::Json::Int64>(rows);
-  object["spec"]["trainers"]["replicas"] = static_cast<::Json::Int64>(asked);
+  object["spec"]["trainers"]["replicas"] = static_cast<::Json::Int64>(requested);
   return object;
 }
 

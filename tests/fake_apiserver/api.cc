@@ -379,7 +379,7 @@ Answer Api::resource(const Request& request, const std::vector<std::string>& par
     Status status;
     status.code = fault->kind == Fault::Kind::kExpired ? 410 : fault->status;
     status.reason = fault->kind == Fault::Kind::kExpired ? "Expired" : fault->reason;
-    status.message = "A fault that was asked for";
+    status.message = "A fault that was requested";
     status.retry_after_seconds = fault->retry_after_seconds;
     return reply_status(status);
   }
@@ -395,7 +395,7 @@ Answer Api::resource(const Request& request, const std::vector<std::string>& par
     Status status;
     status.code = 504;
     status.reason = "Timeout";
-    status.message = "A fault that was asked for: the request was carried out, its answer was lost";
+    status.message = "A fault that was requested: the request was carried out, its answer was lost";
     return reply_status(status);
   }
   return answer;

@@ -18,7 +18,7 @@ namespace plimsoll::testing {
 // 64 nodes of 8 each of five GPU models; and a profile of the family "ads" in the namespace "ads".
 const estimator::ClusterView& fuzz_cluster();
 
-// ConfigMaps in any namespace, by the key that is asked for: "tables.csv" (40 tables), "many.csv" (20,000
+// ConfigMaps in any namespace, by the key that is requested: "tables.csv" (40 tables), "many.csv" (20,000
 // rows, 100,000 tables), "graph.json" (a small graph, recorded on the CPU and as if on CUDA), "long.json"
 // (one of 3,000 blocks). Other keys are not found.
 estimator::ModelSource& fuzz_models();

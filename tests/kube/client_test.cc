@@ -22,11 +22,11 @@ class ListClient final : public testing::PartialClient {
 
   Result<Json> list(const Resource& resource, const std::string& namespace_name, const ListOptions& what,
                     const CallOptions& options) override {
-    asked = path_of(resource, namespace_name) + "?" + what.label_selector + " " + options.field_manager;
+    requested = path_of(resource, namespace_name) + "?" + what.label_selector + " " + options.field_manager;
     return answer_;
   }
 
-  std::string asked;
+  std::string requested;
 
  private:
   Result<Json> answer_;
@@ -48,7 +48,7 @@ TEST_F(ClientListEach, PassesOnTheItemsOfOneListAndReturnsTheRest) {
   call.field_manager = "me";
   const Result<Json> rest = client.list_each(kMaps, "ns", what, reader_, call);
   ASSERT_TRUE(rest);
-  EXPECT_EQ(client.asked, "/api/v1/namespaces/ns/configmaps?app=x me");
+  EXPECT_EQ(client.requested, "/api/v1/namespaces/ns/configmaps?app=x me");
   EXPECT_THAT(seen_, ElementsAre("begin", R"({"a":1})", R"({"b":2})"));
   EXPECT_EQ(write_json(*rest), R"({"metadata":{"resourceVersion":"5"}})");
 }

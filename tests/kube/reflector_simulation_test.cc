@@ -69,8 +69,8 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
     }
     emit_ = &on_event;
     stop_ = stop;
-    const std::string& asked = options.resource_version;
-    cursor_ = asked.empty() ? version_ : std::stoi(asked);
+    const std::string& requested = options.resource_version;
+    cursor_ = requested.empty() ? version_ : std::stoi(requested);
     if (cursor_ > version_) {
       return too_large(cursor_);
     }
@@ -78,7 +78,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
       if (streams_ == Streams::kRefused) {
         return Error(ErrorCode::kInvalid, "sendInitialEvents is forbidden for watch");
       }
-      if (std::optional<Error> cut = stream_list(asked.empty())) {
+      if (std::optional<Error> cut = stream_list(requested.empty())) {
         return *cut;
       }
     } else if (cursor_ < compacted_) {

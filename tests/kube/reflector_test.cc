@@ -190,9 +190,9 @@ TEST_F(ReflectorTest, ListsFromTheCacheThenWatchesFromWhereTheListEnds) {
   EXPECT_EQ(reflector.find("ns/z"), nullptr);
   EXPECT_THAT(client_.calls(), ElementsAre("list 0", "watch 7"));
   EXPECT_THAT(changes_, ElementsAre("set ns/a 3", "set ns/b 5"));
-  const WatchOptions asked = client_.last_watch();
-  EXPECT_GE(asked.server_timeout, std::chrono::seconds(300));
-  EXPECT_LE(asked.server_timeout, std::chrono::seconds(600));
+  const WatchOptions requested = client_.last_watch();
+  EXPECT_GE(requested.server_timeout, std::chrono::seconds(300));
+  EXPECT_LE(requested.server_timeout, std::chrono::seconds(600));
 }
 
 TEST_F(ReflectorTest, AHandlerThatThrowsEndsNeitherTheWatchNorOtherHandlers) {

@@ -26,7 +26,7 @@ using ::testing::Not;
 
 constexpr std::int64_t kGiBOfRows = 2'097'152;  // rows of 128 FP32 columns in a GiB
 
-Json transformer_object(const std::string& strategy, std::int64_t asked) {
+Json transformer_object(const std::string& strategy, std::int64_t requested) {
   Json object = parse(R"({
     "apiVersion": "plimsoll.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "llm"},
     "spec": {
@@ -36,7 +36,7 @@ Json transformer_object(const std::string& strategy, std::int64_t asked) {
       "trainers": {"perNode": 8},
       "template": {"spec": {"containers": [{"name": "trainer"}]}}}})");
   object["spec"]["training"]["parallelism"]["strategy"] = strategy;
-  object["spec"]["trainers"]["replicas"] = static_cast<::Json::Int64>(asked);
+  object["spec"]["trainers"]["replicas"] = static_cast<::Json::Int64>(requested);
   return object;
 }
 

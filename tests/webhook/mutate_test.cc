@@ -225,13 +225,13 @@ class FixedTables : public estimator::ModelSource {
   explicit FixedTables(Result<estimator::SharedTables> answer) : answer_(std::move(answer)) {}
   Result<estimator::SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
                                          Budget*) override {
-    asked = namespace_name + "/" + from.config_map_name + "/" + from.key;
+    requested = namespace_name + "/" + from.config_map_name + "/" + from.key;
     return answer_;
   }
   Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&, Budget*) override {
     return Error(ErrorCode::kUnavailable, "there are no graphs here");
   }
-  std::string asked;
+  std::string requested;
 
  private:
   Result<estimator::SharedTables> answer_;
@@ -254,7 +254,7 @@ TEST(Mutate, ReadsTheTablesFromAConfigMap) {
       estimator::SharedTables(std::make_shared<const std::vector<crds::EmbeddingTable>>(tables)));
   const Json job = job_with_tables_from();
   const Mutation mutation = mutated(sample_review(job), &source);
-  EXPECT_EQ(source.asked, "ads/ads-tables/tables.csv");
+  EXPECT_EQ(source.requested, "ads/ads-tables/tables.csv");
   EXPECT_TRUE(mutation.applied);
   // As if the tables stood in the job.
   EXPECT_EQ(patched(job, mutation.answer.patch)["spec"]["trainers"],

@@ -78,10 +78,10 @@ TEST(CachingAllocator, SegmentsBySize) {
   const std::pair<Bytes, Bytes> cases[] = {
       {1_B, 2_MiB},     {1_MiB, 2_MiB},         {1_MiB + 1_B, 20_MiB}, {10_MiB - 512_B, 20_MiB},
       {10_MiB, 10_MiB}, {10_MiB + 1_B, 12_MiB}, {101_MiB, 102_MiB}};
-  for (const auto& [asked, reserved] : cases) {
+  for (const auto& [requested, reserved] : cases) {
     CachingAllocator allocator({}, {});
-    take(allocator, asked);
-    EXPECT_EQ(allocator.reserved(), reserved) << to_string(asked);
+    take(allocator, requested);
+    EXPECT_EQ(allocator.reserved(), reserved) << to_string(requested);
     EXPECT_EQ(allocator.segments(), 1);
   }
 }

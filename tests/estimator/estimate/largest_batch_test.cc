@@ -60,10 +60,10 @@ TEST(LargestBatch, IsZeroIfNotEvenOneSampleFits) {
 
 TEST(LargestBatch, DoesNotDependOnTheBatchOfTheRequest) {
   TwoLayers job;
-  for (const std::int64_t asked : {1, 777, 1'000'000'000}) {
-    job.training.batch_size_per_trainer = asked;
-    EXPECT_EQ(*job.within(bytes_of(100)), 100) << asked;
-    EXPECT_EQ(job.training.batch_size_per_trainer, asked) << "the request stays as it is";
+  for (const std::int64_t requested : {1, 777, 1'000'000'000}) {
+    job.training.batch_size_per_trainer = requested;
+    EXPECT_EQ(*job.within(bytes_of(100)), 100) << requested;
+    EXPECT_EQ(job.training.batch_size_per_trainer, requested) << "the request stays as it is";
   }
 }
 

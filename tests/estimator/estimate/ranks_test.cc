@@ -26,8 +26,8 @@ RanksRequest request(ParallelStrategy strategy, std::int64_t trainers) {
           .iteration = {.batch = kBatch, .optimizer = crds::Optimizer::kSGD}};
 }
 
-RankRuns run(const Trace& trace, const RanksRequest& asked) {
-  Result<RankRuns> runs = run_ranks(trace, gpt().producer, asked);
+RankRuns run(const Trace& trace, const RanksRequest& requested) {
+  Result<RankRuns> runs = run_ranks(trace, gpt().producer, requested);
   EXPECT_TRUE(runs.ok()) << runs.error().message;
   return runs ? *std::move(runs) : RankRuns();
 }
@@ -54,9 +54,9 @@ Trace with_sparse_gradient() {
 TEST(TraceRanks, SparseGradientsHaveNoBuckets) {
   const Trace dense = gpt().traces.front();
   const Trace sparse = with_sparse_gradient();
-  const RanksRequest asked = request(ParallelStrategy::kDDP, 2);
-  EXPECT_EQ(run(dense, asked).heaviest->ledger.at_peak(Part::kDdpBuckets), parameter_bytes(dense));
-  const RankRuns runs = run(sparse, asked);
+  const RanksRequest requested = request(ParallelStrategy::kDDP, 2);
+  EXPECT_EQ(run(dense, requested).heaviest->ledger.at_peak(Part::kDdpBuckets), parameter_bytes(dense));
+  const RankRuns runs = run(sparse, requested);
   EXPECT_EQ(runs.heaviest->ledger.at_peak(Part::kDdpBuckets), parameter_bytes(dense) - kTable);
   ASSERT_EQ(runs.heaviest->warnings.size(), 1u);
   EXPECT_THAT(runs.heaviest->warnings.front(), HasSubstr("sparse gradients"));
@@ -85,9 +85,9 @@ TEST(TraceRanks, LastGradientsLiveThroughForward) {
   const Trace& trace = gpt().traces.front();
   for (const ParallelStrategy strategy : {ParallelStrategy::kAuto, ParallelStrategy::kDDP,
                                           ParallelStrategy::kFSDP2, ParallelStrategy::kZeRO1}) {
-    RanksRequest asked = request(strategy, strategy == ParallelStrategy::kAuto ? 1 : 2);
+    RanksRequest requested = request(strategy, strategy == ParallelStrategy::kAuto ? 1 : 2);
     const auto before_backward = [&] {
-      const RankRuns runs = run(trace, asked);
+      const RankRuns runs = run(trace, requested);
       const Ledger& ledger = runs.heaviest->ledger;
       Bytes live;
       for (std::size_t i = 0; i < ledger.begin_of(Phase::kBackward); ++i) {
@@ -100,7 +100,7 @@ TEST(TraceRanks, LastGradientsLiveThroughForward) {
       return live;
     };
     EXPECT_EQ(before_backward(), Bytes{});
-    asked.iteration.zero_grad_before_backward = true;
+    requested.iteration.zero_grad_before_backward = true;
     const bool sharded = strategy == ParallelStrategy::kFSDP2;
     EXPECT_GE(before_backward(), Bytes{parameter_bytes(trace).count / (sharded ? 2 : 1)});
     EXPECT_LE(before_backward(), parameter_bytes(trace));
@@ -109,10 +109,10 @@ TEST(TraceRanks, LastGradientsLiveThroughForward) {
 
 TEST(TraceRanks, LastGradientsGoBeforeBackward) {
   const Trace& trace = gpt().traces.front();
-  RanksRequest asked = request(ParallelStrategy::kAuto, 1);
-  const Bytes usual = run(trace, asked).heaviest->ledger.peak();
-  asked.iteration.zero_grad_before_backward = true;
-  const Bytes late = run(trace, asked).heaviest->ledger.peak();
+  RanksRequest requested = request(ParallelStrategy::kAuto, 1);
+  const Bytes usual = run(trace, requested).heaviest->ledger.peak();
+  requested.iteration.zero_grad_before_backward = true;
+  const Bytes late = run(trace, requested).heaviest->ledger.peak();
   EXPECT_GE(late, usual);
   EXPECT_LE(late, usual + parameter_bytes(trace));
 }
@@ -120,11 +120,11 @@ TEST(TraceRanks, LastGradientsGoBeforeBackward) {
 // A recomputation that stops early does not recompute the block's result.
 TEST(TraceRanks, ReentrantCheckpointsRunToTheEnd) {
   const auto recomputed = [](bool reentrant, TorchVersion version) {
-    TraceRunRequest asked{.batch = kBatch, .checkpointing = crds::ActivationCheckpointing::kFull};
-    asked.reentrant_checkpointing = reentrant;
+    TraceRunRequest requested{.batch = kBatch, .checkpointing = crds::ActivationCheckpointing::kFull};
+    requested.reentrant_checkpointing = reentrant;
     TraceProducer producer = gpt().producer;
     producer.version = version;
-    const Result<TraceRun> run = run_trace(gpt().traces.front(), producer, asked);
+    const Result<TraceRun> run = run_trace(gpt().traces.front(), producer, requested);
     EXPECT_TRUE(run.ok()) << run.error().message;
     std::int64_t count = 0;
     for (BlockId block = 0; block < static_cast<BlockId>(run->ledger.blocks().size()); ++block) {

@@ -92,9 +92,9 @@ TEST(PipelineTrace, RunsEachMicroBatchOnce) {
 TEST(PipelineTrace, StoragesLiveWhileTheyAreUsed) {
   for (const TorchVersion version : {213, 215}) {
     for (std::int64_t stage = 0; stage < 4; ++stage) {
-      PipelineCut asked = cut(4, stage, 5);
-      asked.version = version;
-      const Trace trace = stage_of(asked);
+      PipelineCut requested = cut(4, stage, 5);
+      requested.version = version;
+      const Trace trace = stage_of(requested);
       std::vector<std::int32_t> death;
       for (const TraceStorage& storage : trace.storages) {
         EXPECT_TRUE(storage.released_at < 0 || storage.released_at > storage.allocated_at);
@@ -153,9 +153,9 @@ TEST(PipelineTrace, MoreMicroBatchesOfOneSizeAddWhatPilesUp) {
 }
 
 TEST(PipelineTrace, InterleavedStagesHoldPartsOfAll) {
-  PipelineCut asked = cut(2, 0, 4);
-  asked.chunks = 2;
-  const std::set<std::string> mine = parameters(stage_of(asked));
+  PipelineCut requested = cut(2, 0, 4);
+  requested.chunks = 2;
+  const std::set<std::string> mine = parameters(stage_of(requested));
   EXPECT_EQ(mine.count("blocks.0.up.weight") + mine.count("blocks.2.up.weight"), 2u);
   EXPECT_EQ(mine.count("blocks.1.up.weight") + mine.count("blocks.3.up.weight"), 0u);
   crds::Parallelism interleaved = pipeline(2);

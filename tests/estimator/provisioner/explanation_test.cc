@@ -25,17 +25,17 @@ TEST(Explanation, ComparesTheChoiceWithTheRequest) {
   EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job" + peak);
   requested.replicas = 24;
   requested.replicas_given = true;
-  EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job; 24 asked for, 8 saved" + peak);
-  EXPECT_EQ(text(24), "24 x A100-80GB GPUs, as asked" + peak);
+  EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job; 24 requested, 8 saved" + peak);
+  EXPECT_EQ(text(24), "24 x A100-80GB GPUs, as requested" + peak);
   requested.gpu_model = "V100-32GB";
   EXPECT_EQ(text(32),
-            "32 x A100-80GB GPUs are the fewest that hold the job; 24 x V100-32GB asked for, too few to "
+            "32 x A100-80GB GPUs are the fewest that hold the job; 24 x V100-32GB requested, too few to "
             "hold it" +
                 peak);
   requested.gpu_model = {};
   requested.replicas = 4;
   EXPECT_EQ(text(8),
-            "8 x A100-80GB GPUs are the fewest that hold the job; 4 asked for, below minTrainers in whole "
+            "8 x A100-80GB GPUs are the fewest that hold the job; 4 requested, below minTrainers in whole "
             "nodes" +
                 peak);
   spec.provisioning.objective = crds::Objective::kLowestCost;

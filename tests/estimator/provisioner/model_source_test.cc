@@ -7,24 +7,24 @@
 namespace plimsoll::estimator {
 namespace {
 
-// Answers with what a test set, and records what it was asked for.
+// Answers with what a test set, and records what it was requested for.
 struct FakeSource : ModelSource {
   Result<SharedTables> tables(const std::string& namespace_name, const crds::TablesFrom& from,
                               Budget* budget) override {
-    asked += "tables " + namespace_name + "/" + from.config_map_name + "/" + from.key + ";";
+    requested += "tables " + namespace_name + "/" + from.config_map_name + "/" + from.key + ";";
     last_budget = budget;
     return tables_answer;
   }
   Result<SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
                             Budget* budget) override {
-    asked += "graph " + namespace_name + "/" + from.config_map_name + "/" + from.key + ";";
+    requested += "graph " + namespace_name + "/" + from.config_map_name + "/" + from.key + ";";
     last_budget = budget;
     return graph_answer;
   }
 
   Result<SharedTables> tables_answer = SharedTables();
   Result<SharedGraph> graph_answer = SharedGraph();
-  std::string asked;
+  std::string requested;
   Budget* last_budget = nullptr;
 };
 
@@ -44,7 +44,7 @@ TEST(ResolveModel, AModelWithoutReferencesNeedsNoSource) {
   EXPECT_EQ(job.spec.model.dlrm->tables.size(), 1U);
   FakeSource source;
   ASSERT_TRUE(resolve_model(job, &source, nullptr).ok());
-  EXPECT_EQ(source.asked, "");
+  EXPECT_EQ(source.requested, "");
 }
 
 TEST(ResolveModel, TablesAreAppendedToThoseOfTheJob) {
@@ -58,7 +58,7 @@ TEST(ResolveModel, TablesAreAppendedToThoseOfTheJob) {
   const Result<SharedGraph> graph = resolve_model(job, &source, &budget);
   ASSERT_TRUE(graph.ok());
   EXPECT_EQ(*graph, nullptr);
-  EXPECT_EQ(source.asked, "tables ads/tables/t.csv;");
+  EXPECT_EQ(source.requested, "tables ads/tables/t.csv;");
   EXPECT_EQ(source.last_budget, &budget);
   std::string names;
   for (const crds::EmbeddingTable& table : job.spec.model.dlrm->tables) {
@@ -77,7 +77,7 @@ TEST(ResolveModel, AGraphIsReturned) {
   const Result<SharedGraph> resolved = resolve_model(job, &source, nullptr);
   ASSERT_TRUE(resolved.ok());
   EXPECT_EQ(*resolved, graph);
-  EXPECT_EQ(source.asked, "graph nlp/gpt/graph.json;");
+  EXPECT_EQ(source.requested, "graph nlp/gpt/graph.json;");
 }
 
 TEST(ResolveModel, WithoutASourceAReferenceIsUnavailable) {

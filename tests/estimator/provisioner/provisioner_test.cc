@@ -75,14 +75,14 @@ TEST(Provisioner, RaisesARequestThatIsTooSmallAndSaysWhy) {
   const Provision answer = provision(job_object(400, 2 * kGiBOfRows, 8), four_models());
   ASSERT_TRUE(answer.decided());
   EXPECT_EQ(answer.decision->trainers, 16);
-  EXPECT_THAT(answer.reason, HasSubstr("8 asked for, too few to hold it"));
+  EXPECT_THAT(answer.reason, HasSubstr("8 requested, too few to hold it"));
 }
 
 TEST(Provisioner, SaysWhenTheRequestWasRight) {
   const Provision answer = provision(job_object(400, 2 * kGiBOfRows, 16), {available("A100-80GB", 64)});
   ASSERT_TRUE(answer.decided());
   EXPECT_EQ(answer.event_reason, "AlreadyRight");
-  EXPECT_THAT(answer.reason, HasSubstr("as asked"));
+  EXPECT_THAT(answer.reason, HasSubstr("as requested"));
   EXPECT_THAT(answer.warnings, IsEmpty());
 }
 
@@ -130,7 +130,7 @@ TEST(Provisioner, TheAskedGpuModelIsARequestAndNoConstraint) {
   const Provision answer = provision(object, four_models());
   ASSERT_TRUE(answer.decided());
   EXPECT_EQ(answer.decision->gpu_model, "A100-80GB");
-  EXPECT_THAT(answer.reason, HasSubstr("128 x V100-32GB asked for"));
+  EXPECT_THAT(answer.reason, HasSubstr("128 x V100-32GB requested"));
 }
 
 TEST(Provisioner, MinAndMaxTrainersBoundTheCount) {

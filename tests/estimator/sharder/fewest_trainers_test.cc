@@ -38,15 +38,15 @@ TEST(FewestTrainers, AnyCountWithinANode) {
 
 TEST(FewestTrainers, AsksTheBudgetOfEachCountOnceAndInOrder) {
   const ShardRequest request = hundred_tables();
-  std::vector<std::int64_t> asked;
+  std::vector<std::int64_t> requested;
   const Result<FewestTrainersPlan> found =
       shard_on_fewest_trainers(request, 4, 512, [&](std::int64_t trainers) {
-        asked.push_back(trainers);
+        requested.push_back(trainers);
         return Result<Bytes>(trainers <= 8 ? 1_MiB : 1_GiB - 4_MiB * trainers);
       });
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(found->trainers, 16);
-  EXPECT_THAT(asked, ::testing::ElementsAre(4, 5, 6, 7, 8, 16));
+  EXPECT_THAT(requested, ::testing::ElementsAre(4, 5, 6, 7, 8, 16));
 }
 
 TEST(FewestTrainers, ABudgetThatCannotBeToldEndsTheSearch) {
