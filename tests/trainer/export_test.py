@@ -285,6 +285,20 @@ class Export(unittest.TestCase):
         self.assertEqual((trace["method"], trace["notes"]), ("fake", []))
         self.assertNotIn("aten::tril", trace["operatorNames"])
 
+    def test_saved_parts_of_one_storage_keep_their_places(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(4, 2))
+
+            def forward(self, x):
+                row, column = torch.tensor([[3, 1], [2, 0], [0, 1]]).unbind(1)
+                scale = x.sum().item()  # asked for, so that the run is a real one: column as row would be out of bounds
+                return self.weight[row, column] * scale
+
+        trace = exporter.export(lambda batch: (Model(), (torch.randn(batch, 2),), lambda output: output.sum()), 4, "cpu")["traces"][0]
+        self.assertIn("aten::index", trace["operatorNames"])
+
     def test_constants_of_the_code_are_made_by_it(self):
         def function(batch):
             return nn.Linear(16, 16), (torch.randn(batch, 16),), lambda output: (output * torch.tensor([2.0] * 16)).sum()

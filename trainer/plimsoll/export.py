@@ -17,7 +17,7 @@ import traceback
 
 import torch
 
-from . import ExportError, __version__, iteration, probe, real_run, trace, worlds
+from . import ExportError, __version__, iteration, places, probe, real_run, trace, worlds
 
 DEVICES = ("cpu", "cuda", "both")
 _MORE_BATCHES = (1, 2, 3)  # two make a line, the third checks it
@@ -44,8 +44,17 @@ def _resolve(name):
 
 
 def _first_line(error):
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
+    if isinstance(error, _AsksForValues):
+        return str(error)
+    text, place = str(error).strip().splitlines(), places.of_error(error)
+    return (f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__) + (f" ({place})" if place else "")
+
+
+_LOOKS_AT_VALUES = "looks at a value that depends on weights or large inputs"
+
+
+class _AsksForValues(Exception):
+    """The model looks at its results, and is small enough to be run for real."""
 
 
 class _Exporter:
@@ -55,6 +64,8 @@ class _Exporter:
         self._precision = precision
         self._progress = progress
         self._compared = None  # what differs from a real run on the CPU, once that is known
+        self._hooks = []  # what is to be said of the last recording's saved-tensor hooks, if it is read as another device's
+        self._factors = _MORE_BATCHES
 
     def trace(self, device):
         """By the first way that works: without memory, built for real, all for real; for CUDA then as the CPU runs it."""
@@ -64,9 +75,8 @@ class _Exporter:
         for runs_on, kind in ways:
             try:
                 made = self._trace_of_kind(runs_on, kind, notes, measured=device == "cpu")
-                made["notes"] = made["notes"] + self._differences(kind)
                 if runs_on != device:
-                    made.update(method="derived", notes=made["notes"] + [_READ_AS_CUDA])
+                    made.update(method="derived", notes=made["notes"] + [_READ_AS_CUDA] + self._hooks)
                     self._progress(f"{device}: {_READ_AS_CUDA}")
                 return dict(made, device=device)
             except ExportError:
@@ -82,47 +92,73 @@ class _Exporter:
 
     def _trace_of_kind(self, device, kind, notes, measured):
         size = self._batch_size if kind != worlds.REAL else min(self._batch_size, _REAL_BATCH)
-        batches = [size * factor for factor in _MORE_BATCHES]
+        batches = [size * factor for factor in self._factors]
         recordings = []
 
         def made(recordings, batches, notes):
             temporaries = self._measure(recordings, batches) if measured else {}
             method = "real" if kind == worlds.REAL else "fake"
-            return dict(trace.make_trace(recordings, batches, device, self._precision, method, notes), **temporaries)
+            made = dict(trace.make_trace(recordings, batches, device, self._precision, method, notes), **temporaries)
+            found = self._differences(device, kind, recordings, batches)
+            self._hooks = [f"saved-tensor hooks are read as the CPU runs them ({hook}): what they move to the host counts as on the card"
+                           for hook in dict.fromkeys(recordings[0].hooks)]
+            assumed = [f"{place} {_LOOKS_AT_VALUES}: recorded as if it were {answer}" for place, answer in recordings[0].assumed.items()]
+            made["notes"] = list(dict.fromkeys(notes + recordings[0].notes + assumed + found))
+            return made
 
+        recordings.append(self._record(device, kind, batches[0]))
+        self._refuse_assumptions(device, kind, recordings[0])
         try:
-            for batch in batches:
+            for batch in batches[1:]:
                 recordings.append(self._record(device, kind, batch))
-            return made(recordings, batches, list(notes))
+            result = made(recordings, batches, list(notes))
+            self._factors = _MORE_BATCHES[:2]  # that sizes are affine in the batch has been checked for the next device
+            return result
         except trace.Mismatch as mismatch:
             reason = str(mismatch)
         except Exception as error:
-            if not recordings:
+            if len(recordings) == len(batches):
                 raise
             reason = f"batch {batches[len(recordings)]} does not run: {_first_line(error)}"
         self._progress(f"{device}: this trace holds for batch {self._batch_size} alone: {reason}")
         only = recordings[0] if size == self._batch_size else self._record(device, kind, self._batch_size)
         return made([only], [self._batch_size], notes + [f"holds for batch {self._batch_size} alone: {reason}"])
 
-    def _differences(self, kind):
-        """What a real run on the CPU does otherwise than a recording of this kind, where such a run is small enough."""
-        if self._compared is None:
-            self._compared = []
-            if kind != worlds.REAL:
-                batch = min(self._batch_size, real_run.BATCH)
-                try:
-                    recorded = iteration.record(self._function, batch, kind, "cpu", self._precision)
-                    if not real_run.is_small(recorded):
-                        self._progress("not compared with a real run, which would take long")
-                        return []
-                    real = self._record("cpu", worlds.REAL, batch)
-                except Exception as error:
-                    self._progress(f"not compared with a real run: at batch {batch} it fails ({_first_line(error)})")
-                    return []
-                self._compared = real_run.differences(recorded, real)
-                for line in self._compared or [f"a real run at batch {batch} executes the same operators"]:
-                    self._progress(line)
-        return self._compared
+    def _refuse_assumptions(self, device, kind, recording):
+        """Where a real run is small, nothing has to be assumed about values."""
+        if recording.assumed:
+            batch = min(self._batch_size, _REAL_BATCH)
+            small = recording if batch == self._batch_size else self._record(device, kind, batch)
+            if real_run.is_small(*real_run.steps([small], [batch], batch)):
+                raise _AsksForValues(f"{next(iter(recording.assumed))} {_LOOKS_AT_VALUES}")
+
+    def _differences(self, device, kind, recordings, batches):
+        """What a real run on the CPU does otherwise than recordings of this kind, where such a run is small enough."""
+        if self._compared is None and kind != worlds.REAL and not recordings[0].assumed:
+            batch = min(self._batch_size, real_run.BATCH)
+            try:
+                self._compared = self._compare(device, kind, recordings, batches, batch)
+            except Exception as error:
+                self._compared = []
+                self._progress(f"not compared with a real run: at batch {batch} it fails ({_first_line(error)})")
+        return self._compared or []
+
+    def _compare(self, device, kind, recordings, batches, batch):
+        def steps(kind, with_places=False):
+            return real_run.steps([self._record("cpu", kind, batch, with_places)], [batch], batch)
+
+        known = len(recordings) > 1 or batches[0] == batch
+        expected = real_run.steps(recordings, batches, batch) if known else steps(kind)
+        if not real_run.is_small(*expected):
+            self._progress("not compared with a real run, which would take long")
+            return []
+        if device == "cpu" and not real_run.differences(expected[0], steps(worlds.REAL)[0]):
+            self._progress(f"a real run at batch {batch} executes the same operators")
+            return []
+        found = real_run.differences(steps(kind, True)[0], steps(worlds.REAL, True)[0])
+        for line in found:
+            self._progress(line)
+        return found
 
     def _measure(self, recordings, batches):
         """The temporaries of kernels; corrects the sizes of their results."""
@@ -135,9 +171,9 @@ class _Exporter:
         self._progress(f"measured {len(recordings[0].operators) - len(unmeasured)} kernels in {time.monotonic() - began:.1f} s")
         return {"temporaries": rows, "unmeasured": unmeasured}
 
-    def _record(self, device, kind, batch):
+    def _record(self, device, kind, batch, with_places=False):
         began = time.monotonic()
-        recording = iteration.record(self._function, batch, kind, device, self._precision)
+        recording = iteration.record(self._function, batch, kind, device, self._precision, with_places)
         self._progress(f"{device} {self._precision} batch {batch} ({kind}): {len(recording.operators)} operators "
                        f"in {time.monotonic() - began:.1f} s")
         return recording
@@ -155,14 +191,15 @@ def export(function, batch_size, device="both", precision="FP32", name=None, pro
     if precision not in iteration.PRECISIONS:
         raise ExportError(f"the precision must be one of {', '.join(iteration.PRECISIONS)}, not {precision!r}")
     exporter = _Exporter(function, batch_size, precision, progress)
-    traces = []
+    traces, errors = [], []
     for kind in ("cpu", "cuda") if device == "both" else (device,):
         try:
             traces.append(exporter.trace(kind))
         except ExportError as error:
-            if not traces:
-                raise
+            errors.append(error)
             progress(f"no trace for {kind}: {error}")
+    if not traces:
+        raise errors[0]
     return {
         "format": "plimsoll-graph/1",
         "name": name or getattr(function, "__qualname__", "function"),

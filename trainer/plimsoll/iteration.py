@@ -6,7 +6,7 @@ import warnings
 
 import torch
 
-from . import ExportError, cuda_choices, engine, worlds
+from . import ExportError, cuda_choices, engine, flex, unmodelled, worlds
 from .recorder import NEVER, Recorder
 
 PRECISIONS = ("FP32", "TF32", "BF16Mixed", "FP16Mixed", "BF16", "FP16")
@@ -40,7 +40,7 @@ def _cast(trainable, precision):
     dtype = {"BF16": torch.bfloat16, "FP16": torch.float16}.get(precision)
     if dtype is None:
         return
-    with trainable.context(), torch.no_grad():
+    with trainable.context(), trainable.values or contextlib.nullcontext(), torch.no_grad():
         worlds._replace_tensors(
             trainable.model, lambda t: worlds._as_parameter(t.detach().to(dtype), t) if t.is_floating_point() else t)
         trainable.inputs = worlds._map(trainable.inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
@@ -74,29 +74,39 @@ def _backward(loss, recorder, pretended):
         engine.backward(loss, recorder)
 
 
-def record(function, batch_size, kind, device, precision):
-    """A Recording of one iteration of FUNCTION at this batch size."""
+def record(function, batch_size, kind, device, precision, with_places=False):
+    """A Recording of one iteration of FUNCTION at this batch size; `with_places` notes the line of code of each operator."""
     pretended = device == "cuda" and not torch.cuda.is_available()
     if pretended and not engine.works_here():
         raise NotImplementedError("recording for CUDA on a machine without a GPU needs torch 2.4 or newer")
-    with cuda_choices.made_for_cuda() if pretended else contextlib.nullcontext():
-        return _record(function, batch_size, kind, device, precision, pretended)
+    with contextlib.ExitStack() as stack:
+        if pretended:
+            stack.enter_context(cuda_choices.made_for_cuda())
+            stack.enter_context(unmodelled.pretended_streams())
+        return _record(function, batch_size, kind, device, precision, pretended, with_places)
 
 
-def _record(function, batch_size, kind, device, precision, pretended):
+def _record(function, batch_size, kind, device, precision, pretended, with_places):
     trainable = worlds.build(function, batch_size, kind, device)
     _cast(trainable, precision)
     model = trainable.model.train()
     parameters = _named_tensors(model, "_parameters")
-    recorder = Recorder(trainable.adopt)
+    recorder = Recorder(device, trainable.values and trainable.values.run, trainable.adopt, with_places)
     recording = recorder.recording
+    recording.notes += unmodelled.compiled(model, trainable.loss)
+    if device != "cpu":
+        recording.notes += unmodelled.parameters_on_the_host((names[0], tensor) for names, tensor in parameters)
     with contextlib.ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        gc.collect()
+        if kind == worlds.REAL:
+            gc.collect()
         gc.disable()
         stack.callback(gc.enable)
         recording.modules = stack.enter_context(_modules_tracked(recorder, model))
+        stack.enter_context(unmodelled.run_eagerly())
+        stack.enter_context(flex.can_be_recorded())
+        stack.enter_context(unmodelled.watched(recorder, lambda module: recording.modules[module] or "the model"))
         stack.enter_context(trainable.context())
         stack.enter_context(worlds.default_device(device))
         stack.enter_context(recorder)
@@ -130,6 +140,8 @@ def _record(function, batch_size, kind, device, precision, pretended):
             entry["gradient"] = [] if tensor.grad is None else recorder.storages_of(tensor.grad)
             entry["sparse"] = tensor.grad is not None and tensor.grad.layout is torch.sparse_coo
         recorder.finish()
+    if trainable.values:
+        recording.assumed = trainable.values.assumed
     _give_roles(recording, outputs, loss_storages)
     return recording
 

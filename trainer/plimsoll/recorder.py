@@ -12,8 +12,12 @@ import typing
 import weakref
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import places
+from .metas import storage_of
 
 NEVER = -1
 
@@ -66,6 +70,15 @@ class SavedRecord:
     released_at: int = NEVER
 
 
+class UserPacked:
+    """What a saved-tensor hook of the user's returned, until its node has run."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
 @dataclasses.dataclass(eq=False)
 class Packed:
     """What autograd holds instead of a saved tensor, until it no longer needs the tensor."""
@@ -79,6 +92,12 @@ class Packed:
 
     def __del__(self):
         self.recorder.release_saved(self)
+
+
+class _TensorRef(weakref.ref):
+    """A weak reference to a tensor, which knows the id that it had."""
+
+    __slots__ = ("identity",)
 
 
 @dataclasses.dataclass(eq=False)
@@ -108,6 +127,10 @@ class Recording:
         self.loss_end = 0
         self.parameters = []
         self.buffers = []
+        self.notes = []  # what the recording does not show
+        self.places = []  # of the operators in the user's code, where that is asked for
+        self.hooks = []  # the user's saved-tensor hooks, by name and module
+        self.assumed = {}  # place in the user's code -> the answer that it got about a value that is not known
 
 
 class OperatorKind:
@@ -122,11 +145,6 @@ class OperatorKind:
         self.names = [argument.name for argument in schema.arguments]
         self.tensors = ["Tensor" in str(argument.type) for argument in schema.arguments]
         self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
-
-
-def storage_of(tensor):
-    holder = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-    return getattr(holder, "_storage", holder)
 
 
 def _dense(tensor):
@@ -146,6 +164,8 @@ _DETACH = torch.ops.aten.detach.default
 _MAKES_CONSTANTS = ("aten::lift_fresh", "aten::lift")  # torch.tensor() makes a tensor unseen and passes it to one of these
 _NUMBER_BYTES = 16  # autograd turns numbers into tensors unseen; the widest is complex128
 _PRIM_DEVICE = torch.ops.prim.device.default
+_ADOPTED = frozenset([FakeTensor, int, float, bool, type(None)])  # the usual arguments, which need no conversion
+_layout_of = torch.Tensor.layout.__get__  # FakeTensor's own property takes longer
 _SKIPPED_ARGUMENTS = frozenset(["generator", "device", "layout", "pin_memory", "memory_format", "size", "self", "out"])
 
 
@@ -163,14 +183,17 @@ def _plain(value):
 
 
 class Recorder(TorchDispatchMode):
-    def __init__(self, adopt=None):
-        """`adopt` turns a real tensor among fakes into a fake."""
+    def __init__(self, device="cpu", run=None, adopt=None, with_places=False):
+        """Counts the memory of `device`. `run(operator, args, kwargs)` runs an operator on fakes; `adopt` turns a real tensor among
+        them into a fake."""
         super().__init__()
+        self._device = device
+        self._with_places = with_places
         self.recording = Recording()
         self.module = 0
         self.active = True
+        self._run = run or (lambda operator, args, kwargs: operator(*args, **kwargs))
         self._adopt = adopt
-        self._adopted = {}
         self._kinds = {}
         self._tensors = {}  # id of a live tensor -> (weak reference, its storages)
         self._rows = {}
@@ -182,18 +205,25 @@ class Recorder(TorchDispatchMode):
         self._paused = False
         self.in_backward = False
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # else torch 2 imports its compiler, and passes each operator through it
+
     # -- operators ---------------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         if operator is _PRIM_DEVICE:
-            return args[0].fake_device if hasattr(args[0], "fake_device") else args[0].device
+            return args[0].fake_device if type(args[0]) is FakeTensor else args[0].device
         if operator is _DETACH and not isinstance(args[0], torch.Tensor):
             return torch.tensor(args[0])  # torch 1.13 passes a number that autograd wrapped as a number
         kwargs = kwargs or {}
         if self._adopt is not None:
-            args, kwargs = tuple(self._adopt_one(v) for v in args), {k: self._adopt_one(v) for k, v in kwargs.items()}
-        result = operator(*args, **kwargs)
+            args = [value if type(value) in _ADOPTED else self._adopt_one(value) for value in args]
+            if kwargs:
+                kwargs = {k: self._adopt_one(v) for k, v in kwargs.items()}
+        result = self._run(operator, args, kwargs)
         if not self._paused:
-            self._record(operator, args, kwargs, result)
+            with torch._C.DisableTorchFunction():  # a default device would look at each shape that is read
+                self._record(operator, args, kwargs, result)
         return result
 
     @contextlib.contextmanager
@@ -216,51 +246,62 @@ class Recorder(TorchDispatchMode):
         kind = self._kinds.get(operator)
         if kind is None:
             kind = self._kinds[operator] = OperatorKind(operator)
-        self._settle_sum()
+        if self._sum is not None:
+            self._settle_sum()
         if kind.name in _MAKES_CONSTANTS:
             args, kwargs = (), {}
-        known = len(self.recording.storages)
+        storages = self.recording.storages
+        known = len(storages)
         now = len(self.recording.operators)
-        inputs, attributes = [], {}
-        for index, value in enumerate(args):
-            self._note_argument(kind, index, value, inputs, attributes)
-        for name, value in kwargs.items():
-            self._note_argument(kind, kind.names.index(name), value, inputs, attributes)
-        for storage in self.recording.storages[known:]:
+        arguments = [*enumerate(args), *((kind.names.index(name), value) for name, value in kwargs.items())]
+        inputs = []
+        for index, value in arguments:
+            if value is None and kind.tensors[index]:
+                inputs.append(NEVER)
+            else:
+                self._note_tensors(value, inputs, NEVER)
+        for storage in storages[known:]:
             storage.backward_reader = kind.name if self.in_backward and storage.bytes > _NUMBER_BYTES else None
-        template = self._template(args), {k: self._template(v) for k, v in kwargs.items()}
-        first_new = len(self.recording.storages)
+        first_new = len(storages)
         outputs = []
-        if operator is _CLONE and self.in_backward and not self._unpacked and args[0].layout is torch.sparse_coo:
+        if operator is _CLONE and self.in_backward and not self._unpacked and _layout_of(args[0]) is torch.sparse_coo:
             self._steal(args[0], result)
             return
         if operator is _ADD and self.in_backward and not self._unpacked and self._engine_may_add_in_place(*args[:2]):
-            storage = self.recording.storages[self.recording.tensors[inputs[0]][0]]
+            storage = storages[self.recording.tensors[inputs[0]][0]]
             self._sum = EngineSum(now, inputs[0], storage.first_released_at, weakref.ref(args[0]), weakref.ref(result))
         else:
             self._note_tensors(result, outputs, now)
-        if self._sum is not None or kind.writes or len(self.recording.storages) > first_new:
-            call = (kind.overload, *template)
-            self.recording.operators.append(OperatorRecord(kind.name, self.module, attributes, inputs, outputs, call))
+        if self._sum is not None or kind.writes or len(storages) > first_new:
+            rows = iter(inputs)
+            made = [self._template(value, rows, kind.tensors[index]) for index, value in arguments]
+            call = (kind.overload, tuple(made[:len(args)]), dict(zip(kwargs, made[len(args):])))
+            self.recording.operators.append(
+                OperatorRecord(kind.name, self.module, self._attributes(kind, arguments), inputs, outputs, call))
+            if self._with_places:
+                self.recording.places.append(places.of_call())
 
-    def _template(self, value):
+    def _template(self, value, rows, may_be_absent):
+        """An argument with a Row for each tensor; `rows` gives their numbers, in the order of `_note_tensors`."""
         if isinstance(value, torch.Tensor):
-            return Row(self.note(value)) if value.layout is torch.strided else None
+            row = next(rows)
+            return Row(row) if _layout_of(value) is torch.strided else None
         if type(value) in (list, tuple):
-            return type(value)(self._template(v) for v in value)
+            return type(value)([self._template(v, rows, True) for v in value])
+        if value is None and may_be_absent:
+            next(rows)
         return value
 
-    def _note_argument(self, kind, index, value, inputs, attributes):
-        if isinstance(value, torch.Tensor) or (type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value)):
-            self._note_tensors(value, inputs, NEVER)
-        elif value is None and kind.tensors[index]:
-            inputs.append(NEVER)
-        elif value is not None:
+    @staticmethod
+    def _attributes(kind, arguments):
+        found = {}
+        for index, value in arguments:
             name = kind.names[index]
-            if name not in _SKIPPED_ARGUMENTS:
+            if value is not None and name not in _SKIPPED_ARGUMENTS and not isinstance(value, torch.Tensor):
                 plain = _plain(value)
                 if plain is not None:
-                    attributes[name] = plain
+                    found[name] = plain
+        return found
 
     def _note_tensors(self, value, rows, now):
         if isinstance(value, torch.Tensor):
@@ -269,7 +310,7 @@ class Recorder(TorchDispatchMode):
             for item in value:
                 if item is None:
                     rows.append(NEVER)
-                else:
+                elif type(item) is not int:
                     self._note_tensors(item, rows, now)
 
     def _engine_may_add_in_place(self, old, new):
@@ -327,7 +368,7 @@ class Recorder(TorchDispatchMode):
     # -- tensors and storages ----------------------------------------------------------------------------------------
     def note(self, tensor, now=NEVER):
         """The row of a tensor, whose end is observed from now on. For a sparse one, the row of its values; both parts count."""
-        if tensor.layout is not torch.strided:
+        if _layout_of(tensor) is not torch.strided:
             return self._note_sparse(tensor, now)
         key = torch._C._storage_id(tensor)
         storage = self._by_key.get(key)
@@ -355,7 +396,9 @@ class Recorder(TorchDispatchMode):
     def _new_storage(self, tensor, key, now):
         holder = storage_of(tensor)
         index = len(self.recording.storages)
-        self.recording.storages.append(StorageRecord(holder.nbytes(), now, key, StorageWeakRef(holder)))
+        on_card = self._device == "cpu" or tensor.device.type == self._device  # else it is in the host's memory
+        size = holder.nbytes() if on_card else 0
+        self.recording.storages.append(StorageRecord(size, now, key, StorageWeakRef(holder)))
         self._by_key[key] = index
         return index
 
@@ -368,10 +411,15 @@ class Recorder(TorchDispatchMode):
             record = self.recording.storages[storage]
             record.references += 1
             record.released_at = NEVER
-        self._tensors[identity] = (weakref.ref(tensor, lambda _, i=identity: self._tensor_ended(i)), storages)
+        self._tensors[identity] = (self._ref_to(tensor), storages)
 
-    def _tensor_ended(self, identity):
-        entry = self._tensors.pop(identity, None)
+    def _ref_to(self, tensor):
+        reference = _TensorRef(tensor, self._tensor_ended)
+        reference.identity = id(tensor)
+        return reference
+
+    def _tensor_ended(self, reference):
+        entry = self._tensors.pop(reference.identity, None)
         if entry is None or not self.active:
             return
         for storage in entry[1]:
@@ -410,9 +458,26 @@ class Recorder(TorchDispatchMode):
         """From here on `end_of_node` says when a node's saved tensors are freed: the node itself lives on."""
         self._of_this_node = []
 
+    def hooks_of_user(self, pack, unpack):
+        """The user's saved-tensor hooks, whose results end with their node where nodes are run one by one."""
+        def packed(tensor):
+            return UserPacked(pack(tensor))
+
+        def unpacked(held):
+            if not isinstance(held, UserPacked):
+                return unpack(held)
+            if self._of_this_node is not None:
+                self._of_this_node.append(held)
+            return unpack(held.value)
+
+        return packed, unpacked
+
     def end_of_node(self):
         for packed in self._of_this_node:
-            self.release_saved(packed)
+            if isinstance(packed, UserPacked):
+                packed.value = None
+            else:
+                self.release_saved(packed)
         self._of_this_node.clear()
 
     def release_saved(self, packed):
@@ -428,13 +493,14 @@ class Recorder(TorchDispatchMode):
         """Another tensor on the same storage, so that the end of the first one can be seen."""
         if tensor.is_leaf and tensor.requires_grad:
             return tensor
-        reference = self._aliases.get(row)
+        key = (row, tensor.storage_offset())  # rows of one shape in one storage may be at other places of it
+        reference = self._aliases.get(key)
         alias = reference() if reference is not None else None
         if alias is None:
             with self._pause(), torch.no_grad():
-                alias = tensor.detach()
-            self._aliases[row] = weakref.ref(alias)
-            self._tensors[id(alias)] = (weakref.ref(alias, lambda _, i=id(alias): self._tensor_ended(i)), ())  # noqa: B008
+                alias = self._run(_DETACH, (tensor,), {})
+            self._aliases[key] = weakref.ref(alias)
+            self._tensors[id(alias)] = (self._ref_to(alias), ())
         return alias
 
     # -- the end -----------------------------------------------------------------------------------------------------

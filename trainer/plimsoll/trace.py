@@ -39,6 +39,9 @@ def line(a, b, batches):
     """The count through two points, as JSON has it."""
     if a == b:
         return a
+    whole, rest = divmod(b - a, batches[1] - batches[0])
+    if rest == 0:
+        return [a - whole * batches[0], whole]
     slope = Fraction(b - a, batches[1] - batches[0])
     return [_number(a - slope * batches[0]), _number(slope)]
 
@@ -86,6 +89,8 @@ class _Merger:
         self.layouts, self.dtypes, self.names, self.attributes = _Table(), _Table(), _Table(), _Table()
         self.tensors = _Table()
         self.rows = {}
+        self._sizes = {}
+        self._bytes = {}
 
     def counts(self, a, b):
         if self.first is self.second:
@@ -102,6 +107,13 @@ class _Merger:
         row = {"shape": shape} if contiguous else {"shape": shape, "strides": strides}
         return self.layouts.add(repr(row), row)
 
+    def sizes(self, first, second):
+        """The layout of a tensor with these (shape, strides) in the two recordings."""
+        key = (first, second)
+        if key not in self._sizes:
+            self._sizes[key] = self.layout(self.counts(first[0], second[0]), self.counts(first[1], second[1]))
+        return self._sizes[key]
+
     def tensor(self, index, twin):
         """The row of a tensor, from its index in each recording."""
         if index == NEVER:
@@ -112,8 +124,8 @@ class _Merger:
             _, shape2, stride2, _ = self.second.tensors[twin]
             if len(shape) != len(shape2):
                 raise Mismatch(f"a tensor has {len(shape)} dimensions at batch {self.batches[0]} and {len(shape2)} at {self.batches[1]}")
-            dtype = self.dtypes.add(str(dtype)[6:])
-            row = [storage, self.layout(self.counts(shape, shape2), self.counts(stride, stride2)), dtype]
+            dtype = self.dtypes.add(dtype, str(dtype)[6:])
+            row = [storage, self.sizes((shape, stride), (shape2, stride2)), dtype]
             self.rows[key] = self.tensors.add(tuple(row), row)
         return self.rows[key]
 
@@ -122,12 +134,20 @@ class _Merger:
         a, b = self.first.storages[index], self.second.storages[index]
         if self.first is self.second or a.bytes == b.bytes:
             return a.bytes
+        tensors = None
         if a.first_tensor != NEVER and b.first_tensor != NEVER:
-            shape = self.counts(self.first.tensors[a.first_tensor][1], self.second.tensors[b.first_tensor][1])
-            size = _product(shape, itemsize(self.first.tensors[a.first_tensor][3]))
-            if [evaluate(size, batch) for batch in self.batches[:2]] == [a.bytes, b.bytes]:
+            tensors = self.first.tensors[a.first_tensor], self.second.tensors[b.first_tensor]
+        key = (a.bytes, b.bytes, tensors and (tensors[0][1], tensors[1][1], tensors[0][3]))
+        if key not in self._bytes:
+            self._bytes[key] = self._bytes_of(a.bytes, b.bytes, tensors, itemsize)
+        return self._bytes[key]
+
+    def _bytes_of(self, a, b, tensors, itemsize):
+        if tensors is not None:
+            size = _product(self.counts(tensors[0][1], tensors[1][1]), itemsize(tensors[0][3]))
+            if [evaluate(size, batch) for batch in self.batches[:2]] == [a, b]:
                 return size
-        return line(a.bytes, b.bytes, self.batches)
+        return line(a, b, self.batches)
 
     def attribute(self, a, b):
         if not a:

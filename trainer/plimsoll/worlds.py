@@ -26,12 +26,14 @@ FAKE, REAL_BUILD, REAL = "fake", "real build", "real"
 
 @dataclasses.dataclass
 class Trainable:
-    """A model, its inputs and its loss, and the context under which they run; `adopt` makes fakes of real tensors, or is None."""
+    """A model, its inputs and its loss, and the context under which they run. Without memory, `values` runs the operators, and
+    `adopt` makes fakes of real tensors; else both are None."""
 
     model: torch.nn.Module
     inputs: tuple
     loss: object
     context: object  # a function that returns a context manager
+    values: object
     adopt: object
 
 
@@ -173,27 +175,26 @@ def build(function, batch_size, kind, device):
     torch.manual_seed(0)  # a branch on a random number goes the same way in each recording
     if kind == REAL:
         model, inputs, loss = _checked(function(batch_size))
-        return Trainable(model, inputs, loss, contextlib.nullcontext, None)
-    mode, values = _fake_mode(), KnownValues(lambda tensor: isinstance(tensor, FakeTensor))
+        return Trainable(model, inputs, loss, contextlib.nullcontext, None, None)
+    mode, values = _fake_mode(), KnownValues()
     adopt = _adopter(mode, values, device)
     if kind == FAKE:
-        with _allow_modules_of_fakes(), _skip_initialization(), _without_memory(mode, values), default_device(device):
+        with _allow_modules_of_fakes(), _skip_initialization(), _without_memory(mode), values, default_device(device):
             model, inputs, loss = _checked(function(batch_size))
     else:
         model, inputs, loss = _checked(function(batch_size))
     with mode, torch.no_grad():
         _replace_tensors(model, lambda t: t if isinstance(t, FakeTensor) else _as_parameter(adopt(t).detach(), t))
         inputs = _map(inputs, adopt)
-    return Trainable(model, inputs, loss, functools.partial(_without_memory, mode, values), adopt)
+    return Trainable(model, inputs, loss, functools.partial(_without_memory, mode), values, adopt)
 
 
 @contextlib.contextmanager
-def _without_memory(mode, values):
-    """Operators make tensors without memory; small ones have values, and code that asks whether they are real hears yes."""
+def _without_memory(mode):
+    """Operators make tensors without memory, and code that asks whether they are real hears yes."""
     with contextlib.ExitStack() as stack:
         for name, function in _ASK_FOR_FAKES:
             if name in sys.modules and hasattr(sys.modules[name], function):
                 stack.enter_context(replaced((sys.modules[name], function, lambda tensor: False)))
         stack.enter_context(mode)
-        stack.enter_context(values)
         yield
