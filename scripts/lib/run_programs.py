@@ -2,7 +2,7 @@
 """usage: run_programs.py BUILD LABEL [EXCLUDED]
 
 Runs the tests of BUILD that have the label, but for those whose name matches EXCLUDED, as ctest would, with one difference: the
-tests of a GoogleTest program share processes, some thirty each. Under a sanitizer, starting a process for each test takes
+tests of a GoogleTest program share processes, ten each. Under a sanitizer, starting a process for each test takes
 longer than most tests. A process that fails prints its output; the exit code is 1.
 """
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-TESTS_PER_PROCESS = 30
+TESTS_PER_PROCESS = 10
 TIMEOUT_SECONDS = 1200
 
 
