@@ -233,8 +233,10 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
   const std::uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << std::endl;
   std::mt19937_64 random(seed);
-  std::size_t most_attempts = 0;
-  for (int round = 0; round < 12; ++round) {
+  std::size_t attempts = 0;  // of all rounds
+  constexpr int kRounds = 12;
+  for (int round = 0; round < kRounds; ++round) {
+    std::size_t most_attempts = 0;
     JobWorld world;
     world.create(job_yaml("ads", 4, "  failurePolicy: {maxRestarts: 100}\n"));
     std::string history;
@@ -244,16 +246,18 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
                                     : "ads-" + std::to_string(world.status("ads").attempts.back().number);
       const Json job = child.empty() ? Json() : world.child(child);
       const bool runs = !job.isNull() && remediation::end_of(job) == remediation::JobEnd::kNone;
-      switch (random() % 9) {
+      switch (random() % 14) {  // what lets the next attempt begin comes more often
         case 0:
           world.patch("ads", R"({"spec":{"suspend":true}})");
           history += "suspend ";
           break;
         case 1:
+        case 9:
           world.patch("ads", R"({"spec":{"suspend":false}})");
           history += "resume ";
           break;
         case 2:
+        case 10:
           if (!job.isNull()) {
             world.erase_child(child);
             history += "delete-job ";
@@ -271,7 +275,8 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
             history += "preempt ";
           }
           break;
-        case 4: history += "end-pods:" + std::to_string(world.end_pods()) + " "; break;
+        case 4:
+        case 11: history += "end-pods:" + std::to_string(world.end_pods()) + " "; break;
         case 5: {
           DyingClient dying(world.client(), static_cast<int>(random() % 8), random() % 2 == 0);
           (void)world.look("ads", &dying);
@@ -290,6 +295,7 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
           world.pass(std::chrono::minutes(20));
           history += "look ";
       }
+      most_attempts = std::max(most_attempts, world.status("ads").attempts.size());
       // The Job controller: each Job that has not ended has a pod.
       for (const Json& each : world.children()) {
         if (remediation::end_of(each) == remediation::JobEnd::kNone &&
@@ -299,7 +305,7 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
       }
       ASSERT_LE(world.live_pods().size(), 1U) << "seed " << seed << " round " << round << ": " << history;
     }
-    most_attempts = std::max(most_attempts, world.status("ads").attempts.size());
+    attempts += most_attempts;
     // And the job is not stuck.
     world.patch("ads", R"({"spec":{"suspend":false}})");
     for (int i = 0; i < 10; ++i) {
@@ -311,7 +317,8 @@ TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
                 !world.child("ads-" + std::to_string(status.attempts.back().number)).isNull())
         << "seed " << seed << ": " << history << write_json(world.job("ads")["status"]);
   }
-  EXPECT_GT(most_attempts, 2U);
+  // In some rounds one attempt followed another. With fewer, nothing was tested.
+  EXPECT_GT(attempts, kRounds) << "seed " << seed;
 }
 
 }  // namespace
