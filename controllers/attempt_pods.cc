@@ -102,7 +102,7 @@ std::string message_of(const std::vector<Pod>& named, std::int64_t count, bool s
   }
   if (stuck) {
     text +=
-        ". Their time to terminate is over: check the node. If it is lost for good, delete its Node object or "
+        ". Their time to terminate is over: check the node. If it is lost permanently, delete its Node object or "
         "taint it with node.kubernetes.io/out-of-service:NoExecute, and Kubernetes removes its pods";
   }
   return text;

@@ -43,7 +43,7 @@ struct RemediationInputs {
 };
 
 struct Remediation {
-  bool restart = false;  // else the job has failed for good
+  bool restart = false;  // else the job has failed finally
   bool counts = true;    // towards maxRestarts
   // CamelCase, for the condition. Restarting: the outcome's name. Failed: "CodeError", "ReachedMaxRestarts",
   // "MaxResourcesReached", "ResizingNotAllowed", "FailurePolicyRule".

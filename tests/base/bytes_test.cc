@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr Bytes kLeast{std::numeric_limits<std::int64_t>::min()};
+constexpr Bytes kMin{std::numeric_limits<std::int64_t>::min()};
 
 TEST(Bytes, Literals) {
   EXPECT_EQ(1_KiB, 1024_B);
@@ -18,14 +18,14 @@ TEST(Bytes, Literals) {
 
 TEST(Bytes, SaturatesInsteadOfWrapping) {
   EXPECT_EQ(Bytes::max() + 1_B, Bytes::max());
-  EXPECT_EQ(kLeast + Bytes{-1}, kLeast);
-  EXPECT_EQ(kLeast - 1_B, kLeast);
+  EXPECT_EQ(kMin + Bytes{-1}, kMin);
+  EXPECT_EQ(kMin - 1_B, kMin);
   EXPECT_EQ(Bytes::max() - Bytes{-1}, Bytes::max());
-  EXPECT_EQ(0_B - kLeast, Bytes::max());
+  EXPECT_EQ(0_B - kMin, Bytes::max());
   EXPECT_EQ(Bytes::max() * 2, Bytes::max());
-  EXPECT_EQ(Bytes::max() * -2, kLeast);
-  EXPECT_EQ(kLeast * 2, kLeast);
-  EXPECT_EQ(kLeast * -1, Bytes::max());
+  EXPECT_EQ(Bytes::max() * -2, kMin);
+  EXPECT_EQ(kMin * 2, kMin);
+  EXPECT_EQ(kMin * -1, Bytes::max());
   EXPECT_EQ(Bytes{std::int64_t{1} << 40} * (std::int64_t{1} << 40), Bytes::max());
   EXPECT_EQ(Bytes::from_mib(std::numeric_limits<std::int64_t>::max()), Bytes::max());
   Bytes sum = Bytes::max();
@@ -40,7 +40,7 @@ TEST(Bytes, CeilRoundsUpAndSaturates) {
   EXPECT_EQ(Bytes::ceil(-0.1), 0_B);
   EXPECT_EQ(Bytes::ceil(3.0), 3_B);
   EXPECT_EQ(Bytes::ceil(1e300), Bytes::max());
-  EXPECT_EQ(Bytes::ceil(-1e300), kLeast);
+  EXPECT_EQ(Bytes::ceil(-1e300), kMin);
   EXPECT_EQ(Bytes::ceil(std::numeric_limits<double>::infinity()), Bytes::max());
   EXPECT_EQ(Bytes::ceil(std::nan("")), Bytes::max()) << "what is unknown must not look small";
   EXPECT_EQ(Bytes::ceil(9223372036854775808.0), Bytes::max());
@@ -59,7 +59,7 @@ TEST(Bytes, TextHasThreeDigitsAndAUnit) {
   EXPECT_EQ(to_string(1000_KiB), "1000 KiB");
   EXPECT_EQ(to_string(Bytes{-1536}), "-1.50 KiB");
   EXPECT_EQ(to_string(Bytes::max()), "8.00 EiB");
-  EXPECT_EQ(to_string(kLeast), "-8.00 EiB");
+  EXPECT_EQ(to_string(kMin), "-8.00 EiB");
 }
 
 }  // namespace

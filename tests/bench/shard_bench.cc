@@ -137,11 +137,12 @@ class Bench {
       for (const std::int64_t gib : {80, 40, 32}) {
         const estimator::ShardRequest requested = request(model, 1, gib);
         const std::string of = std::string(model) + " fewest, " + std::to_string(gib) + " GiB";
-        constexpr std::int64_t kMost = 1024;
+        constexpr std::int64_t kMaxTrainers = 1024;
         std::optional<Result<estimator::FewestTrainersPlan>> found;
-        const double milliseconds = testing::median_milliseconds(
-            settings_.repeat, [&] { found = estimator::shard_on_fewest_trainers(requested, 1, kMost); });
-        const Result<std::int64_t> bound = estimator::fewest_trainers_bound(requested, kMost);
+        const double milliseconds = testing::median_milliseconds(settings_.repeat, [&] {
+          found = estimator::shard_on_fewest_trainers(requested, 1, kMaxTrainers);
+        });
+        const Result<std::int64_t> bound = estimator::fewest_trainers_bound(requested, kMaxTrainers);
         if (!*found || !bound) {
           report_.add({of, "fits", 0, "", 1});
           continue;

@@ -104,7 +104,7 @@ TEST_F(InstallTest, ServerSideDryRunTakesEveryObject) {
   const CommandResult applied =
       kubectl({"apply", "--dry-run=server", "--validate=strict", "-f", "-"}, rendered.output);
   EXPECT_EQ(applied.exit_code, 0) << applied.errors;
-  EXPECT_EQ(applied.errors, "");  // a warning is something to mend, too
+  EXPECT_EQ(applied.errors, "");  // a warning is an error in the chart, too
 }
 
 TEST_F(InstallTest, InstallsUpgradesAndLeavesTheJobsTheirKinds) {

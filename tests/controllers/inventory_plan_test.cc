@@ -259,7 +259,7 @@ TEST(Autoscaling, WhatCouldExistIsThereForDecisions) {
   EXPECT_EQ(gpus[0].addable_gpus, 32);
   EXPECT_EQ(gpus[0].free_gpus, 0);
   EXPECT_EQ(gpus[0].gpus_per_node, 8);
-  EXPECT_FALSE(gpus[0].product_labels.empty()) << "what such nodes wear";
+  EXPECT_FALSE(gpus[0].product_labels.empty()) << "the labels of such nodes";
 
   model.status = {.total_gpus = 28,
                   .free_gpus = 3,

@@ -346,30 +346,31 @@ class Listener {
   explicit Listener(const SimulatedServer& server) : server_(server) {}
 
   void hear(const Reflector::Change& change) {
-    Told& told = told_[change.key];
-    expect(change.before == told.object, "`before` is not what was told last", change);
+    Reported& reported = reported_[change.key];
+    expect(change.before == reported.object, "`before` is not what was reported last", change);
     expect(change.object != nullptr && key_of(*change.object) == change.key, "another object's key", change);
     if (change.kind == Reflector::Change::Kind::kRemoved) {
-      expect(told.object != nullptr, "removed what was not there", change);
+      expect(reported.object != nullptr, "removed what was not there", change);
       expect(!change.is_final_state_unknown || change.object == change.before, "an invented end", change);
-      told.object = nullptr;
+      reported.object = nullptr;
       return;
     }
-    if (told.object && change.object != told.object) {
-      expect(
-          text_member(*told.object, {"metadata", "uid"}) == text_member(*change.object, {"metadata", "uid"}),
-          "turned into another object", change);
-      expect(told.restores != server_.restores() || version_of(*told.object) <= version_of(*change.object),
+    if (reported.object && change.object != reported.object) {
+      expect(text_member(*reported.object, {"metadata", "uid"}) ==
+                 text_member(*change.object, {"metadata", "uid"}),
+             "turned into another object", change);
+      expect(reported.restores != server_.restores() ||
+                 version_of(*reported.object) <= version_of(*change.object),
              "went back in time", change);
     }
-    told = {change.object, server_.restores()};
+    reported = {change.object, server_.restores()};
   }
 
   SimulatedServer::State state() const {
     SimulatedServer::State state;
-    for (const auto& [key, told] : told_) {
-      if (told.object) {
-        state[key] = told.object;
+    for (const auto& [key, reported] : reported_) {
+      if (reported.object) {
+        state[key] = reported.object;
       }
     }
     return state;
@@ -377,7 +378,7 @@ class Listener {
   const std::string& problem() const { return problem_; }
 
  private:
-  struct Told {
+  struct Reported {
     SharedObject object;
     int restores = 0;
   };
@@ -391,7 +392,7 @@ class Listener {
   }
 
   const SimulatedServer& server_;
-  std::map<std::string, Told> told_;
+  std::map<std::string, Reported> reported_;
   std::string problem_;
 };
 

@@ -29,9 +29,9 @@ TEST(PackedFormat, SmallIntegersAreShort) {
 }
 
 TEST(PackedFormat, IntegersOf64BitsKeepTheirValue) {
-  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  for (const std::int64_t number : {kLeast, kMost, std::int64_t{-1}}) {
+  constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t number : {kMin, kMax, std::int64_t{-1}}) {
     const std::string bytes = packed(Json(::Json::Int64{number}));
     EXPECT_EQ(integer(bytes.data()), number);
     EXPECT_EQ(unsigned_integer(bytes.data()).has_value(), number >= 0) << number;

@@ -494,9 +494,9 @@ TEST(EstimateMemory, AGraphThatWasNotReadSaysSo) {
 }
 
 TEST(EstimateMemory, RefusesWhatCannotBe) {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
-  for (const std::int64_t bad : {std::int64_t{0}, std::int64_t{-1}, kMost, kLeast}) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+  for (const std::int64_t bad : {std::int64_t{0}, std::int64_t{-1}, kMax, kMin}) {
     OriginalRequest requested = dlrm(Interaction::kDot);
     requested.training.batch_size_per_trainer = bad;
     ASSERT_FALSE(requested.result().ok()) << bad;

@@ -379,7 +379,7 @@ class Writer {
 
 // What fields demand of each other (crds/validate.cc), so that few jobs are made in vain.
 
-void mend(crds::DlrmModel& model) {
+void repair(crds::DlrmModel& model) {
   model.top_mlp.empty() ? model.top_mlp.push_back(1) : static_cast<void>(model.top_mlp.back() = 1);
   if (model.dense_features == 0) {
     model.bottom_mlp.clear();
@@ -432,7 +432,7 @@ void mend(crds::DlrmModel& model) {
   }
 }
 
-void mend(crds::TransformerModel& model) {
+void repair(crds::TransformerModel& model) {
   if (!model.config.empty()) {
     const std::string config = std::exchange(model.config, {});
     const std::int64_t length = std::max<std::int64_t>(1, model.sequence_length);
@@ -456,7 +456,7 @@ void mend(crds::TransformerModel& model) {
       model.experts == 0 ? 0 : std::clamp<std::int64_t>(model.experts_per_token, 1, model.experts);
 }
 
-void mend(crds::ModelSpec& model, Random& random) {
+void repair(crds::ModelSpec& model, Random& random) {
   const int kinds =
       int{model.dlrm.has_value()} + int{model.transformer.has_value()} + int{model.graph.has_value()};
   if (kinds != 1) {
@@ -473,10 +473,10 @@ void mend(crds::ModelSpec& model, Random& random) {
     keep(model.graph, kept == 2);
   }
   if (model.dlrm) {
-    mend(*model.dlrm);
+    repair(*model.dlrm);
   }
   if (model.transformer) {
-    mend(*model.transformer);
+    repair(*model.transformer);
   }
   if (model.graph) {
     model.graph->config_map_name = "config";
@@ -486,7 +486,7 @@ void mend(crds::ModelSpec& model, Random& random) {
   }
 }
 
-void mend(crds::TrainingSpec& training) {
+void repair(crds::TrainingSpec& training) {
   training.batch_size_per_trainer =
       std::max<std::int64_t>(1, training.batch_size_per_trainer / training.gradient_accumulation) *
       training.gradient_accumulation;
@@ -507,11 +507,11 @@ void mend(crds::TrainingSpec& training) {
   }
 }
 
-void mend(crds::TrainingJobSpec& spec, Random& random) {
+void repair(crds::TrainingJobSpec& spec, Random& random) {
   spec.suspend = false;
   spec.managed_by.clear();
-  mend(spec.model, random);
-  mend(spec.training);
+  repair(spec.model, random);
+  repair(spec.training);
   crds::ProvisioningSpec& provisioning = spec.provisioning;
   provisioning.min_trainers = std::min(provisioning.min_trainers, provisioning.max_trainers);
   crds::Trainers& trainers = spec.trainers;
@@ -530,7 +530,7 @@ crds::TrainingJobSpec random_spec(Random& random) {
   crds::TrainingJobSpec spec;
   Mutator all(random, 0.3);
   describe(all, spec);
-  mend(spec, random);
+  repair(spec, random);
   return spec;
 }
 
@@ -539,7 +539,7 @@ void mutate(crds::TrainingJobSpec& spec, Random& random) {
   static constexpr std::array<double, 3> kChances = {0.02, 0.05, 0.15};
   Mutator some(random, one_of(random, kChances));
   describe(some, spec);
-  mend(spec, random);
+  repair(spec, random);
 }
 
 crds::TrainingJobSpec crossed(const crds::TrainingJobSpec& one, const crds::TrainingJobSpec& other,
@@ -558,7 +558,7 @@ crds::TrainingJobSpec crossed(const crds::TrainingJobSpec& one, const crds::Trai
   if (from_other()) {
     child.trainers = other.trainers;
   }
-  mend(child, random);
+  repair(child, random);
   return child;
 }
 

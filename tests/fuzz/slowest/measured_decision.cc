@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 constexpr std::size_t kReasonLimit = 1024;
 
 // What a child tells, in one write.
-struct Told {
+struct Outcome {
   Measured::End end;
   std::int64_t processor_ms;
   std::int64_t overrun_ms;
@@ -60,8 +60,8 @@ void announce_deadline(milliseconds deadline) {
   ::setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
-Told decide_here(const std::string& text, const DecisionLimits& limits) {
-  Told told{};
+Outcome decide_here(const std::string& text, const DecisionLimits& limits) {
+  Outcome outcome{};
   const std::int64_t begin = processor_ms();
   announce_deadline(limits.deadline);
   HeapMeter::start();
@@ -74,15 +74,15 @@ Told decide_here(const std::string& text, const DecisionLimits& limits) {
       (void)estimator::patch_for(decided->job, decided->provision);
     }
     HeapMeter::stop();
-    told.end = decided ? Measured::End::kDecided : Measured::End::kRefused;
-    std::snprintf(told.reason, sizeof told.reason, "%s",
+    outcome.end = decided ? Measured::End::kDecided : Measured::End::kRefused;
+    std::snprintf(outcome.reason, sizeof outcome.reason, "%s",
                   decided ? decided->provision.event_reason.c_str() : decided.error().message.c_str());
   }
   const std::int64_t end = processor_ms();
-  told.processor_ms = end - begin;
-  told.overrun_ms = processor_ms_at_deadline < 0 ? 0 : end - processor_ms_at_deadline;
-  told.peak_heap = HeapMeter::peak().count;
-  return told;
+  outcome.processor_ms = end - begin;
+  outcome.overrun_ms = processor_ms_at_deadline < 0 ? 0 : end - processor_ms_at_deadline;
+  outcome.peak_heap = HeapMeter::peak().count;
+  return outcome;
 }
 
 // Waits until the child has written or ended: so long as it has not had more processor time than it may, and
@@ -136,14 +136,15 @@ Measured measure_decision(const Json& job, const DecisionLimits& limits) {
   }
   if (child == 0) {
     ::close(ends[0]);
-    const Told told = decide_here(text, limits);
-    [[maybe_unused]] const auto written = ::write(ends[1], &told, sizeof told);
+    const Outcome outcome = decide_here(text, limits);
+    [[maybe_unused]] const auto written = ::write(ends[1], &outcome, sizeof outcome);
     ::_exit(0);
   }
   ::close(ends[1]);
   const bool ended = wait_for_answer(ends[0], child, limits);
-  Told told{};
-  const bool answered = ended && ::read(ends[0], &told, sizeof told) == static_cast<ssize_t>(sizeof told);
+  Outcome outcome{};
+  const bool answered =
+      ended && ::read(ends[0], &outcome, sizeof outcome) == static_cast<ssize_t>(sizeof outcome);
   ::close(ends[0]);
   if (!ended) {
     ::kill(child, SIGKILL);
@@ -152,8 +153,8 @@ Measured measure_decision(const Json& job, const DecisionLimits& limits) {
   rusage used{};
   ::wait4(child, &status, 0, &used);
   if (answered) {
-    return {told.end, told.reason, milliseconds(told.processor_ms), Bytes{told.peak_heap},
-            milliseconds(told.overrun_ms)};
+    return {outcome.end, outcome.reason, milliseconds(outcome.processor_ms), Bytes{outcome.peak_heap},
+            milliseconds(outcome.overrun_ms)};
   }
   if (!ended) {
     const milliseconds took{(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
