@@ -589,19 +589,27 @@ class TrainingJobExecutor {
   }
 
   // An attempt ends with its suspension: while the job is suspended its spec may change, and the plan with
-  // it.
+  // it. The condition is written before the Job is deleted: whoever finds the Job gone then knows why, though
+  // the job may have been resumed.
   Result<void> suspend() {
-    if (const Result<void> stopped = stop_attempt(Outcome::kSuspended, "spec.suspend was set"); !stopped) {
-      return stopped.error();
+    if (!record_.status.is_true("Suspended")) {
+      record_.event(EventType::kNormal, "Suspended", "spec.suspend is set");
     }
     if (record_.status.find("Running") != nullptr) {
       record_.set("Running", false, "Suspended", "spec.suspend is set");
     }
-    if (!record_.status.is_true("Suspended")) {
-      record_.event(EventType::kNormal, "Suspended", "spec.suspend is set");
-    }
     record_.set("Suspended", true, "Suspended", "spec.suspend is set");
-    return end_pass({});
+    if (const Result<void> written = record_.write(); !written) {
+      return written.error();
+    }
+    if (const Result<void> stopped = stop_attempt(Outcome::kSuspended, "spec.suspend was set"); !stopped) {
+      return stopped.error();
+    }
+    if (job().spec.suspend) {
+      return end_pass({});
+    }
+    reset_facts();  // it was resumed meanwhile
+    return record_.write();
   }
 
   Result<void> fail_at_deadline() {

@@ -59,7 +59,8 @@ class Planner {
     if (time_to_deadline(facts_) == milliseconds(0)) {
       return stop(JobAction::kFailAtDeadline);
     }
-    if (job_.spec.suspend) {
+    const bool unfinished = status_.is_true("Suspended") && runs();  // a suspension
+    if (job_.spec.suspend || unfinished) {
       return stop(JobAction::kSuspend);
     }
     if (status_.is_true("Suspended")) {

@@ -183,6 +183,32 @@ TEST_F(TrainingJobPass, SuspensionEndsTheAttemptAndResumptionBeginsAnother) {
   EXPECT_FALSE(world_.child("ads-1").isNull());
 }
 
+// The operator dies after it has deleted the Job and before the status says why, or its last write is refused,
+// because the user has resumed the job.
+TEST_F(TrainingJobPass, AJobThatIsResumedDuringItsSuspensionWasSuspendedAndNotDeleted) {
+  for (int writes = 0; writes < 5; ++writes) {
+    for (const bool loses_answer : {false, true}) {
+      const std::string name = "ads-" + std::to_string(writes) + (loses_answer ? "-lost" : "");
+      world_.create(job_yaml(name));
+      world_.settle(name);
+      world_.patch(name, R"({"spec":{"suspend":true}})");
+      DyingClient dying(world_.client(), writes, loses_answer);
+      (void)world_.look(name, &dying);
+      world_.patch(name, R"({"spec":{"suspend":false}})");
+      world_.settle(name);
+      const JobStatus status = world_.status(name);
+      EXPECT_FALSE(status.is_true("Suspended")) << name;
+      ASSERT_FALSE(status.attempts.empty()) << name;
+      EXPECT_EQ(status.attempts.back().outcome, Outcome::kRunning) << name;
+      EXPECT_FALSE(world_.child(name + "-" + std::to_string(status.attempts.size() - 1)).isNull()) << name;
+      for (std::size_t i = 0; i + 1 < status.attempts.size(); ++i) {
+        EXPECT_EQ(status.attempts[i].outcome, Outcome::kSuspended) << name;
+      }
+      world_.erase(name);
+    }
+  }
+}
+
 TEST_F(TrainingJobPass, AJobThatIsSuspendedFromTheStartHasNoPods) {
   world_.create(job_yaml("ads", 4, "  suspend: true\n"));
   world_.settle("ads");

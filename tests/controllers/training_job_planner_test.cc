@@ -286,6 +286,8 @@ TEST(TrainingJobPlanner, StopsAJobThatIsSuspendedOrTooLate) {
       {"AnotherOwnersJobHasEnded",
        suspended([](State& s) { s.attempt(), s.facts.live_child = ended_child("Failed", "u-2"); }), kSuspend},
       {"Resumed", [](State& s) { s.condition("Suspended"); }, kResume},
+      {"ResumedBeforeTheAttemptEnded",
+       [](State& s) { s.condition("Suspended"), s.attempt(), s.facts.live_child = Json(); }, kSuspend},
       {"Late", late([](State&) {}), kFailAtDeadline},
       {"LateAndSuspended", late([](State& s) { s.object["spec"]["suspend"] = true; }), kFailAtDeadline},
       {"LateButMayHaveEnded", late([](State& s) { s.attempt(); }), kReadChild},
