@@ -51,17 +51,17 @@ need_clang() { (need_packages "${FUZZ_PACKAGES[@]}"); }
 # need_kubectl: the kubectl on PATH, whichever made it, else Debian's.
 need_kubectl() { command -v kubectl >/dev/null || need_packages kubernetes-client; }
 
-# need_torch2: PyPI's PyTorch in a virtual environment of its own; PLIMSOLL_TORCH_PYTHON is its interpreter. Where PyPI
-# can't be reached it says so, and the tests that need it skip.
+# need_torch2: PyPI's PyTorch, transformers and timm in a virtual environment of its own; PLIMSOLL_TORCH_PYTHON is its
+# interpreter. Where PyPI can't be reached it says so, and the tests that need it skip.
 need_torch2() {
   local home=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/torch2
   export PLIMSOLL_TORCH_PYTHON=$home/bin/python
-  "$PLIMSOLL_TORCH_PYTHON" -c 'import torch, torchvision' 2>/dev/null && return 0
+  "$PLIMSOLL_TORCH_PYTHON" -c 'import torch, torchvision, transformers, timm' 2>/dev/null && return 0
   need_packages python3-venv
-  say "Installing PyTorch 2 from PyPI in $home (5.4 GB, once)"
+  say "Installing PyTorch 2, transformers and timm from PyPI in $home (5.4 GB, once)"
   local log
   log=$(mktemp)
-  if ! { /usr/bin/python3 -m venv "$home" && "$home/bin/pip" install --quiet torch torchvision; } >"$log" 2>&1; then
+  if ! { /usr/bin/python3 -m venv "$home" && "$home/bin/pip" install --quiet torch torchvision transformers timm; } >"$log" 2>&1; then
     tail -n 3 "$log" >&2
     rm -f "$log"
     note "SKIPPED: the accuracy tests with PyTorch 2, because PyPI could not be reached (reason above)"

@@ -5,6 +5,7 @@ implementation (none: PyTorch's default on the CPU, one tensor at a time), and "
 than FP32.
 """
 import contextlib
+import importlib.util
 import random
 
 SPLIT_SEED = 20231105
@@ -73,12 +74,61 @@ REGRESSIONS = {
     "regressions:unet_additive": [(2, "Adam"), (6, "SGD")],
     "regressions:shared_gradient": [(2, "AdamW"), (8, "SGD")],
     "regressions:parallel_residual": [(2, "AdamW"), (8, "SGD")],
+    "regressions:normalized_channels": [(2, "AdamW"), (8, "SGD")],
 }
-ALL = {**CASES, **REGRESSIONS}
+
+# Drawn by draw.py before any of them was estimated. "hf__TASK__MODEL__TOKENS" is of transformers, "tv__MODEL" of torchvision.
+DRAWN = {
+    "drawn:hf__causal__arcee__512": [(3, "Adam")],
+    "drawn:hf__causal__qwen3_5_text__512": [(2, "Momentum")],
+    "drawn:hf__causal__phi3__1024": [(2, "SGD")],
+    "drawn:hf__causal__recurrent_gemma__1024": [(2, "Adam")],
+    "drawn:hf__causal__olmo3__512": [(4, "AdamW")],
+    "drawn:hf__causal__plbart__1024": [(3, "AdamW")],
+    "drawn:hf__causal__starcoder2__512": [(2, "Momentum")],
+    "drawn:hf__causal__aria_text__2048": [(4, "Momentum")],
+    "drawn:hf__causal__rembert__2048": [(4, "Momentum")],
+    "drawn:hf__causal__olmo_hybrid__2048": [(4, "SGD")],
+    "drawn:hf__causal__vaultgemma__512": [(2, "Momentum")],
+    "drawn:hf__causal__trocr__512": [(4, "Momentum")],
+    "drawn:hf__causal__openai-gpt__2048": [(2, "SGD")],
+    "drawn:hf__causal__smollm3__1024": [(3, "Momentum")],
+    "drawn:hf__causal__electra__512": [(2, "Momentum")],
+    "drawn:hf__causal__mellum__1024": [(2, "AdamW")],
+    "drawn:hf__causal__minimax_m3_vl_text__2048": [(2, "AdamW")],
+    "drawn:hf__causal__granite_swa__512": [(4, "SGD")],
+    "drawn:hf__masked__rembert__128": [(2, "Adam")],
+    "drawn:hf__masked__mvp__128": [(4, "Adam")],
+    "drawn:hf__masked__fnet__512": [(3, "SGD")],
+    "drawn:hf__masked__mpnet__512": [(2, "Adam")],
+    "drawn:hf__seq2seq__blenderbot-small__128": [(4, "Adam")],
+    "drawn:hf__seq2seq__umt5__128": [(2, "Momentum")],
+    "drawn:hf__seq2seq__blenderbot__128": [(2, "Momentum")],
+    "drawn:hf__seq2seq__pegasus_x__512": [(4, "AdamW")],
+    "drawn:hf__image__timm_wrapper__0": [(3, "SGD")],
+    "drawn:hf__image__regnet__0": [(2, "AdamW")],
+    "drawn:hf__image__vit__0": [(3, "SGD")],
+    "drawn:hf__image__bit__0": [(3, "Momentum")],
+    "drawn:hf__audio__data2vec-audio__0": [(4, "Momentum")],
+    "drawn:hf__audio__wav2vec2__0": [(2, "AdamW")],
+    "drawn:hf__audio__wav2vec2-conformer__0": [(4, "Adam")],
+    "drawn:tv__mc3_18": [(2, "AdamW")],
+    "drawn:tv__densenet201": [(3, "SGD")],
+    "drawn:tv__wide_resnet101_2": [(4, "Momentum")],
+    "drawn:tv__convnext_small": [(3, "AdamW")],
+    "drawn:tv__wide_resnet50_2": [(2, "AdamW")],
+    "drawn:tv__efficientnet_b7": [(3, "Momentum")],
+    "drawn:tv__regnet_x_800mf": [(2, "SGD")],
+}
+ALL = {**CASES, **REGRESSIONS, **DRAWN}
 
 # Models that PyTorch 1.13 has no function for. Precisions other than FP32 run with torch 2 alone: 1.13's autocast on the CPU
 # covers few operators.
-NEEDS_TORCH_2 = {"text:gpt_sdpa", "text:gpt_sdpa_dropout"}
+NEEDS_TORCH_2 = {"text:gpt_sdpa", "text:gpt_sdpa_dropout", *DRAWN}
+
+
+def needs_transformers(model):
+    return model.startswith("drawn:hf__")
 
 
 def split():
@@ -91,8 +141,10 @@ def split():
 def cases_for(torch_version):
     """Every (model, batch size, optimizer) that this PyTorch can run."""
     old = int(torch_version.split(".")[0]) < 2
+    transformers = importlib.util.find_spec("transformers") is not None
     return [(model, batch, optimizer) for model, rows in ALL.items() for batch, optimizer in rows
-            if not (old and (model in NEEDS_TORCH_2 or "/fused" in optimizer or "@" in optimizer))]
+            if not (old and (model in NEEDS_TORCH_2 or "/fused" in optimizer or "@" in optimizer))
+            and (transformers or not needs_transformers(model))]
 
 
 def parts(optimizer):

@@ -14,6 +14,7 @@ so that PyTorch is imported once). Results are kept under ~/.cache/plimsoll/accu
 import argparse
 import hashlib
 import importlib
+import importlib.metadata
 import json
 import multiprocessing
 import os
@@ -160,6 +161,7 @@ def cache_key(model, batch_size, optimizer_name):
     for path in [HERE / "models" / (model.split(":")[0] + ".py"), HERE / "models" / "cnn.py"]:  # vision.py uses cnn.py
         digest.update(path.read_bytes())
     versions = [METHOD_VERSION, torch.__version__, torchvision.__version__, cpu_capability()]
+    versions += [importlib.metadata.version("transformers")] if cases.needs_transformers(model) else []
     digest.update(json.dumps([model, batch_size, optimizer_name, versions]).encode())
     return digest.hexdigest()[:32]
 

@@ -12,6 +12,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
+from . import layouts
+
 _PLAIN = frozenset([int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format])
 _protect = getattr(torch._C, "_set_warn_deprecated_on_mutable_data_ptr", lambda tensor: None)  # as FakeTensor.__new__ of torch 2
 
@@ -56,7 +58,7 @@ class Metas:
         self._results = {}  # key of a call -> (type of the result, its _Results), or None where it is not remembered
 
     def run(self, operator, args, kwargs):
-        """`operator(*args, **kwargs)` under FakeTensorMode."""
+        """`operator(*args, **kwargs)` under FakeTensorMode, with the strides of the real kernels."""
         tensors = []
         with torch._C.DisableTorchFunction():  # a default device would look at each shape that is read
             try:
@@ -69,7 +71,7 @@ class Metas:
                 if container is None:
                     return self._make(results[0], tensors)
                 return container([self._make(result, tensors) for result in results])
-        result = operator(*args, **kwargs)
+        result = layouts.corrected(operator, args, operator(*args, **kwargs))
         if key is not None and key not in self._results:
             try:
                 if _key_of(args, []) != key[1]:  # resize_ and others change their argument

@@ -116,3 +116,19 @@ def parallel_residual(batch_size):
     tokens = torch.zeros(batch_size, 128, dtype=torch.int64)
     model = nn.Sequential(nn.Embedding(500, 128), *(ParallelBlock(128, 4) for _ in range(4)), nn.LayerNorm(128), nn.Linear(128, 500))
     return model, (tokens,), lambda output: functional.cross_entropy(output.flatten(0, 1), tokens.flatten())
+
+
+class NormalizedChannels(nn.Module):
+    """A layer of data2vec-audio: LayerNorm over channels that stand second, so that its gradient is not contiguous."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(inputs, outputs, 3, stride=2), nn.LayerNorm(outputs)
+
+    def forward(self, x):
+        return functional.gelu(self.norm(self.conv(x).transpose(1, 2)).transpose(1, 2))
+
+
+def normalized_channels(batch_size):
+    model = nn.Sequential(NormalizedChannels(1, 64), NormalizedChannels(64, 64), NormalizedChannels(64, 64))
+    return model, (torch.randn(batch_size, 1, 4096),), lambda output: output.square().mean()
