@@ -59,8 +59,8 @@ class Planner {
     if (time_to_deadline(facts_) == milliseconds(0)) {
       return stop(JobAction::kFailAtDeadline);
     }
-    const bool unfinished = status_.is_true("Suspended") && runs();  // a suspension
-    if (job_.spec.suspend || unfinished) {
+    // A suspension that has begun ends the attempt, though the job may have been resumed since.
+    if (job_.spec.suspend || (status_.is_true("Suspended") && runs())) {
       return stop(JobAction::kSuspend);
     }
     if (status_.is_true("Suspended")) {

@@ -64,7 +64,7 @@ need_torch2() {
   if ! { /usr/bin/python3 -m venv "$home" && "$home/bin/pip" install --quiet torch torchvision transformers timm; } >"$log" 2>&1; then
     tail -n 3 "$log" >&2
     rm -f "$log"
-    note "SKIPPED: the accuracy tests with PyTorch 2, because PyPI could not be reached (reason above)"
+    note "SKIPPED: the accuracy tests that need what is missing of PyTorch 2, transformers and timm, because PyPI could not be reached (reason above)"
     return 0
   fi
   rm -f "$log"

@@ -131,6 +131,11 @@ def needs_transformers(model):
     return model.startswith("drawn:hf__")
 
 
+def has_transformers():
+    """Whether transformers is there, with timm, which one of its models wraps."""
+    return all(importlib.util.find_spec(package) for package in ("transformers", "timm"))
+
+
 def split():
     """(development, held out): two halves of the models, drawn once by the seed."""
     names = sorted(CASES)
@@ -141,10 +146,9 @@ def split():
 def cases_for(torch_version):
     """Every (model, batch size, optimizer) that this PyTorch can run."""
     old = int(torch_version.split(".")[0]) < 2
-    transformers = importlib.util.find_spec("transformers") is not None
     return [(model, batch, optimizer) for model, rows in ALL.items() for batch, optimizer in rows
             if not (old and (model in NEEDS_TORCH_2 or "/fused" in optimizer or "@" in optimizer))
-            and (transformers or not needs_transformers(model))]
+            and (has_transformers() or not needs_transformers(model))]
 
 
 def parts(optimizer):

@@ -163,6 +163,8 @@ def main():
     print(f"PyTorch {torch.__version__}, CPU {measure.cpu_capability()}; models split by seed {cases.SPLIT_SEED}")
     print("development:", *development)
     print("held out:   ", *held_out)
+    if options.half in ("drawn", "all") and not cases.has_transformers():
+        print("SKIPPED: the drawn models of transformers, because transformers or timm is not installed")
     rows = []
     for half, models in (("development", development), ("held-out", held_out), ("regressions", cases.REGRESSIONS),
                          ("drawn", cases.DRAWN)):
