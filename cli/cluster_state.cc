@@ -8,6 +8,7 @@
 #include "base/quantity.h"
 #include "crds/embedding_tables_csv.h"
 #include "crds/gpu_model.h"
+#include "crds/unknown_fields.h"
 #include "estimator/trace/import_graph.h"
 
 namespace plimsoll::cli {
@@ -140,6 +141,10 @@ const crds::MemoryProfile* ClusterState::profile_of(const std::string& namespace
 Result<ClusterState> cluster_from_documents(const std::vector<Document>& documents) {
   Collector collector;
   for (const Document& document : documents) {
+    // What a person wrote; objects of an API server may have fields of a newer schema.
+    if (const Result<void> known = crds::refuse_unknown_fields(JsonView(document.object)); !known) {
+      return known.error().within(document.where);
+    }
     if (Result<void> added = collector.add(document.object, document.where); !added) {
       return added.error();
     }

@@ -26,7 +26,9 @@ constexpr std::array<Values, 5> kValues = {{
     {"output", "table json yaml"},
     {"method", "plimsoll amp"},
     {"device", "cuda cpu"},
-    {"optimizer", "SGD Momentum Adam AdamW Adagrad RowWiseAdagrad RMSprop LAMB"},
+    {"optimizer",
+     "SGD Momentum Adam AdamW Adagrad RowWiseAdagrad RMSprop LAMB Adafactor Adam8bit AdamW8bit PagedAdamW "
+     "PagedAdamW8bit Lion Lion8bit PagedLion8bit Muon NAdam RAdam Adadelta Adamax"},
     {"precision", "FP32 TF32 BF16Mixed FP16Mixed BF16"},
 }};
 

@@ -1,5 +1,7 @@
 #include "cli/console.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
@@ -22,7 +24,7 @@ bool utf8_locale() {
 }  // namespace
 
 Console process_console() {
-  return Console{std::cin, std::cout, std::cerr, utf8_locale()};
+  return Console{std::cin, std::cout, std::cerr, utf8_locale(), ::isatty(STDERR_FILENO) != 0};
 }
 
 int complain(Console& console, int exit_code, const std::string& message) {

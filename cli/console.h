@@ -19,7 +19,8 @@ struct Console {
   std::istream& in;
   std::ostream& out;
   std::ostream& err;
-  bool unicode = false;  // bars may be drawn with block characters
+  bool unicode = false;   // bars may be drawn with block characters
+  bool terminal = false;  // `err` is one: progress may be drawn
 };
 
 // The process's own standard streams.

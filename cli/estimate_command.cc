@@ -4,20 +4,24 @@
 #include "base/json/edit.h"
 #include "cli/cluster_state.h"
 #include "cli/estimate_options.h"
+#include "cli/explanation.h"
 #include "cli/graph_estimate.h"
 #include "cli/jobs.h"
 #include "cli/options.h"
+#include "cli/placed_tables.h"
 #include "cli/subcommands.h"
 #include "cli/text_table.h"
+#include "cli/throughput_report.h"
+#include "crds/global_batch.h"
 #include "estimator/estimate/estimate.h"
+#include "estimator/estimate/explain.h"
 #include "estimator/provisioner/trainer_loads.h"
-#include "estimator/sharder/sharder.h"
 
 namespace plimsoll::cli {
 namespace {
 
 constexpr Help kHelp = {
-    "plimsoll estimate -f JOB.yaml [--gpu NAME] [--trainers N] [--method plimsoll|amp] [-o FORMAT]\n"
+    "plimsoll estimate -f JOB.yaml [--gpu NAME] [--trainers N] [--method plimsoll|amp] [--explain] [-o FORMAT]\n"
     "       plimsoll estimate --graph GRAPH.json.gz --batch-size B --optimizer NAME [--precision P] [--gpu NAME]\n"
     "                         [--device cuda|cpu] [-o FORMAT]\n"
     "       plimsoll estimate --config config.json --batch-size B --sequence-length S --optimizer NAME [--gpu NAME]\n"
@@ -38,12 +42,15 @@ constexpr Help kHelp = {
 struct EstimateInput {
   const crds::TrainingJob* job = nullptr;
   const estimator::GpuModel* gpu = nullptr;  // also with --device cpu, for the size of the card
+  crds::TrainingSpec training;               // with the samples of one replica
   estimator::EstimateRequest request;
+  bool explain = false;
 };
 
 struct Answer {
   estimator::Estimate estimate;
   std::vector<estimator::TrainerLoad> trainers;  // by rank, where tables are spread over them
+  std::optional<estimator::Throughput> throughput;
   Bytes headroom;
   bool fits = false;
   std::string reason;  // why it does not fit
@@ -62,35 +69,6 @@ Result<estimator::Estimate> estimate_with(estimator::EstimateRequest request, By
   return budget.run([&] { return estimator::estimate_memory(request); });
 }
 
-// The embeddings of the trainer that holds most, within `budget`. Where they do not fit: the least that it would have
-// to hold, and why.
-Result<Bytes> embeddings_of(const EstimateInput& input, Bytes budget, estimator::Infeasibility& why,
-                            estimator::Plan& found) {
-  const crds::TrainingJob& job = *input.job;
-  const std::int64_t trainers = input.request.trainers;
-  estimator::ShardRequest request;
-  request.tables = estimator::expand_tables(job.spec.model.dlrm->tables);
-  request.topology = {.trainers = trainers,
-                      .per_node = input.request.per_node,
-                      .intra_node_bandwidth = input.gpu->intra_node_bandwidth,
-                      .inter_node_bandwidth = input.gpu->inter_node_bandwidth,
-                      .hbm_bandwidth = input.gpu->hbm_bandwidth};
-  request.batch_size = job.spec.training.batch_size_per_trainer;
-  request.optimizer = job.spec.training.embedding_optimizer;
-  request.budget = budget;
-  request.allocated_bytes = true;  // as the provisioner
-  Result<estimator::Plan> plan = estimator::shard(request, &why);
-  if (plan) {
-    found = *std::move(plan);
-    return found.max_memory;
-  }
-  if (plan.error().code != ErrorCode::kUnfittable) {
-    return plan.error();
-  }
-  const std::int64_t sharers = why.constraint == "TotalMemory" ? trainers : 1;
-  return budget + Bytes{(why.missing.count + sharers - 1) / sharers};
-}
-
 Result<Answer> answer_for(const EstimateInput& input) {
   const crds::TrainingJob& job = *input.job;
   Result<estimator::Estimate> estimate = estimate_with(input.request, Bytes{});
@@ -100,30 +78,32 @@ Result<Answer> answer_for(const EstimateInput& input) {
   Answer answer;
   const Bytes usable = *input.request.capacity;
   answer.headroom = input.gpu->memory - usable;
-  estimator::Infeasibility why;
-  estimator::Plan plan;
-  if (job.spec.model.dlrm && !job.spec.model.dlrm->tables.empty()) {
+  PlacedTables placed;
+  if (!job.spec.model.tables().empty()) {
     const Bytes left = std::max(Bytes{}, usable - estimate->peak.upper_bound);
-    const Result<Bytes> embeddings = embeddings_of(input, left, why, plan);
-    if (!embeddings) {
-      return embeddings.error();
+    Result<PlacedTables> tables = place_tables(input.request, *input.gpu, left, {},
+                                               job.spec.provisioning.host_memory.value_or(Bytes{}));
+    if (!tables) {
+      return tables.error();
     }
-    estimate = estimate_with(input.request, *embeddings);
+    placed = *std::move(tables);
+    estimate = estimate_with(input.request, placed.embeddings);
     if (!estimate) {
       return estimate.error();
     }
   }
   answer.estimate = *std::move(estimate);
-  answer.trainers = estimator::trainer_loads(answer.estimate, plan);
+  answer.trainers = estimator::trainer_loads(answer.estimate, placed.plan, placed.exchanges);
+  answer.throughput = throughput_of(input.request, placed);
   const bool no_card = input.request.gpu == nullptr;
-  answer.fits = no_card || (why.constraint.empty() && answer.estimate.peak.upper_bound <= usable);
+  answer.fits = no_card || (placed.why.constraint.empty() && answer.estimate.peak.upper_bound <= usable);
   if (!answer.fits) {
     answer.missing = std::max(Bytes{}, answer.estimate.peak.upper_bound - usable);
     answer.reason =
         "does not fit on " + std::to_string(input.request.trainers) + " x " + input.gpu->name + ": " +
-        (why.reason.empty() ? "a trainer takes up to " + to_string(answer.estimate.peak.upper_bound) +
-                                  ", and " + to_string(usable) + " may be used"
-                            : why.reason);
+        (placed.why.reason.empty() ? "a trainer takes up to " + to_string(answer.estimate.peak.upper_bound) +
+                                         ", and " + to_string(usable) + " may be used"
+                                   : placed.why.reason);
   }
   return answer;
 }
@@ -134,9 +114,16 @@ Json to_json(const std::string& name, const EstimateInput& input, const Answer& 
   json["gpuModel"] = input.gpu->name;
   json["trainers"] = input.request.trainers;
   json["perNode"] = input.request.per_node;
+  json["batchSizePerTrainer"] = input.training.batch_size_per_trainer;
+  json["gradientAccumulation"] = input.training.gradient_accumulation;
   json["method"] = name_of(input.request.method);
   json["peak"] = estimator::to_json(answer.estimate.peak);
   json["breakdown"] = estimator::to_json(answer.estimate.breakdown);
+  json["margins"] = estimator::to_json(answer.estimate.margins);
+  json["hostBytes"] = estimator::to_json(answer.estimate.host);
+  if (input.explain) {
+    json["explanation"] = estimator::to_json(estimator::explain(input.request, answer.estimate));
+  }
   json["peakPhase"] = answer.estimate.peak_phase;
   if (!answer.trainers.empty()) {
     json["ranks"] = estimator::to_json(answer.trainers);
@@ -145,6 +132,9 @@ Json to_json(const std::string& name, const EstimateInput& input, const Answer& 
   }
   json["largestLive"] = estimator::to_json(answer.estimate.largest_live);
   json["denseParameterBytes"] = answer.estimate.dense_parameters.count;
+  if (answer.throughput) {
+    json["throughput"] = throughput_json(*answer.throughput);
+  }
   json["capacityBytes"] = input.gpu->memory.count;
   json["headroomBytes"] = answer.headroom.count;
   json["fits"] = answer.fits;
@@ -164,8 +154,14 @@ void print_table(Console& console, const std::string& name, const EstimateInput&
               << to_string(input.gpu->memory) << (answer.fits ? ", fits" : ", DOES NOT FIT") << " ("
               << to_string(answer.headroom) << " headroom)\n"
               << "  tensors " << to_string(peak.allocated) << ", allocator " << to_string(peak.reserved)
-              << ", peak in " << answer.estimate.peak_phase << "\n\n"
+              << ", peak in " << answer.estimate.peak_phase << '\n'
+              << host_memory_line(answer.estimate.host)
+              << (answer.throughput ? throughput_text(*answer.throughput, input.explain) : std::string())
+              << '\n'
               << breakdown_bars(answer.estimate.breakdown, input.gpu->memory, console.unicode) << '\n';
+  if (input.explain) {
+    console.out << explanation_text(estimator::explain(input.request, answer.estimate)) << '\n';
+  }
 }
 
 Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& state,
@@ -173,9 +169,9 @@ Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& sta
   const crds::TrainingJob& job = *entry.job;
   EstimateInput input;
   input.job = &job;
+  input.explain = values.contains("explain");
   estimator::EstimateRequest& request = input.request;
   request.model = &job.spec.model;
-  request.training = &job.spec.training;
   request.graph = entry.graph.get();
   request.trainers = job.spec.trainers.replicas;
   request.runtime = estimator::runtime_settings_of(job.raw, warnings);
@@ -199,6 +195,24 @@ Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& sta
     request.given = crds::given_bounds_for(*profile, input.gpu->name);
   }
   return input;
+}
+
+// A job with a global batch is estimated with the fewest parts that fit, as `provision` would choose.
+Result<Answer> answer_for_job(const JobOrError& entry, EstimateInput& input) {
+  const Result<std::vector<crds::BatchSplit>> splits =
+      crds::batch_splits(entry.job->spec.training, input.request.trainers);
+  if (!splits) {
+    return splits.error();
+  }
+  Result<Answer> answer = Answer();
+  for (const crds::BatchSplit& split : *splits) {
+    input.training = crds::with_split(entry.job->spec.training, split);
+    answer = answer_for(input);
+    if (!answer || answer->fits) {
+      break;
+    }
+  }
+  return answer;
 }
 
 }  // namespace
@@ -252,18 +266,22 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
       continue;
     }
     std::vector<std::string> warnings;
-    const Result<EstimateInput> input = input_for(job, *state, values, warnings);
+    Result<EstimateInput> input = input_for(job, *state, values, warnings);
     if (!input) {
       return complain(console, kExitUsage, input.error());
     }
     for (const std::string& warning : warnings) {
       console.err << "plimsoll: warning: " << job.name << ": " << warning << '\n';
     }
-    const Result<Answer> answer = answer_for(*input);
+    input->request.training = &input->training;
+    const Result<Answer> answer = answer_for_job(job, *input);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (!answer) {
       answers.refuse(job.name, answer.error());
       continue;
+    }
+    for (const std::string& warning : answer->estimate.warnings) {
+      console.err << "plimsoll: warning: " << job.name << ": " << warning << '\n';
     }
     if (format == OutputFormat::kTable) {
       print_table(console, job.name, *input, *answer);

@@ -1,13 +1,16 @@
 #include "cli/estimate_options.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/number.h"
 #include "cli/input.h"
 #include "cli/jobs.h"
 #include "cli/subcommands.h"
 #include "estimator/allocator/settings.h"
+#include "estimator/spec/adapter_config.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -15,6 +18,8 @@ namespace {
 constexpr std::int64_t kMaxSamples = std::int64_t{1} << 32;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSplits = 4096;
+constexpr std::int64_t kMaxBucketElements = std::int64_t{1} << 40;  // as the API's own limit
+constexpr std::int64_t kMaxLayers = 65536;
 constexpr std::size_t kMaxConfig = 65536;  // bytes, as the API's own limit
 
 po::options_description graph_options() {
@@ -30,7 +35,8 @@ po::options_description graph_options() {
       "fused", "with --graph: the optimizer's fused kernels")(
       "accumulate", value("N"), "with --graph: take the batch in N equal parts and add up their gradients")(
       "parallelism", value("NAME"),
-      "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2, ZeRO3, Tensor or Pipeline among --trainers")(
+      "with --graph: DDP, FSDP, FSDP2, ZeRO1, ZeRO2, ZeRO3, Tensor or Pipeline among --trainers; with --config "
+      "Megatron, too")(
       "tensor", value("N"),
       "with --graph and --config: N of the trainers split each layer, the rest hold replicas")(
       "split-columns", po::value<std::vector<std::string>>()->value_name("MODULE"),
@@ -45,15 +51,40 @@ po::options_description graph_options() {
       "with --pipeline: modules that stages are made of, * for any one name (default: members of lists)")(
       "zero-grad", value("WHEN"),
       "with --graph: before-forward (default) or before-backward, where the loop calls zero_grad()")(
+      "no-set-to-none", "with --graph and --config: the loop calls zero_grad(set_to_none=False)")(
+      "averaged-model", "with --graph and --config: an average of the weights (EMA) is on the card, too")(
+      "grad-scaler", "with --graph and --config: torch.amp.GradScaler scales the loss, of FP16Mixed")(
+      "cudnn-benchmark", "with --graph: torch.backends.cudnn.benchmark is on")(
+      "checkpoint-saving", value("HOW"),
+      "with --graph and --config: None (default), Full, FullOffloaded, Sharded or ShardedAsync state_dict, saved between "
+      "iterations")("last-batch-size", value("N"),
+                    "with --graph and --config: samples of an epoch's last, smaller batch")(
+      "validation-batch-size", value("N"),
+      "with --graph and --config: samples that validation passes between iterations take at once")(
       "next-batch-early",
       "with --graph: the loader brings a batch to the card before the last one is freed, as Hugging Face's "
       "Trainer")("gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "no-reshard-after-forward", "with --graph: FSDP keeps a unit's parameters gathered until its backward")(
+      "offload", value("WHAT"),
+      "with --graph: None (default), Optimizer (ZeRO) or Parameters (FSDP, ZeRO3) in host memory")(
+      "reduce-bucket-size", value("N"),
+      "with --parallelism ZeRO1 to ZeRO3: DeepSpeed's reduce_bucket_size, in elements (default 500000000)")(
+      "optimizer-in-backward", "with --graph: each parameter is updated once its gradient is complete")(
+      "replicate", value("N"),
+      "with --graph: HSDP, FSDP shards within N groups of trainers that each hold all parameters")(
       "checkpoint", value("HOW"),
       "with --graph: None (default), Selective, SelectiveHalf or Full, for the members of lists")(
       "checkpoint-module", po::value<std::vector<std::string>>()->value_name("PATH"),
       "with --graph: a module to checkpoint, * for any one name; may be repeated")(
       "reentrant", "with --checkpoint: torch.utils.checkpoint's use_reentrant=True")(
+      "tables", value("FILE"),
+      "with --graph: CSV of the embedding tables that it looks up, instead of those that it describes")(
+      "embedding-optimizer", value("NAME"), "with --graph: of the tables (default RowWiseAdagrad)")(
+      "allow", po::value<std::vector<std::string>>()->value_name("TABLE=TYPES"),
+      "with --graph: sharding types a table may have, as for plimsoll shard")(
+      "pin", po::value<std::vector<std::string>>()->value_name("TABLE=RANKS"),
+      "with --graph: ranks a table may lie on, as for plimsoll shard")(
+      "per-node", value("N"), "with --graph: trainers of each host, which tables are placed by (default 8)")(
       "lenient", "with --graph: charge an operator without a rule a bound instead of refusing");
   return options;
 }
@@ -67,7 +98,26 @@ po::options_description config_options() {
       "attention", value("KIND"), "with --config: SDPA (default), Eager or Flash")(
       "sequence-parallel", "with --config and --tensor: split tokens between the layers' parts too")(
       "context", value("N"), "with --config: trainers that split each sample's tokens")(
-      "expert", value("N"), "with --config: trainers that share each layer's experts");
+      "expert", value("N"), "with --config: trainers that share each layer's experts")(
+      "compile", value("WHAT"), "with --config: torch.compile of None (default), Layers or Model")(
+      "padded-length", po::value<std::vector<std::string>>()->value_name("S"),
+      "with --config: tokens that batches are padded to, besides the longest, --sequence-length; may be repeated")(
+      "loss-chunks", value("N"),
+      "with --config: logits and loss of the tokens in N parts, one after another")(
+      "split-experts",
+      "with --config: each expert has parameters of its own, not a layer's experts together")(
+      "torch-version", value("V"),
+      "with --config: the PyTorch that trains, as 2.6 (default: the newest known)")(
+      "float8", value("HOW"), "with --config: torchao's float8, None (default), Linear or LinearAllGather")(
+      "adapter", value("FILE"), "with --config: peft's adapter_config.json, of LoRA or DoRA")(
+      "quantization", value("TYPE"),
+      "with --adapter: bitsandbytes' type of the frozen layers, None (default), NF4, FP4 or Int8")(
+      "double-quantization", "with --quantization NF4 or FP4: the blocks' maxima are quantised too")(
+      "prepared-for-kbit-training", "with --adapter: after peft's prepare_model_for_kbit_training()")(
+      "no-autocast-adapter-dtype", "with --adapter: peft's autocast_adapter_dtype=False")(
+      "frozen-module", po::value<std::vector<std::string>>()->value_name("MODULE"),
+      "with --config: a module that is not trained, by the end of its path; may be repeated")(
+      "frozen-layers", value("N"), "with --config: the first N layers are not trained");
   return options;
 }
 
@@ -108,7 +158,52 @@ void read_splits(OptionReader& options, crds::Parallelism& parallelism) {
   parallelism.sequence = options.given("sequence-parallel");
   parallelism.strategy = options.choice("parallelism", crds::ParallelStrategy::kAuto);
   parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
-  parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
+  read_fsdp(options, parallelism);
+}
+
+// The content of a file that is small text.
+std::string read_small(OptionReader& options, const std::string& name, const char* what, Console& console) {
+  const Result<std::string> content = options.error() ? *options.error() : read_input(name, console);
+  if (!content) {
+    options.fail(content.error());
+    return {};
+  }
+  if (content->size() > kMaxConfig) {
+    options.fail(Error(ErrorCode::kTooLarge,
+                       name + " is larger than any " + what + ", " + std::to_string(kMaxConfig) + " bytes"));
+    return {};
+  }
+  return *content;
+}
+
+std::optional<crds::FineTuning> read_fine_tuning(OptionReader& options, Console& console) {
+  if (!options.given("adapter")) {
+    for (const std::string name :
+         {"quantization", "double-quantization", "prepared-for-kbit-training", "no-autocast-adapter-dtype"}) {
+      options.require(!options.given(name), "--" + name + " goes with --adapter");
+    }
+    if (!options.given("frozen-module") && !options.given("frozen-layers")) {
+      return std::nullopt;
+    }
+    crds::FineTuning frozen;
+    frozen.frozen_modules = options.texts("frozen-module");
+    frozen.frozen_layers = options.count("frozen-layers", 0, kMaxLayers, 0);
+    return frozen;
+  }
+  options.require(!options.given("frozen-module") && !options.given("frozen-layers"),
+                  "--frozen-module and --frozen-layers are without --adapter, which freezes all else");
+  const std::string text = read_small(options, options.text("adapter"), "adapter_config.json", console);
+  crds::FineTuning tuning =
+      options.error() ? crds::FineTuning()
+                      : options.take("adapter", estimator::read_adapter_config(text), crds::FineTuning());
+  tuning.quantization = options.choice("quantization", crds::Quantization::kNone);
+  tuning.double_quantization = options.given("double-quantization");
+  options.require(!tuning.double_quantization || tuning.quantization == crds::Quantization::kNF4 ||
+                      tuning.quantization == crds::Quantization::kFP4,
+                  "--double-quantization goes with --quantization NF4 or FP4");
+  tuning.prepared_for_kbit_training = options.given("prepared-for-kbit-training");
+  tuning.autocast_adapter_dtype = !options.given("no-autocast-adapter-dtype");
+  return tuning;
 }
 
 }  // namespace
@@ -129,6 +224,7 @@ po::options_description estimate_options() {
       options.add(option);
     }
   }
+  options.add_options()("explain", "print how each part was computed: its rule, its source and the figures");
   add_output_option(options);
   options.add_options()("help,h", "print this help");
   return options;
@@ -145,6 +241,23 @@ void refuse_options_of_models(OptionReader& options) {
   refuse(config_options(), "--config");
 }
 
+void read_fsdp(OptionReader& options, crds::Parallelism& parallelism) {
+  using enum crds::ParallelStrategy;
+  parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
+  parallelism.replicate = options.count("replicate", 1, kMaxSplits);
+  parallelism.offload = options.choice("offload", crds::Offload::kNone);
+  options.require(
+      parallelism.offload == crds::Offload::kNone || crds::can_offload(parallelism),
+      "--offload Optimizer goes with --parallelism ZeRO1 to ZeRO3, Parameters with FSDP, FSDP2 and ZeRO3");
+  parallelism.reduce_bucket_size =
+      options.count("reduce-bucket-size", 1, kMaxBucketElements, crds::kReduceBucketSize);
+  options.require(!options.given("reduce-bucket-size") || crds::is_zero(parallelism.strategy),
+                  "--reduce-bucket-size goes with --parallelism ZeRO1 to ZeRO3");
+  options.require(
+      parallelism.replicate == 1 || parallelism.strategy == kFSDP || parallelism.strategy == kFSDP2,
+      "--replicate goes with --parallelism FSDP or FSDP2");
+}
+
 crds::TrainingSpec read_training(OptionReader& options) {
   crds::TrainingSpec training;
   options.require(options.given("batch-size") && options.given("optimizer"),
@@ -154,6 +267,17 @@ crds::TrainingSpec read_training(OptionReader& options) {
   training.optimizer_implementation = read_implementation(options);
   training.precision = options.choice("precision", crds::Precision::kFP32);
   read_checkpointing(options, training);
+  training.optimizer_in_backward = options.given("optimizer-in-backward");
+  training.set_to_none = !options.given("no-set-to-none");
+  training.averaged_model = options.given("averaged-model");
+  training.grad_scaler = options.given("grad-scaler");
+  options.require(!training.grad_scaler || training.precision == crds::Precision::kFP16Mixed,
+                  "--grad-scaler needs --precision FP16Mixed");
+  training.cudnn_benchmark = options.given("cudnn-benchmark");
+  options.require(!training.cudnn_benchmark || options.text("device", "cuda") != "cpu",
+                  "--cudnn-benchmark is for --device cuda: the CPU has no cuDNN");
+  training.checkpoint_saving = options.choice("checkpoint-saving", crds::CheckpointSaving::kNone);
+  training.validation_batch_size = options.count("validation-batch-size", 1, kMaxSamples, 0);
   options.require(!(options.given("accumulate") && options.given("microbatches")),
                   "--accumulate and --microbatches exclude each other: micro-batches are parts of the batch");
   const std::int64_t batch = training.batch_size_per_trainer;
@@ -164,6 +288,9 @@ crds::TrainingSpec read_training(OptionReader& options) {
                       "--" + option + " must divide the batch of " + std::to_string(batch));
     }
   }
+  training.last_batch_size = options.count("last-batch-size", 1, batch, 0);
+  options.require(training.last_batch_size % training.gradient_accumulation == 0,
+                  "--last-batch-size must be a multiple of the parts that a batch is taken in");
   return training;
 }
 
@@ -172,11 +299,13 @@ const estimator::GpuModel* read_gpu(OptionReader& options, const estimator::GpuC
   const std::string name = options.text("gpu", otherwise);
   const estimator::GpuModel* found = catalog.find(name);
   if (found == nullptr) {
-    std::string known;
+    std::vector<std::string> known;
     for (const estimator::GpuModel& model : catalog.models()) {
-      known += (known.empty() ? "" : ", ") + model.name;
+      known.push_back(model.name);
     }
-    options.fail(invalid("unknown GPU model \"" + name.substr(0, 64) + "\"; known are " + known));
+    std::sort(known.begin(), known.end());
+    options.fail(invalid("unknown GPU model \"" + name.substr(0, 64) + "\"" + did_you_mean(name, known) +
+                         "; known are " + listed(known)));
   }
   return found;
 }
@@ -197,7 +326,8 @@ crds::TrainingJob job_of_config(OptionReader& options, Console& console) {
   options.require(!options.given("filename") && !options.given("graph"),
                   "--config, --graph and -f exclude each other");
   for (const std::string name :
-       {"split-columns", "split-rows", "stage-blocks", "zero-grad", "next-batch-early", "reentrant"}) {
+       {"split-columns", "split-rows", "stage-blocks", "zero-grad", "next-batch-early", "cudnn-benchmark",
+        "reentrant", "tables", "embedding-optimizer", "allow", "pin", "per-node"}) {
     options.require(!options.given(name), "--" + name + " is for --graph");
   }
   options.require(options.given("sequence-length"), "--config needs --sequence-length S");
@@ -206,16 +336,22 @@ crds::TrainingJob job_of_config(OptionReader& options, Console& console) {
   model.sequence_length = options.count("sequence-length", 1, kMaxTokens);
   model.attention = options.choice("attention", model.attention);
   job.spec.training = read_training(options);
-  read_splits(options, job.spec.training.parallelism);
-  const Result<std::string> content = options.error() ? *options.error() : read_input(job.name, console);
-  if (!content) {
-    options.fail(content.error());
-  } else if (content->size() > kMaxConfig) {
-    options.fail(Error(ErrorCode::kTooLarge, job.name + " is larger than any config.json, " +
-                                                 std::to_string(kMaxConfig) + " bytes"));
-  } else {
-    model.config = *content;
+  job.spec.training.compile = options.choice("compile", crds::Compilation::kNone);
+  job.spec.training.loss_chunks = options.count("loss-chunks", 1, kMaxTokens);
+  job.spec.training.float8 = options.choice("float8", crds::Float8::kNone);
+  job.spec.training.torch_version = options.text("torch-version", "");
+  for (const std::string& text : options.texts("padded-length")) {
+    const std::int64_t length = parse_number<std::int64_t>(text).value_or(0);
+    options.require(length >= 1 && length <= model.sequence_length,
+                    "--padded-length must be a whole number from 1 to --sequence-length, " +
+                        std::to_string(model.sequence_length),
+                    text);
+    job.spec.training.sequence_lengths.push_back(length);
   }
+  model.split_experts = options.given("split-experts");
+  read_splits(options, job.spec.training.parallelism);
+  model.config = read_small(options, job.name, "config.json", console);
+  job.spec.training.fine_tuning = read_fine_tuning(options, console);
   return job;
 }
 

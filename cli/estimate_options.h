@@ -21,6 +21,9 @@ void refuse_options_of_models(OptionReader& options);
 // Batch size, optimizer, precision, checkpointing and accumulation.
 crds::TrainingSpec read_training(OptionReader& options);
 
+// --no-reshard-after-forward and --replicate.
+void read_fsdp(OptionReader& options, crds::Parallelism& parallelism);
+
 // --gpu, else `otherwise`. Null when no such GPU is known; the error then names those that are.
 const estimator::GpuModel* read_gpu(OptionReader& options, const estimator::GpuCatalog& catalog,
                                     const std::string& otherwise);

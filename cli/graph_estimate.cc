@@ -1,15 +1,24 @@
 #include "cli/graph_estimate.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/json/edit.h"
 #include "cli/command.h"
 #include "cli/estimate_options.h"
+#include "cli/explanation.h"
 #include "cli/input.h"
 #include "cli/jobs.h"
+#include "cli/placed_tables.h"
+#include "cli/shard_command_input.h"
 #include "cli/text_table.h"
+#include "cli/throughput_report.h"
+#include "crds/embedding_tables_csv.h"
 #include "estimator/estimate/estimate.h"
+#include "estimator/estimate/explain.h"
 #include "estimator/estimate/largest_batch.h"
+#include "estimator/provisioner/trainer_loads.h"
+#include "estimator/sharder/plan_json.h"
 #include "estimator/trace/import_graph.h"
 
 namespace plimsoll::cli {
@@ -28,12 +37,19 @@ struct GraphInput {
   crds::ModelSpec model;
   crds::TrainingSpec training;
   estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  std::vector<estimator::Constraint> constraints;  // of the tables
+  const estimator::GpuModel* gpu = nullptr;        // also on the CPU, for the room and the links of tables
   estimator::EstimateRequest request;
+  bool explain = false;
 };
 
 struct GraphAnswer {
   estimator::Estimate estimate;
-  std::optional<std::int64_t> largest_batch;  // absent without a GPU to fit
+  std::vector<estimator::PartExplanation> explanation{};  // if it was asked for
+  std::optional<estimator::Throughput> throughput{};
+  std::optional<std::int64_t> largest_batch;       // absent without a GPU to fit, and with tables
+  Json sharding;                                   // the tables' plan
+  std::vector<estimator::TrainerLoad> trainers{};  // by rank, where tables are spread over them
   bool fits = true;
 };
 
@@ -70,7 +86,7 @@ void read_parallelism(OptionReader& options, std::int64_t trainers, crds::Parall
       "--pipeline, and trainers");
   parallelism.pipeline_chunks = options.count("pipeline-chunks", 1, kMaxTrainers);
   parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
-  parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
+  read_fsdp(options, parallelism);
 }
 
 std::optional<Error> read_graph_input(const po::variables_map& values, GraphInput& input) {
@@ -79,19 +95,57 @@ std::optional<Error> read_graph_input(const po::variables_map& values, GraphInpu
   options.require(!options.given("filename"), "--graph and -f exclude each other");
   input.training = read_training(options);
   read_request(options, request);
+  input.gpu = read_gpu(options, input.catalog, kDefaultGpu);
   if (options.given("gpu") || request.device == estimator::Device::kCuda) {
-    request.gpu = read_gpu(options, input.catalog, kDefaultGpu);
+    request.gpu = input.gpu;
   }
+  request.per_node = std::min(options.count("per-node", 1, kMaxPerNode, request.per_node), request.trainers);
+  options.require(!options.given("per-node") || request.trainers % request.per_node == 0,
+                  "--trainers must be at most --per-node, or a multiple of it");
+  const crds::Optimizer of_tables = options.choice("embedding-optimizer", crds::Optimizer::kRowWiseAdagrad);
+  options.require(crds::is_for_tables(of_tables), std::string("--embedding-optimizer: no framework offers ") +
+                                                      crds::name_of(of_tables) + " for sharded tables");
+  input.training.embedding_optimizer = of_tables;
   read_parallelism(options, request.trainers, input.training.parallelism);
   request.lenient = options.given("lenient");
   request.zero_grad_before_backward =
       options.choice<bool>("zero-grad", {{"before-forward", false}, {"before-backward", true}}, false);
   request.next_batch_early = options.given("next-batch-early");
   request.reentrant_checkpointing = options.given("reentrant");
+  input.explain = options.given("explain");
   return options.error();
 }
 
-Result<GraphAnswer> answer_for(estimator::EstimateRequest request) {
+// Adds the tables to the estimate of a model without them.
+Result<void> add_tables_to(GraphAnswer& answer, const GraphInput& input, estimator::EstimateRequest request) {
+  const Bytes left = std::max(Bytes{}, input.gpu->memory - answer.estimate.peak.upper_bound);
+  const Result<PlacedTables> placed = place_tables(request, *input.gpu, left, input.constraints);
+  if (!placed) {
+    return placed.error();
+  }
+  answer.trainers = estimator::trainer_loads(answer.estimate, placed->plan, placed->exchanges);
+  request.embedding_bytes = placed->embeddings;
+  if (request.device == estimator::Device::kCpu && !answer.trainers.empty()) {
+    // Nothing is reserved there, so what counts is what tables and exchanges add to the highest peak.
+    const auto fullest =
+        std::max_element(answer.trainers.begin(), answer.trainers.end(),
+                         [](const auto& a, const auto& b) { return a.allocated < b.allocated; });
+    request.embedding_bytes = fullest->allocated - answer.estimate.peak.allocated;
+  }
+  Result<estimator::Estimate> whole =
+      request.budget->run([&] { return estimator::estimate_memory(request); });
+  if (!whole) {
+    return whole.error();
+  }
+  answer.estimate = *std::move(whole);
+  answer.sharding = estimator::to_json(placed->request, placed->plan);
+  answer.throughput = throughput_of(input.request, *placed);
+  answer.fits = placed->why.constraint.empty();
+  return {};
+}
+
+Result<GraphAnswer> answer_for(const GraphInput& input) {
+  estimator::EstimateRequest request = input.request;
   Budget budget(limits_of_answer());
   request.budget = &budget;
   Result<estimator::Estimate> estimate = budget.run([&] { return estimator::estimate_memory(request); });
@@ -100,9 +154,17 @@ Result<GraphAnswer> answer_for(estimator::EstimateRequest request) {
   }
   GraphAnswer answer;
   answer.estimate = *std::move(estimate);
+  const bool has_tables = !request.model->tables().empty();
+  if (has_tables) {
+    if (Result<void> added = add_tables_to(answer, input, request); !added) {
+      return added.error();
+    }
+  } else {
+    answer.throughput = throughput_of(input.request, {});
+  }
   if (request.gpu != nullptr) {
-    answer.fits = answer.estimate.peak.upper_bound <= request.gpu->memory;
-    if (request.graph->traces.front().batch_sizes.size() > 1) {
+    answer.fits = answer.fits && answer.estimate.peak.upper_bound <= request.gpu->memory;
+    if (!has_tables && request.graph->traces.front().batch_sizes.size() > 1) {
       const Result<std::int64_t> largest =
           budget.run([&] { return estimator::largest_batch(request, request.gpu->memory); });
       if (!largest) {
@@ -137,9 +199,20 @@ Json to_json(const std::string& name, const estimator::EstimateRequest& request,
   json["method"] = name_of(request.method);
   json["peak"] = estimator::to_json(estimate.peak);
   json["breakdown"] = estimator::to_json(estimate.breakdown);
+  json["margins"] = estimator::to_json(estimate.margins);
+  json["hostBytes"] = estimator::to_json(estimate.host);
+  if (!answer.explanation.empty()) {
+    json["explanation"] = estimator::to_json(answer.explanation);
+  }
   json["peakPhase"] = estimate.peak_phase;
   json["denseParameterBytes"] = estimate.dense_parameters.count;
-  if (!estimate.allocated_by_rank.empty()) {
+  if (answer.throughput) {
+    json["throughput"] = throughput_json(*answer.throughput);
+  }
+  if (!answer.trainers.empty()) {
+    json["ranks"] = estimator::to_json(answer.trainers);
+    json["sharding"] = answer.sharding;
+  } else if (!estimate.allocated_by_rank.empty()) {
     json["ranks"] = estimator::to_json(estimate.allocated_by_rank);
   }
   json["largestLive"] = estimator::to_json(estimate.largest_live);
@@ -165,7 +238,11 @@ void print_table(Console& console, const std::string& name, const estimator::Est
               << (request.gpu == nullptr ? "cpu" : request.gpu->name) << '\n'
               << "  tensors " << to_string(estimate.peak.allocated) << ", allocator "
               << to_string(estimate.peak.reserved) << ", at most " << to_string(estimate.peak.upper_bound)
-              << ", peak in " << estimate.peak_phase << '\n';
+              << ", peak in " << estimate.peak_phase << '\n'
+              << host_memory_line(estimate.host);
+  if (answer.throughput) {
+    console.out << throughput_text(*answer.throughput, !answer.explanation.empty());
+  }
   if (answer.largest_batch) {
     console.out << "  largest batch that fits: " << *answer.largest_batch << '\n';
   }
@@ -178,6 +255,9 @@ void print_table(Console& console, const std::string& name, const estimator::Est
     }
     console.out << table.to_string("  ") << '\n';
   }
+  if (!answer.explanation.empty()) {
+    console.out << explanation_text(answer.explanation) << '\n';
+  }
 }
 
 int refuse(const std::string& name, const Error& error, OutputFormat format, Console& console) {
@@ -189,6 +269,32 @@ int refuse(const std::string& name, const Error& error, OutputFormat format, Con
     print_answers(console, format, {json});
   }
   return complain(console, kExitRefused, error.within(name));
+}
+
+// The tables of --tables, or those that the graph describes.
+std::optional<Error> read_tables(const po::variables_map& values, const estimator::TraceFile& graph,
+                                 Console& console, GraphInput& input) {
+  std::vector<crds::EmbeddingTable> tables = graph.embeddings;
+  if (values.count("tables") > 0) {
+    const std::string path = values["tables"].as<std::string>();
+    const Result<std::string> content = read_input(path, console);
+    if (!content) {
+      return content.error();
+    }
+    Result<std::vector<crds::EmbeddingTable>> read = crds::parse_embedding_tables_csv(*content);
+    if (!read) {
+      return read.error().within(path);
+    }
+    tables = *std::move(read);
+  }
+  OptionReader options(values);
+  estimator::ShardRequest request;
+  add_tables(options, tables, request);
+  input.constraints = std::move(request.constraints);
+  if (!tables.empty()) {
+    input.model.embeddings = crds::EmbeddingsModel{.tables = std::move(tables), .tables_from = {}};
+  }
+  return options.error();
 }
 
 }  // namespace
@@ -211,10 +317,16 @@ int run_graph_estimate(const po::variables_map& values, OutputFormat format, Con
     return complain(console, kExitUsage, graph.error().within(name));
   }
   request.graph = &*graph;
-  const Result<GraphAnswer> answer = answer_for(request);
+  if (std::optional<Error> wrong = read_tables(values, *graph, console, input)) {
+    return complain(console, kExitUsage, *wrong);
+  }
+  Result<GraphAnswer> answer = answer_for(input);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (!answer) {
     return refuse(name, answer.error(), format, console);
+  }
+  if (input.explain) {
+    answer->explanation = estimator::explain(request, answer->estimate);
   }
   for (const std::string& warning : answer->estimate.warnings) {
     console.err << "warning: " << warning << '\n';

@@ -3,6 +3,8 @@
 #include "base/json/edit.h"
 #include "cli/cluster_state.h"
 #include "cli/command.h"
+#include "crds/unknown_fields.h"
+#include "estimator/provisioner/model_source.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -17,7 +19,7 @@ Result<void> check(const crds::TrainingJob& job) {
 }
 
 Result<void> read_tables(crds::TrainingJob& job, const ConfigMapReader& config_maps) {
-  const crds::TablesFrom from = *job.spec.model.dlrm->tables_from;
+  const crds::TablesFrom from = *job.spec.model.tables_from();
   const Result<Json> config_map = config_maps(job.namespace_name, from.config_map_name);
   if (!config_map) {
     return config_map.error();
@@ -26,12 +28,12 @@ Result<void> read_tables(crds::TrainingJob& job, const ConfigMapReader& config_m
   if (!tables) {
     return of_config_map(tables.error(), job.namespace_name, from.config_map_name);
   }
-  std::vector<crds::EmbeddingTable>& all = job.spec.model.dlrm->tables;
+  std::vector<crds::EmbeddingTable>& all = job.spec.model.own_tables();
   all.insert(all.end(), tables->begin(), tables->end());
   return check(job);
 }
 
-Result<void> read_graph(const crds::TrainingJob& job, const ConfigMapReader& config_maps,
+Result<void> read_graph(crds::TrainingJob& job, const ConfigMapReader& config_maps,
                         std::shared_ptr<const estimator::TraceFile>& graph) {
   const crds::GraphReference& from = *job.spec.model.graph;
   const Result<Json> config_map = config_maps(job.namespace_name, from.config_map_name);
@@ -43,12 +45,16 @@ Result<void> read_graph(const crds::TrainingJob& job, const ConfigMapReader& con
     return of_config_map(read.error(), job.namespace_name, from.config_map_name);
   }
   graph = std::make_shared<const estimator::TraceFile>(*std::move(read));
+  estimator::take_tables_of_graph(job, *graph);
   return {};
 }
 
 // Decodes the job into `entry`, checks it, and reads what it refers to.
 Result<void> read_job(const Document& document, const std::string& default_namespace,
                       const ConfigMapReader& config_maps, JobOrError& entry) {
+  if (Result<void> known = crds::refuse_unknown_fields(JsonView(document.object)); !known) {
+    return known;
+  }
   entry.job = crds::decode_training_job(document.object);
   if (!entry.job) {
     return entry.job.error();
@@ -58,7 +64,7 @@ Result<void> read_job(const Document& document, const std::string& default_names
     job.namespace_name = default_namespace;
   }
   Result<void> done = check(job);
-  if (done && job.spec.model.dlrm && job.spec.model.dlrm->tables_from) {
+  if (done && job.spec.model.tables_from()) {
     done = read_tables(job, config_maps);
   }
   return done && job.spec.model.graph ? read_graph(job, config_maps, entry.graph) : done;

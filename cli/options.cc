@@ -1,10 +1,10 @@
 #include "cli/options.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/json/edit.h"
 #include "base/number.h"
+#include "base/words.h"
 #include "base/yaml.h"
 #include "cli/command.h"
 
@@ -12,22 +12,7 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr unsigned kHelpWidth = 110;
-constexpr std::size_t kMaxWord = 64;  // longer ones are cut in messages, and are not a misspelling
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0U);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
+constexpr std::size_t kMaxWord = 64;  // longer ones are cut in messages
 
 void print_help(const Help& help, const po::options_description& options, Console& console) {
   console.out << "Usage: " << help.usage << "\n\n" << help.about << "\n\nOptions:\n";
@@ -42,22 +27,6 @@ int misuse(const Help& help, Console& console, const std::string& message) {
 }
 
 }  // namespace
-
-std::string closest(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
-  if (word.size() > kMaxWord) {
-    return best;
-  }
-  for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < least) {
-      least = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
 
 std::optional<int> read_options(const std::vector<std::string>& arguments,
                                 const po::options_description& options, const Help& help, Console& console,
@@ -86,10 +55,9 @@ std::optional<int> read_options(const std::vector<std::string>& arguments,
     for (const auto& option : options.options()) {
       known.push_back("--" + option->long_name());
     }
-    const std::string hint = closest(unknown.get_option_name(), known);
-    return misuse(help, console,
-                  "unknown option " + unknown.get_option_name() +
-                      (hint.empty() ? std::string() : "; did you mean " + hint + "?"));
+    return misuse(
+        help, console,
+        "unknown option " + unknown.get_option_name() + did_you_mean(unknown.get_option_name(), known));
   } catch (const po::too_many_positional_options_error&) {
     return misuse(help, console, "an argument has no option before it");
   } catch (const std::exception& problem) {
@@ -179,6 +147,36 @@ void print_answers(Console& console, OutputFormat format, const std::vector<Json
     all.append(answer);
   }
   console.out << write_json_pretty(answers.size() == 1 ? answers.front() : all.json()) << '\n';
+}
+
+void OptionReader::bandwidths(const std::string& name,
+                              const std::vector<std::pair<std::string, Bytes*>>& known) {
+  std::string names;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    names += (i == 0 ? "" : i + 1 == known.size() ? " and " : ", ") + known[i].first + "=";
+  }
+  std::vector<bool> read(known.size());
+  const std::string list = text(name);
+  for (std::string_view rest = list; !rest.empty() && !error();) {
+    const std::string_view entry = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+    const std::size_t equals = entry.find('=');
+    std::size_t i = 0;
+    while (i < known.size() &&
+           (equals == entry.npos || known[i].first != entry.substr(0, equals) || read[i])) {
+      ++i;
+    }
+    if (i == known.size()) {
+      require(false, "--" + name + " takes " + names + " with bytes a second, each at most once",
+              std::string(entry));
+      return;
+    }
+    const Result<Bytes> bytes = parse_bytes(entry.substr(equals + 1));
+    require(bytes && bytes->count > 0, "--" + name + ": not a bandwidth in bytes a second, like 12.5Gi",
+            std::string(entry));
+    *known[i].second = bytes ? *bytes : Bytes{};
+    read[i] = true;
+  }
 }
 
 }  // namespace plimsoll::cli

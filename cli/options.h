@@ -13,6 +13,7 @@
 #include "base/json/json.h"
 #include "base/quantity.h"
 #include "base/result.h"
+#include "base/words.h"
 #include "cli/console.h"
 #include "crds/enums.h"
 
@@ -38,9 +39,6 @@ std::optional<int> read_options(const std::vector<std::string>& arguments,
                                 const po::options_description& options, const Help& help, Console& console,
                                 po::variables_map& values, OutputFormat& format);
 
-// Of `known`, what a misspelt word is closest to; empty when nothing is close.
-std::string closest(const std::string& word, const std::vector<std::string>& known);
-
 // "-o, --output" with the three formats; read it back with `output_format`.
 void add_output_option(po::options_description& options);
 Result<OutputFormat> output_format(const po::variables_map& values);
@@ -62,12 +60,20 @@ class OptionReader {
   std::int64_t count(const std::string& name, std::int64_t min, std::int64_t max, std::int64_t absent = 1);
   Bytes bytes(const std::string& name) { return take(name, parse_bytes(text(name))); }
 
-  // One of a few names; `absent` must be one of their values.
+  // "host=32Gi,p2p=20Gi": bytes a second of the names in `known`, each at most once; others stay as they are.
+  void bandwidths(const std::string& name, const std::vector<std::pair<std::string, Bytes*>>& known);
+
+  // One of a few names, in any case, as kubectl takes them (cli-runtime, PrintFlags.ToPrinter); `absent` must be one of their values.
   template <class T>
   T choice(const std::string& name, const std::vector<std::pair<std::string, T>>& known, const T& absent);
   // The same for the enums of the API.
   template <crds::NamedEnum E>
   E choice(const std::string& name, E absent) {
+    for (std::size_t i = 0; given(name) && i < crds::kNames<E>.size(); ++i) {
+      if (equal_ignoring_case(text(name), crds::kNames<E>[i])) {
+        return static_cast<E>(i);
+      }
+    }
     return given(name) ? take(name, crds::parse_enum<E>(text(name)), absent) : absent;
   }
 
@@ -97,7 +103,7 @@ T OptionReader::choice(const std::string& name, const std::vector<std::pair<std:
   }
   std::string names;
   for (const auto& [word, value] : known) {
-    if (word == text(name)) {
+    if (equal_ignoring_case(word, text(name))) {
       return value;
     }
     names += (names.empty() ? "" : ", ") + word;

@@ -3,6 +3,7 @@
 #include <new>
 #include <string_view>
 
+#include "base/words.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
@@ -25,13 +26,14 @@ int complete_built_in(const std::vector<std::string>& arguments, Console& consol
   return run_completion(arguments, commands(), console);
 }
 
-constexpr std::array<Command, 5> kCommands = {{
+constexpr std::array<Command, 6> kCommands = {{
     {"estimate", "Tell the peak GPU memory of a training job, and what it consists of",
      on_process<run_estimate>, estimate_options},
     {"provision", "Tell the GPU model and the number of trainers that a job would be given",
      on_process<run_provision>, provision_options},
     {"shard", "Place embedding tables on trainers, within their memory", on_process<run_shard>,
      shard_options},
+    {"swap", "Tell what training through host memory moves", on_process<run_swap>, swap_options},
     {"completion", "Print the completion script of a shell", on_process<complete_built_in>,
      completion_options},
     {"version", "Print the version", on_process<run_version>, version_options},
@@ -88,11 +90,11 @@ int run_program(const std::vector<std::string>& arguments, std::span<const Comma
     for (const Command& command : commands) {
       known.emplace_back(command.name);
     }
-    const std::string hint = closest(name, known);
+    const std::string hint = did_you_mean(name, known);
     const bool option = name.starts_with('-');
     return complain(console, kExitUsage,
                     (option ? "unknown option " : "unknown command ") + name.substr(0, 64) +
-                        (hint.empty() ? "; see plimsoll --help" : "; did you mean " + hint + "?"));
+                        (hint.empty() ? "; see plimsoll --help" : hint));
   }
   try {
     return found->run(rest);

@@ -71,6 +71,36 @@ std::string nodes_text(std::int64_t trainers, std::int64_t per_node) {
   return nodes == 1 ? "1 node" : std::to_string(nodes) + " nodes";
 }
 
+void print_throughput(Console& console, const estimator::Throughput& given,
+                      const std::optional<estimator::Throughput>& requested) {
+  using estimator::rounded_text;
+  console.out << "\n  Throughput, predicted within a factor of " << rounded_text(given.iteration.uncertainty)
+              << ":\n";
+  TextTable table({"", "iteration", "samples/s", "GPU-hours/million samples"});
+  const auto add = [&](const char* name, const estimator::Throughput& of) {
+    table.add({name, rounded_text(of.iteration.seconds) + " s", rounded_text(of.iteration.samples_per_second),
+               rounded_text(of.gpu_hours_per_million_samples())});
+  };
+  add("given", given);
+  if (requested) {
+    add("requested", *requested);
+  }
+  console.out << table.to_string("    ");
+}
+
+void print_swap(Console& console, const estimator::SwapTraining& swap) {
+  using estimator::rounded_text;
+  const estimator::PlannedSwap& planned = swap.planned;
+  console.out << "\n  Through host memory, by a swap plan (docs/harmony.md):\n";
+  TextTable table(
+      {"mode", "layers", "iteration", "lower bound", "slowdown", "swapped", "GPU to GPU", "host memory"});
+  table.add({name_of(planned.plan.mode), std::to_string(swap.layers), rounded_text(planned.seconds) + " s",
+             rounded_text(planned.bound_seconds) + " s", rounded_text(swap.slowdown()),
+             to_string(planned.volumes.swapped()), to_string(planned.volumes.p2p),
+             to_string(swap.host_memory)});
+  console.out << table.to_string("    ");
+}
+
 void print_decision(Console& console, const estimator::Decision& decision, const Json& requested) {
   const std::optional<std::int64_t> replicas = JsonView(member(requested, {"replicas"})).integer();
   const std::int64_t before = replicas.value_or(decision.trainers);
@@ -90,6 +120,12 @@ void print_decision(Console& console, const estimator::Decision& decision, const
   console.out << "\n  why        " << decision.reason << "\n\n  Memory of the most loaded trainer, of "
               << to_string(decision.capacity) << ":\n"
               << breakdown_bars(decision.estimate.breakdown, decision.capacity, console.unicode);
+  if (decision.throughput) {
+    print_throughput(console, *decision.throughput, decision.requested);
+  }
+  if (decision.swap) {
+    print_swap(console, *decision.swap);
+  }
   const estimator::Plan& plan = decision.plan;
   if (!plan.placements.empty()) {
     console.out << "\n  Embeddings: " << plan.placements.size() << " tables, slowest trainer "
@@ -110,10 +146,11 @@ void print_table(Console& console, const std::string& name, const estimator::Pro
                 << '\n';
   }
   if (!provision.alternatives.empty()) {
-    TextTable table({"GPU model", "trainers", "cost", "verdict"});
+    TextTable table({"GPU model", "trainers", "cost", "samples/s", "verdict"});
     for (const estimator::Alternative& candidate : provision.alternatives) {
+      const double rate = candidate.samples_per_second;
       table.add({candidate.gpu_model, std::to_string(candidate.trainers), decimal_text(candidate.cost, 1),
-                 candidate.reason});
+                 rate > 0 ? estimator::rounded_text(rate) : "-", candidate.reason});
     }
     console.out << '\n' << table.to_string("  ");
   }
@@ -187,6 +224,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     request.method = method;
     Budget budget(limits_of_answer());
     request.budget = &budget;
+    request.suggest = true;
     const auto start = std::chrono::steady_clock::now();
     const estimator::Provision provision = estimator::provision(request);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

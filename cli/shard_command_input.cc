@@ -13,33 +13,14 @@ namespace plimsoll::cli {
 namespace {
 
 constexpr std::int64_t kMaxTrainers = 65'536;
-constexpr std::int64_t kMaxPerNode = 1024;
 constexpr std::int64_t kMaxBatch = 16'777'216;  // as the API's own limit
 
 // "intra=600Gi,inter=12.5Gi,hbm=897Gi,host=32Gi": bytes a second, in any order, each at most once.
 void read_topology(OptionReader& options, estimator::Topology& topology) {
-  std::map<std::string, Bytes*, std::less<>> known = {{"intra", &topology.intra_node_bandwidth},
-                                                      {"inter", &topology.inter_node_bandwidth},
-                                                      {"hbm", &topology.hbm_bandwidth},
-                                                      {"host", &topology.host_bandwidth}};
-  const std::string text = options.text("topology");
-  for (std::string_view rest = text; !rest.empty() && !options.error();) {
-    const std::string_view entry = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
-    const std::size_t equals = entry.find('=');
-    const auto field = known.find(entry.substr(0, equals));
-    if (equals == entry.npos || field == known.end()) {
-      options.require(
-          false, "--topology takes intra=, inter=, hbm= and host= with bytes a second, each at most once",
-          std::string(entry));
-      return;
-    }
-    const Result<Bytes> bytes = parse_bytes(entry.substr(equals + 1));
-    options.require(bytes && bytes->count > 0, "--topology: not a bandwidth in bytes a second, like 12.5Gi",
-                    std::string(entry));
-    *field->second = bytes ? *bytes : Bytes{};
-    known.erase(field);
-  }
+  options.bandwidths("topology", {{"intra", &topology.intra_node_bandwidth},
+                                  {"inter", &topology.inter_node_bandwidth},
+                                  {"hbm", &topology.hbm_bandwidth},
+                                  {"host", &topology.host_bandwidth}});
 }
 
 // "a,b,c" in its parts.
@@ -93,6 +74,8 @@ void read_cost(OptionReader& options, estimator::ShardRequest& request) {
   using estimator::CostMethod;
   using estimator::Pipeline;
   request.optimizer = options.choice("optimizer", request.optimizer);
+  options.require(crds::is_for_tables(request.optimizer),
+                  "--optimizer must be one that torchrec has for tables", options.text("optimizer"));
   request.cost = options.choice<CostMethod>(
       "cost", {{"torchrec", CostMethod::kTorchrec}, {"stages", CostMethod::kStages}}, request.cost);
   request.allocated_bytes = options.choice<bool>("bytes", {{"planner", false}, {"allocated", true}}, false);

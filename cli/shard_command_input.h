@@ -1,6 +1,7 @@
 // The options of `plimsoll shard`, read into a request. One thread.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "cli/options.h"
@@ -8,6 +9,8 @@
 #include "estimator/sharder/sharder.h"
 
 namespace plimsoll::cli {
+
+inline constexpr std::int64_t kMaxPerNode = 1024;
 
 struct ShardInput {
   estimator::ShardRequest request;

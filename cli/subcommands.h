@@ -14,6 +14,7 @@ namespace plimsoll::cli {
 
 int run_estimate(const std::vector<std::string>& arguments, Console& console);
 int run_provision(const std::vector<std::string>& arguments, Console& console);
+int run_swap(const std::vector<std::string>& arguments, Console& console);
 int run_shard(const std::vector<std::string>& arguments, Console& console);
 // `commands`: all that the program has, which may be more than this library's.
 int run_completion(const std::vector<std::string>& arguments, std::span<const Command> commands,
@@ -24,6 +25,7 @@ int run_version(const std::vector<std::string>& arguments, Console& console);
 boost::program_options::options_description estimate_options();
 boost::program_options::options_description provision_options();
 boost::program_options::options_description shard_options();
+boost::program_options::options_description swap_options();
 boost::program_options::options_description completion_options();
 boost::program_options::options_description version_options();
 

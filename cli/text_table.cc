@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <initializer_list>
 #include <utility>
 
 namespace plimsoll::cli {
@@ -54,6 +55,20 @@ std::string bar(double share, int width, bool unicode) {
     text += i < filled ? (unicode ? "\u2588" : "#") : (unicode ? "\u2591" : ".");
   }
   return text;
+}
+
+std::string host_memory_line(const estimator::HostMemory& host) {
+  std::string parts;
+  const std::initializer_list<std::pair<const char*, Bytes>> all = {{"parameters", host.parameters},
+                                                                    {"gradients", host.gradients},
+                                                                    {"optimizer state", host.optimizer_state},
+                                                                    {"checkpoint", host.checkpoint}};
+  for (const auto& [name, bytes] : all) {
+    if (bytes.count > 0) {
+      parts += (parts.empty() ? "" : ", ") + std::string(name) + " " + to_string(bytes);
+    }
+  }
+  return parts.empty() ? "" : "  host memory " + to_string(host.total()) + ": " + parts + "\n";
 }
 
 std::string breakdown_bars(const estimator::Breakdown& breakdown, Bytes capacity, bool unicode) {

@@ -29,6 +29,9 @@ std::string bar(double share, int width, bool unicode);
 // out.
 std::string breakdown_bars(const estimator::Breakdown& breakdown, Bytes capacity, bool unicode);
 
+// "  host memory 12.0 GiB: optimizer state 8.0 GiB, parameters 4.0 GiB\n"; empty where a trainer needs none.
+std::string host_memory_line(const estimator::HostMemory& host);
+
 // With so many digits after the point.
 std::string decimal_text(double value, int digits);
 // "12.3 ms", "1.24 s"

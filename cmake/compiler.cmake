@@ -11,8 +11,8 @@ option(PLIMSOLL_COVERAGE "Count the lines of the product that run (gcov)" OFF)
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # Precompiled headers defeat ccache unless it is told which differences do not matter.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # Precompiled headers defeat ccache unless it is told which differences do not matter. Checkouts share what they compile.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 

@@ -29,8 +29,6 @@ function(plimsoll_test name)
   add_executable(${name} ${TEST_SOURCES})
   target_link_libraries(${name} PRIVATE ${TEST_USES} GTest::gmock GTest::gtest_main plimsoll_compiler)
   plimsoll_use_precompiled(${name} test_headers)
-  target_compile_definitions(${name} PRIVATE PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-    PLIMSOLL_BINARY="${PROJECT_BINARY_DIR}/bin/plimsoll")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   # The targets unit_tests, and unit_tests_FOLDER for one folder of tests/, build the programs of unit tests alone.
   if(TEST_LABEL STREQUAL "unit")

@@ -289,6 +289,20 @@ std::vector<estimator::AvailableGpu> CalibrationController::gpus() const {
   return estimator::inventory_of(models, catalog_);
 }
 
+// The name of the job's profile. Empty for further families than a namespace may have profiles: users make them up.
+std::string CalibrationController::profile_label(const LearnedJob& job) {
+  if (job.family.empty()) {
+    return {};
+  }
+  std::set<std::string>& names = counted_profiles_[job.namespace_name];
+  std::string name = profile_name(job.family);
+  if (names.size() >= estimator::kProfilesOfNamespace && !names.contains(name)) {
+    return {};
+  }
+  names.insert(name);
+  return name;
+}
+
 // Adds each attempt that has ended since the start to the metrics, once.
 void CalibrationController::count(const LearnedJob& job) {
   if (!metrics_) {
@@ -308,7 +322,10 @@ void CalibrationController::count(const LearnedJob& job) {
     }
     const bool cuda = attempt.outcome == crds::Outcome::kCudaOutOfMemory;
     if (cuda || attempt.outcome == crds::Outcome::kHostOutOfMemory) {
-      metrics_->out_of_memory.Add({{"namespace", job.namespace_name}, {"kind", cuda ? "cuda" : "host"}})
+      metrics_->out_of_memory
+          .Add({{"namespace", job.namespace_name},
+                {"profile", profile_label(job)},
+                {"kind", cuda ? "cuda" : "host"}})
           .Increment();
     }
     if (const std::optional<double> error = relative_error(attempt)) {

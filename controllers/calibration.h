@@ -19,6 +19,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -69,6 +70,7 @@ class CalibrationController {
   void read_dcgm_peaks(LearnedJob& job, std::int64_t after, const std::stop_token& stop) const;
   std::vector<estimator::AvailableGpu> gpus() const;
   void count(const LearnedJob& job);
+  std::string profile_label(const LearnedJob& job);
   void learn_again(const JsonView& profile);
 
   kube::Client& client_;
@@ -79,6 +81,7 @@ class CalibrationController {
   std::string started_;  // RFC 3339
   // By the job's uid, the last attempt in the metrics. The worker's thread only.
   std::map<std::string, std::int64_t> counted_;
+  std::map<std::string, std::set<std::string>> counted_profiles_;  // by namespace: the values of a label
   std::atomic<bool> ready_ = false;
 
   kube::Reflector jobs_;

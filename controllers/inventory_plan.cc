@@ -137,6 +137,14 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     if (gpu.host_memory > Bytes{}) {
       status.host_memory = gpu.host_memory;
     }
+    status.host_links = gpu.host_links;
+    if (gpu.model.compute_capability) {
+      status.capabilities = estimator::described(*gpu.model.compute_capability);
+    }
+    if (gpu.oldest_driver) {
+      status.driver_version = to_string(*gpu.oldest_driver);
+    }
+    status.cpu_architectures = gpu.cpu_architectures;
     status.nodes.resize(std::min(status.nodes.size(), kMaxListed));
     status.product_labels.resize(std::min(status.product_labels.size(), kMaxListed));
   }

@@ -12,6 +12,7 @@
 #include "base/gzip.h"
 #include "base/json/edit.h"
 #include "base/json/view.h"
+#include "base/quantity.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -23,6 +24,9 @@ constexpr std::size_t kLargestConfigMap = (1U << 20U) - (16U << 10U);
 constexpr int kMasterPort = 29500;  // torchrun's default
 
 constexpr const char* kPlanVolume = "plimsoll-plan";
+constexpr const char* kSwapPlanFile = "swap.json";
+constexpr const char* kSharedMemoryVolume = "plimsoll-shm";
+constexpr const char* kSharedMemoryDirectory = "/dev/shm";
 constexpr const char* kCompletionIndex = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
 
 // FNV-1a: the same on every machine and in every version, unlike std::hash.
@@ -118,16 +122,19 @@ Json rank_variable(const char* name) {
   return json;
 }
 
-void set_environment(const JsonPlace& container, const crds::TrainingJob& job, const crds::Attempt& attempt) {
+void set_environment(const JsonPlace& container, const crds::TrainingJob& job, const crds::Attempt& attempt,
+                     bool by_swap_plan) {
   const JsonPlace environment = container["env"];
   const std::string service = child_name(job.name, attempt.number);
   const std::string master = service + "-0." + service;
   const std::string nodes = std::to_string(nodes_of(attempt));
-  const std::string per_pod = std::to_string(trainers_per_pod(attempt));
+  // One process drives all GPUs of a swap plan.
+  const std::string per_pod = by_swap_plan ? "1" : std::to_string(trainers_per_pod(attempt));
+  const std::string processes = by_swap_plan ? "1" : std::to_string(attempt.trainers);
 
   add_variable(environment, variable("MASTER_ADDR", master));
   add_variable(environment, variable("MASTER_PORT", std::to_string(kMasterPort)));
-  add_variable(environment, variable("WORLD_SIZE", std::to_string(attempt.trainers)));
+  add_variable(environment, variable("WORLD_SIZE", processes));
   add_variable(environment, variable("NNODES", nodes));
   add_variable(environment, variable("NPROC_PER_NODE", per_pod));
   add_variable(environment, rank_variable("NODE_RANK"));
@@ -139,9 +146,44 @@ void set_environment(const JsonPlace& container, const crds::TrainingJob& job, c
   add_variable(environment, variable("PET_MASTER_PORT", std::to_string(kMasterPort)));
   add_variable(environment, rank_variable("PET_NODE_RANK"));
   add_variable(environment, variable("PLIMSOLL_ATTEMPT", std::to_string(attempt.number)));
+  if (attempt.batch_size > 0) {
+    add_variable(environment,
+                 variable("PLIMSOLL_BATCH_SIZE_PER_TRAINER", std::to_string(attempt.batch_size)));
+    add_variable(environment,
+                 variable("PLIMSOLL_GRADIENT_ACCUMULATION", std::to_string(attempt.accumulation)));
+  }
+  if (by_swap_plan) {
+    add_variable(environment, variable(kSwapPlanVariable, std::string(kPlanDirectory) + "/" + kSwapPlanFile));
+  }
   if (attempt.expandable_segments) {
     expand_segments(environment);
   }
+}
+
+// Raises what the container asks for, and its limit: it is killed for memory beyond that.
+void ask_for_memory(const JsonPlace& container, Bytes memory) {
+  for (const char* kind : {"requests", "limits"}) {
+    const Json& amount = member(container.value(), {"resources", kind, "memory"});
+    const std::optional<std::int64_t> count = JsonView(amount).integer();
+    const Result<Bytes> given = count ? Result<Bytes>(Bytes{*count}) : parse_bytes(text_member(amount, {}));
+    if (!given || *given < memory) {
+      container["resources"][kind]["memory"] = format_bytes(memory);
+    }
+  }
+}
+
+// A volume in memory, which counts towards the container's limit, unless the template mounts one itself.
+void mount_shared_memory(const JsonPlace& pod, const JsonPlace& container, Bytes size) {
+  const JsonPlace mounts = container["volumeMounts"];
+  for (const JsonPlace& mount : mounts.elements()) {
+    if (text_member(mount.value(), {"mountPath"}) == kSharedMemoryDirectory) {
+      return;
+    }
+  }
+  mounts.append(json_object({{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryDirectory}}));
+  pod["volumes"].append(
+      json_object({{"name", kSharedMemoryVolume},
+                   {"emptyDir", json_object({{"medium", "Memory"}, {"sizeLimit", format_bytes(size)}})}}));
 }
 
 // Whether the container requests devices itself: of any vendor, a MIG slice or a claim.
@@ -170,7 +212,7 @@ void mount_plan(const JsonPlace& pod, const JsonPlace& container, const std::str
 }
 
 Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& attempt,
-                          const std::string& config_map) {
+                          const std::string& config_map, const AttemptInputs& inputs) {
   JsonEdit made(member(job.raw, {"spec", "template"}));
   const std::string number = std::to_string(attempt.number);
   const JsonPlace metadata = made["metadata"];
@@ -194,8 +236,14 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
   const int index = crds::trainer_container(member(pod.value(), {"containers"}));
   if (index >= 0) {
     const JsonPlace trainer = pod["containers"].elements().at(static_cast<std::size_t>(index));
-    set_environment(trainer, job, attempt);
+    set_environment(trainer, job, attempt, !inputs.swap_plan.empty());
     mount_plan(pod, trainer, config_map);
+    if (inputs.host_memory > Bytes{}) {
+      ask_for_memory(trainer, inputs.host_memory);
+    }
+    if (inputs.shared_memory > Bytes{}) {
+      mount_shared_memory(pod, trainer, inputs.shared_memory);
+    }
     if (!requests_devices(trainer.value())) {
       trainer["resources"]["limits"][crds::kGpuResource] = std::to_string(trainers_per_pod(attempt));
     }
@@ -256,24 +304,28 @@ kube::ObjectReference reference_to(const JsonView& job) {
 }
 
 Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::Attempt& attempt,
-                                      const std::string& plan) {
+                                      const AttemptInputs& inputs) {
   const std::string name = child_name(job.name, attempt.number);
   const std::string plan_name = name + "-plan";
-  Result<Json> made_template = pod_template(job, attempt, plan_name);
+  Result<Json> made_template = pod_template(job, attempt, plan_name, inputs);
   if (!made_template) {
     return made_template.error();
   }
 
   JsonObject config_map = object_of("v1", "ConfigMap", job, attempt, plan_name);
   config_map["immutable"] = true;
-  if (plan.size() <= kLargestConfigMap) {
-    config_map["data"]["plan.json"] = plan;
+  const std::size_t left = kLargestConfigMap - std::min(kLargestConfigMap, inputs.swap_plan.size());
+  if (!inputs.swap_plan.empty()) {
+    config_map["data"][kSwapPlanFile] = inputs.swap_plan;
+  }
+  if (inputs.plan.size() <= left) {
+    config_map["data"]["plan.json"] = inputs.plan;
   } else {
-    const std::string compressed = gzip(plan);
-    if (compressed.size() > kLargestConfigMap) {
+    const std::string compressed = gzip(inputs.plan);
+    if (compressed.size() > left) {
       return Error(ErrorCode::kTooLarge, "the plan takes " + std::to_string(compressed.size()) +
                                              " bytes compressed, and a ConfigMap holds " +
-                                             std::to_string(kLargestConfigMap));
+                                             std::to_string(left));
     }
     config_map["binaryData"]["plan.json.gz"] = base64_encode(compressed);
   }

@@ -1,7 +1,7 @@
 // The objects of an attempt in the cluster: a ConfigMap with its plan, a headless Service whose names
 // trainers use to find each other, and a batch/v1 Indexed Job with one pod for each node.
 //
-//   Result<AttemptChildren> children = make_children(job, attempt, plan.text);
+//   Result<AttemptChildren> children = make_children(job, attempt, {.plan = plan.text});
 //   if (children) client.create(kConfigMaps, job.namespace_name, children->plan);
 //
 // All are owned by the TrainingJob, and deleted with it. Names follow from the job's name and the attempt's
@@ -32,6 +32,8 @@ inline constexpr const char* kJobNameLabel = "plimsoll.dev/job-name";
 inline constexpr const char* kAttemptLabel = "plimsoll.dev/attempt";         // and annotation
 inline constexpr const char* kTrainersAnnotation = "plimsoll.dev/trainers";  // of the pods: of all of them
 inline constexpr const char* kPlanDirectory = "/etc/plimsoll";
+// Where plimsoll.harmony finds the plan of a job that trains through host memory.
+inline constexpr const char* kSwapPlanVariable = "PLIMSOLL_SWAP_PLAN";
 
 // "JOB-ATTEMPT". A long JOB is cut, and a hash makes it unique, so that pods' host names have at most 63
 // bytes.
@@ -53,10 +55,17 @@ struct AttemptChildren {
   Json job;
 };
 
-// `plan` is the content of plan.json; it is compressed when it would not fit a ConfigMap otherwise.
-// Errors: kTooLarge when it does not fit even so; kInvalid for a pod template that cannot be changed, because
+// What an attempt's pods get besides the template.
+struct AttemptInputs {
+  std::string plan;       // plan.json; it is compressed when it would not fit a ConfigMap otherwise
+  std::string swap_plan;  // swap.json; empty: the job trains in GPU memory, one process a GPU
+  Bytes host_memory;      // that the trainer's container asks for at least; 0: as the template says
+  Bytes shared_memory;    // of its /dev/shm; 0: the container runtime's default
+};
+
+// Errors: kTooLarge when the plans do not fit a ConfigMap; kInvalid for a pod template that cannot be changed, because
 // a field of it is of another type than in core/v1.
 Result<AttemptChildren> make_children(const crds::TrainingJob& job, const crds::Attempt& attempt,
-                                      const std::string& plan);
+                                      const AttemptInputs& inputs);
 
 }  // namespace plimsoll::controllers

@@ -51,7 +51,9 @@ struct Measured {
 };
 
 std::optional<Measured> measure(const Attempt& attempt, Bytes capacity, const crds::FailurePolicy& policy) {
-  if (!attempt.estimated) {
+  // A peak that is start-up's does not show what training takes.
+  if (!attempt.estimated || attempt.swap_plan || attempt.ended_in_startup ||
+      (attempt.observed_startup && attempt.observed_startup == attempt.observed_peak)) {
     return std::nullopt;
   }
   const Bytes estimated = std::max(Bytes{}, *attempt.estimated - attempt.learned);
@@ -71,6 +73,16 @@ std::optional<Measured> measure(const Attempt& attempt, Bytes capacity, const cr
     return Measured{estimated, observed};
   }
   return std::nullopt;
+}
+
+// The most that start-up took, as far as the attempt shows it.
+std::optional<Bytes> startup_of(const Attempt& attempt) {
+  if (attempt.swap_plan) {
+    return std::nullopt;  // nothing of the model is on its GPUs then
+  }
+  return attempt.ended_in_startup && attempt.outcome == Outcome::kCudaOutOfMemory
+             ? std::max(attempt.observed_startup, attempt.out_of_memory.needed)
+             : attempt.observed_startup;
 }
 
 Bytes lack_of(const ProfileSample& sample) {
@@ -159,6 +171,27 @@ std::optional<Bytes> fixed_cost(const std::vector<const ProfileSample*>& samples
   return whole_mebibytes(std::clamp(bound, min, max));
 }
 
+// What start-up takes of a card at most, from jobs on any number of trainers. One or two jobs count up to a share of
+// their card, as with the shortfall.
+std::optional<Bytes> startup_bound(const std::vector<const ProfileSample*>& samples) {
+  std::vector<Bytes> reported;
+  Bytes card;
+  for (const ProfileSample* sample : samples) {
+    if (sample->startup) {
+      reported.push_back(*sample->startup);
+      card = std::max(card, sample->capacity);
+    }
+  }
+  if (reported.empty()) {
+    return std::nullopt;
+  }
+  const Bytes bound = upper_bound_of(reported);
+  const auto agreeing = static_cast<std::size_t>(std::count_if(
+      reported.begin(), reported.end(), [&](Bytes other) { return other >= Bytes{bound.count / 2}; }));
+  const double most = agreeing < kAgreeing ? kMaxAlone : 1;
+  return whole_mebibytes(std::min(bound, Bytes::ceil(static_cast<double>(card.count) * most)));
+}
+
 std::vector<const ProfileSample*> measured_of(const std::vector<ProfileSample>& samples) {
   std::vector<const ProfileSample*> measured;
   for (const ProfileSample& sample : samples) {
@@ -202,10 +235,12 @@ std::optional<ProfileSample> sample_of(const LearnedJob& job, const ProfileSampl
     sample.time = attempt.completion_time.empty() ? sample.time : attempt.completion_time;
     sample.out_of_memory = sample.out_of_memory || attempt.outcome == Outcome::kCudaOutOfMemory;
     sample.context = std::max(sample.context, attempt.observed_context);
+    sample.startup = std::max(sample.startup, startup_of(attempt));
     if (attempt.trainers > 1) {
       sample.communication = std::max(sample.communication, attempt.observed_communication);
     }
     const Bytes capacity = estimator::capacity_of(attempt, gpus).value_or(Bytes{});
+    sample.capacity = sample.capacity > Bytes{} ? sample.capacity : capacity;
     const std::optional<Measured> measured = measure(attempt, capacity, job.failure_policy);
     if (measured &&
         (!sample.needed || !sample.estimated || measured->needed - measured->estimated > lack_of(sample))) {
@@ -250,11 +285,13 @@ std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& sam
     entry.shortfall = shortfall;
     entry.peak_correction = correction;
     if (!model.empty()) {
+      entry.startup = startup_bound(reported);
       entry.cuda_context = fixed_cost(reported, &ProfileSample::context, kMinContext, kMaxContext);
       entry.communication =
           fixed_cost(reported, &ProfileSample::communication, kMinCommunication, kMaxCommunication);
     }
-    if (entry.shortfall || entry.peak_correction || entry.cuda_context || entry.communication) {
+    if (entry.startup || entry.shortfall || entry.peak_correction || entry.cuda_context ||
+        entry.communication) {
       bounds.push_back(std::move(entry));
     }
   }
@@ -273,6 +310,7 @@ Json encode(const std::vector<crds::LearnedBounds>& bounds) {
     };
     put("cudaContext", entry.cuda_context);
     put("communication", entry.communication);
+    put("startup", entry.startup);
     put("shortfall", entry.shortfall);
     if (entry.peak_correction) {
       json["peakCorrection"] = formatted("%.2f", *entry.peak_correction);

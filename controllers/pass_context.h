@@ -26,7 +26,7 @@ class JobObserver {
   virtual ~JobObserver() = default;
   virtual void began(const crds::TrainingJob& job, const crds::Attempt& attempt) = 0;
   virtual void ended(const crds::TrainingJob& job, const crds::Attempt& attempt) = 0;
-  virtual void finished(const crds::TrainingJob& job, bool succeeded) = 0;
+  virtual void finished(const crds::TrainingJob& job, const crds::JobStatus& status, bool succeeded) = 0;
 };
 
 struct PassContext {

@@ -7,6 +7,7 @@
 
 #include "base/catch_all.h"
 #include "base/log.h"
+#include "controllers/gpu_hours.h"
 #include "controllers/job_children.h"
 #include "metrics/families.h"
 
@@ -84,7 +85,9 @@ struct TrainingJobController::Metrics final : public JobObserver {
         succeeded(metrics::counters(registry, "plimsoll_jobs_succeeded_total")),
         failed(metrics::counters(registry, "plimsoll_jobs_failed_total")),
         restarted(metrics::counters(registry, "plimsoll_jobs_restarted_total")),
-        attempts(metrics::counters(registry, "plimsoll_job_attempts_total")) {}
+        attempts(metrics::counters(registry, "plimsoll_job_attempts_total")),
+        gpu_hours(metrics::counters(registry, "plimsoll_job_gpu_hours_total")),
+        gpu_hours_saved(metrics::counters(registry, "plimsoll_job_gpu_hours_saved_total")) {}
 
   void began(const crds::TrainingJob& job, const crds::Attempt& attempt) override {
     (attempt.number == 0 ? created : restarted).Add({{"namespace", job.namespace_name}}).Increment();
@@ -92,8 +95,13 @@ struct TrainingJobController::Metrics final : public JobObserver {
   void ended(const crds::TrainingJob& job, const crds::Attempt& attempt) override {
     attempts.Add({{"namespace", job.namespace_name}, {"outcome", name_of(attempt.outcome)}}).Increment();
   }
-  void finished(const crds::TrainingJob& job, bool well) override {
+  void finished(const crds::TrainingJob& job, const crds::JobStatus& status, bool well) override {
     (well ? succeeded : failed).Add({{"namespace", job.namespace_name}}).Increment();
+    const auto add = [&](prometheus::Family<prometheus::Counter>& hours, const std::string& text) {
+      hours.Add({{"namespace", job.namespace_name}}).Increment(std::max(0.0, gpu_hours_in(text).value_or(0)));
+    };
+    add(gpu_hours, status.gpu_hours);
+    add(gpu_hours_saved, status.gpu_hours_saved);
   }
   void reconciled(const char* result) {
     reconciles.Add({{"controller", "trainingjob"}, {"result", result}}).Increment();
@@ -110,6 +118,8 @@ struct TrainingJobController::Metrics final : public JobObserver {
   prometheus::Family<prometheus::Counter>& failed;
   prometheus::Family<prometheus::Counter>& restarted;
   prometheus::Family<prometheus::Counter>& attempts;
+  prometheus::Family<prometheus::Counter>& gpu_hours;
+  prometheus::Family<prometheus::Counter>& gpu_hours_saved;
 };
 
 TrainingJobController::TrainingJobController(kube::Client& client, const estimator::ClusterViewStore& cluster,

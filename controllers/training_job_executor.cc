@@ -14,6 +14,7 @@
 #include "controllers/attempt_plan.h"
 #include "controllers/attempt_pods.h"
 #include "controllers/child_writer.h"
+#include "controllers/gpu_hours.h"
 #include "controllers/job_children.h"
 #include "controllers/job_record.h"
 #include "estimator/provisioner/patch.h"
@@ -50,6 +51,10 @@ std::string gpus_text(const Attempt& attempt) {
 
 std::string text_of(const Attempt& attempt) {
   return "attempt " + std::to_string(attempt.number);
+}
+
+std::optional<std::int64_t> positive(std::int64_t count) {
+  return count > 0 ? std::optional(count) : std::nullopt;
 }
 
 bool is_out_of_memory(Outcome outcome) {
@@ -251,9 +256,14 @@ class TrainingJobExecutor {
                               .gpus = &cluster->gpus,
                               .profile = cluster->profile_of(job().namespace_name, job().spec.model.family),
                               .method = estimator::Method::kPlimsoll,
-                              .budget = &budget()});
+                              .budget = &budget(),
+                              .suggest = true});
     if (context_.stop.stop_requested()) {
       return cancelled();
+    }
+    if (provision.event_reason == "NoFittingGPU" &&
+        job().spec.provisioning.on_unfit == crds::OnUnfit::kDeny) {
+      return refuse_attempt(provision.reason + "; provisioning.onUnfit is Deny");
     }
     if (!provision.decided()) {
       record_.event(EventType::kWarning,
@@ -281,17 +291,39 @@ class TrainingJobExecutor {
     if (const Result<void> made = make_plan(attempt); !made) {
       return made.error();
     }
+    const Result<std::vector<crds::BatchSplit>> splits =
+        crds::batch_splits(job().spec.training, attempt.trainers);
+    if (!splits && plan_->swap.isNull()) {
+      return refuse_attempt(splits.error().message);
+    }
+    attempt.swap_plan = !plan_->swap.isNull();
+    if (plan_->host_memory > Bytes{}) {
+      attempt.host_memory = plan_->host_memory;
+    }
+    attempt.batch_size = plan_->batch.batch_size;
+    attempt.accumulation = plan_->batch.accumulation;
     attempt.estimated = plan_->upper_bound;
     attempt.learned = plan_->learned;
     record_request();
 
     crds::JobStatus& status = record_.status;
     status.estimate = plan_->estimate;
+    status.throughput = plan_->throughput;
+    status.swap_plan = plan_->swap;
+    status.global_batch = positive(plan_->global_batch);
     status.next_attempt_time.clear();
     record_.set(
         "Estimated", plan_->problem.empty(), plan_->reason,
         plan_->upper_bound ? "a trainer takes at most " + to_string(*plan_->upper_bound) : plan_->problem);
-    record_.set("Provisioned", true, "Provisioned", gpus_text(attempt));
+    const bool decided =
+        !member(record_.object(), {"metadata", "annotations", crds::kDecisionAnnotation}).isNull();
+    if (decided || plan_->upper_bound) {
+      record_.set("Provisioned", true, "Provisioned",
+                  gpus_text(attempt) + (plan_->how.empty() ? "" : ", by " + plan_->how));
+    } else {
+      record_.set("Provisioned", false, plan_->reason,
+                  gpus_text(attempt) + ", as requested: nothing was decided; " + plan_->problem);
+    }
     if (status.find("Restarting") != nullptr) {
       record_.set("Restarting", false, "Restarted", text_of(attempt) + " began");
     }
@@ -299,7 +331,9 @@ class TrainingJobExecutor {
     if (attempt.number > 0) {
       ++status.restarts;
     }
-    record_.event(EventType::kNormal, "AttemptStarted", text_of(attempt) + " on " + gpus_text(attempt));
+    record_.event(
+        EventType::kNormal, "AttemptStarted",
+        text_of(attempt) + " on " + gpus_text(attempt) + (plan_->how.empty() ? "" : ", by " + plan_->how));
     status.attempts.push_back(attempt);
     if (const Result<void> written = record_.write(); !written) {
       return written.error();
@@ -335,6 +369,8 @@ class TrainingJobExecutor {
       status.requested_gpu_model = gpu_model;
     }
     if (status.requested_trainers) {
+      status.requested_global_batch =
+          positive(crds::global_batch_of(job().spec.training, *status.requested_trainers));
       status.gpus_saved = *status.requested_trainers - job().spec.trainers.replicas;
     }
   }
@@ -345,7 +381,8 @@ class TrainingJobExecutor {
     const Result<estimator::SharedGraph> graph =
         estimator::resolve_model(resolved, context_.models, &budget());
     const std::shared_ptr<const estimator::ClusterView> cluster = context_.cluster->get();
-    plan_ = plan_attempt(resolved, attempt, graph ? graph->get() : nullptr, *cluster, &budget());
+    plan_ = plan_attempt(resolved, attempt, graph ? graph->get() : nullptr, *cluster, &budget(),
+                         record_.status.attempts);
     if (!graph) {
       plan_->reason = "ModelUnknown";
       plan_->problem = graph.error().message;
@@ -359,10 +396,15 @@ class TrainingJobExecutor {
         return made.error();
       }
     }
-    Result<AttemptChildren> children = make_children(job(), attempt(), plan_->text);
+    AttemptInputs inputs{.plan = plan_->text,
+                         .swap_plan = plan_->swap_text,
+                         .host_memory = plan_->host_memory,
+                         .shared_memory = plan_->shared_memory};
+    Result<AttemptChildren> children = make_children(job(), attempt(), inputs);
     if (!children && children.error().code == ErrorCode::kTooLarge) {  // trainers can run without the plan
       record_.event(EventType::kWarning, "PlanTooLarge", children.error().message);
-      children = make_children(job(), attempt(), "{}");
+      inputs.plan = "{}";
+      children = make_children(job(), attempt(), inputs);
     }
     return children;
   }
@@ -489,6 +531,7 @@ class TrainingJobExecutor {
   // `reason`: for conditions and events; empty: the outcome's.
   Result<void> finish_attempt(const std::string& reason) {
     const Attempt ended = attempt();
+    add_gpu_hours(record_.status, ended);
     const std::string outcome = name_of(ended.outcome);
     record_.set("Running", false, reason.empty() ? outcome : reason, ended.message);
     if (ended.outcome == Outcome::kSucceeded) {
@@ -513,7 +556,7 @@ class TrainingJobExecutor {
     if (context_.observer != nullptr) {
       context_.observer->ended(job(), ended);
       if (ended.outcome == Outcome::kSucceeded) {
-        context_.observer->finished(job(), true);
+        context_.observer->finished(job(), record_.status, true);
       }
     }
     reset_facts();
@@ -585,6 +628,7 @@ class TrainingJobExecutor {
       return removed.error();
     }
     remediation::record_end(attempt(), outcome, message, record_.now());
+    add_gpu_hours(record_.status, attempt());
     return {};
   }
 
@@ -633,7 +677,7 @@ class TrainingJobExecutor {
       return written.error();
     }
     if (context_.observer != nullptr) {
-      context_.observer->finished(job(), false);
+      context_.observer->finished(job(), record_.status, false);
     }
     return {};
   }

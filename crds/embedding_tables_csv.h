@@ -24,4 +24,8 @@ inline constexpr std::int64_t kMaxEmbeddingTables =
 Result<std::vector<EmbeddingTable>> parse_embedding_tables_csv(std::string_view text, Bytes limit = 64_MiB,
                                                                Budget* budget = nullptr);
 
+// What the schema and its rules say of a list of tables (names, bounds, sums). Errors: kInvalid naming the
+// first fields, as in "embeddings[3].rows: must be at least 1, is 0"; `name`: of the list.
+Result<void> check_tables(const std::vector<EmbeddingTable>& tables, std::string_view name);
+
 }  // namespace plimsoll::crds

@@ -6,9 +6,11 @@
 // Pure; any thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,12 +81,34 @@ enum class Optimizer {
   kRMSprop,
   kLAMB,
   kAdafactor,
-  kAdam8bit
+  kAdam8bit,
+  kAdamW8bit,
+  kPagedAdamW,
+  kPagedAdamW8bit,
+  kLion,
+  kLion8bit,
+  kPagedLion8bit,
+  kMuon,
+  kNAdam,
+  kRAdam,
+  kAdadelta,
+  kAdamax
 };
 template <>
-inline constexpr auto kNames<Optimizer> = std::to_array({"SGD", "Momentum", "Adam", "AdamW", "Adagrad",
-                                                         "RowWiseAdagrad", "RMSprop", "LAMB", "Adafactor",
-                                                         "Adam8bit"});
+inline constexpr auto kNames<Optimizer> = std::to_array(
+    {"SGD",      "Momentum",      "Adam",     "AdamW",     "Adagrad",    "RowWiseAdagrad", "RMSprop",
+     "LAMB",     "Adafactor",     "Adam8bit", "AdamW8bit", "PagedAdamW", "PagedAdamW8bit", "Lion",
+     "Lion8bit", "PagedLion8bit", "Muon",     "NAdam",     "RAdam",      "Adadelta",       "Adamax"});
+
+// torchrec and FBGEMM have no version of these for sharded embedding tables.
+inline constexpr std::initializer_list<Optimizer> kNotForTables = {
+    Optimizer::kAdafactor,      Optimizer::kAdam8bit, Optimizer::kAdamW8bit, Optimizer::kPagedAdamW,
+    Optimizer::kPagedAdamW8bit, Optimizer::kLion,     Optimizer::kLion8bit,  Optimizer::kPagedLion8bit,
+    Optimizer::kMuon,           Optimizer::kNAdam,    Optimizer::kRAdam,     Optimizer::kAdadelta,
+    Optimizer::kAdamax};
+constexpr bool is_for_tables(Optimizer optimizer) {
+  return std::find(kNotForTables.begin(), kNotForTables.end(), optimizer) == kNotForTables.end();
+}
 
 // kForEach and kFused are torch.optim's arguments of that name; kDefault is what torch.optim chooses.
 enum class OptimizerImplementation { kDefault, kSingleTensor, kForEach, kFused };
@@ -92,23 +116,81 @@ template <>
 inline constexpr auto kNames<OptimizerImplementation> = std::to_array({"Default", "SingleTensor", "ForEach",
                                                                        "Fused"});
 
+// What torch.compile compiles: each layer by itself, or the whole model with its loss.
+enum class Compilation { kNone, kLayers, kModel };
+template <>
+inline constexpr auto kNames<Compilation> = std::to_array({"None", "Layers", "Model"});
+
+// What a checkpoint between iterations gathers: torch.distributed.checkpoint.state_dict's StateDictOptions
+// full_state_dict, without and with cpu_offload; or each rank's own shards, as torch.distributed.checkpoint.save and
+// async_save write them.
+enum class CheckpointSaving { kNone, kFull, kFullOffloaded, kSharded, kShardedAsync };
+template <>
+inline constexpr auto kNames<CheckpointSaving> = std::to_array({"None", "Full", "FullOffloaded", "Sharded",
+                                                                "ShardedAsync"});
+
+// torch.nn.utils.clip_grad_norm_, which needs the gradients of all layers at once, or clip_grad_value_.
+enum class GradientClipping { kNone, kNorm, kValue };
+template <>
+inline constexpr auto kNames<GradientClipping> = std::to_array({"None", "Norm", "Value"});
+
+// torchao's float8 training; with kLinearAllGather, FSDP2 also gathers the weights in 8 bits.
+enum class Float8 { kNone, kLinear, kLinearAllGather };
+template <>
+inline constexpr auto kNames<Float8> = std::to_array({"None", "Linear", "LinearAllGather"});
+
+// Which parameters are trained: all; or peft's adapters beside frozen ones, LoRA (arXiv 2106.09685) or DoRA (arXiv
+// 2402.09353).
+enum class FineTuningMethod { kFull, kLoRA, kDoRA };
+template <>
+inline constexpr auto kNames<FineTuningMethod> = std::to_array({"Full", "LoRA", "DoRA"});
+
+// bitsandbytes' types of frozen weights: 4 bits (arXiv 2305.14314), or 8 bits (arXiv 2208.07339).
+enum class Quantization { kNone, kNF4, kFP4, kInt8 };
+template <>
+inline constexpr auto kNames<Quantization> = std::to_array({"None", "NF4", "FP4", "Int8"});
+
+// The biases that peft trains beside its adapters: none, all, or those of the modules that have an adapter.
+enum class TrainedBiases { kNone, kAll, kLoRAOnly };
+template <>
+inline constexpr auto kNames<TrainedBiases> = std::to_array({"None", "All", "LoRAOnly"});
+
 enum class ActivationCheckpointing { kNone, kSelective, kSelectiveHalf, kFull, kPerModule };
 template <>
 inline constexpr auto kNames<ActivationCheckpointing> = std::to_array({"None", "Selective", "SelectiveHalf",
                                                                        "Full", "PerModule"});
 
-enum class ParallelStrategy { kAuto, kDDP, kFSDP, kFSDP2, kZeRO1, kZeRO2, kZeRO3 };
+// What is kept in the host's memory: the optimizer's state and fp32 copy (DeepSpeed's offload_optimizer), or the
+// parameters' shards too (FSDP's CPU offload, DeepSpeed's offload_param).
+enum class Offload { kNone, kOptimizer, kParameters };
+template <>
+inline constexpr auto kNames<Offload> = std::to_array({"None", "Optimizer", "Parameters"});
+
+// kMegatron: Megatron-LM's DistributedDataParallel with --use-distributed-optimizer.
+enum class ParallelStrategy { kAuto, kDDP, kFSDP, kFSDP2, kZeRO1, kZeRO2, kZeRO3, kMegatron };
 template <>
 inline constexpr auto kNames<ParallelStrategy> = std::to_array({"Auto", "DDP", "FSDP", "FSDP2", "ZeRO1",
-                                                                "ZeRO2", "ZeRO3"});
+                                                                "ZeRO2", "ZeRO3", "Megatron"});
 
 enum class ProvisioningMode { kOff, kInitial, kAuto };
 template <>
 inline constexpr auto kNames<ProvisioningMode> = std::to_array({"Off", "Initial", "Auto"});
 
-enum class Objective { kFewestGPUs, kLowestCost };
+// The last two by GPU-hours a sample, and by how many of the GPUs are free now.
+enum class Objective { kFewestGPUs, kLowestCost, kLowestCostPerSample, kSoonestStart };
 template <>
-inline constexpr auto kNames<Objective> = std::to_array({"FewestGPUs", "LowestCost"});
+inline constexpr auto kNames<Objective> = std::to_array({"FewestGPUs", "LowestCost", "LowestCostPerSample",
+                                                         "SoonestStart"});
+
+// What happens to a job that fits no allowed GPU.
+enum class OnUnfit { kAdmit, kDeny };
+template <>
+inline constexpr auto kNames<OnUnfit> = std::to_array({"Admit", "Deny"});
+
+// Whether GPUs of a node copy to each other without the host (cudaDeviceCanAccessPeer). kAuto: as the catalogue knows.
+enum class PeerToPeer { kAuto, kSupported, kUnsupported };
+template <>
+inline constexpr auto kNames<PeerToPeer> = std::to_array({"Auto", "Supported", "Unsupported"});
 
 enum class Placement { kHBM, kHBMOrSwap };
 template <>

@@ -84,8 +84,28 @@ bool is_decimal(std::string_view text, std::size_t whole, std::size_t fraction) 
   return point == text.size() || (text.size() - point - 1 <= fraction && kIsDigits(text.substr(point + 1)));
 }
 
+// [0-9]{1,major}\.[0-9]{1,minor}
+template <std::size_t kMajor, std::size_t kMinor>
+bool is_version(std::string_view text) {
+  return text.find('.') != text.npos && is_decimal(text, kMajor, kMinor);
+}
+
+bool is_digit_or_point(char c) {
+  return is_digit(c) || c == '.';
+}
+
+constexpr auto kIsDriverVersion = is_word<is_digit, is_digit_or_point, is_digit_or_point>;
+
+bool is_optional_version(std::string_view text) {
+  return text.empty() || is_version<2, 2>(text);
+}
+
 bool is_percentage(std::string_view text) {
   return text.ends_with('%') && is_decimal(text.substr(0, text.size() - 1), 2, 6);
+}
+
+bool is_optional_throughput(std::string_view text) {
+  return text.empty() || is_decimal(text.substr(0, text.size() - (text.ends_with('%') ? 1 : 0)), 9, 6);
 }
 
 bool begins_a_json_object(std::string_view text) {
@@ -122,6 +142,20 @@ constexpr TextRule kNodeLabel = {
     {1, 381},
     is_node_label,
     "a value of nvidia.com/gpu.product, or another label as key=value"};
+constexpr TextRule kComputeCapability = {
+    R"(^[0-9]{1,2}\.[0-9]$)", {3, 4}, is_version<2, 1>, "a compute capability, such as 8.0"};
+constexpr TextRule kCudaVersion = {
+    R"(^[0-9]{1,2}\.[0-9]{1,2}$)", {3, 5}, is_version<2, 2>, "a version of CUDA, such as 12.8"};
+constexpr TextRule kTorchVersion = {
+    R"(^([0-9]{1,2}\.[0-9]{1,2})?$)", {0, 5}, is_optional_version, "a version of PyTorch, such as 2.6"};
+constexpr TextRule kBitsandbytesVersion = {
+    R"(^([0-9]{1,2}\.[0-9]{1,2})?$)", {0, 5}, is_optional_version, "a version of bitsandbytes, such as 0.42"};
+constexpr TextRule kThroughput = {R"(^([0-9]{1,9}(\.[0-9]{1,6})?%?)?$)",
+                                  {0, 20},
+                                  is_optional_throughput,
+                                  "samples a second, such as 1500, or a percentage, such as 90%"};
+constexpr TextRule kDriverVersion = {
+    "^[0-9][0-9.]*$", {1, 32}, kIsDriverVersion, "a version of the driver, such as 535.104.12"};
 constexpr TextRule kConfigMapName = {"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
                                      {1, 253},
                                      kIsObjectName,

@@ -56,6 +56,12 @@ extern const TextRule kRequiredFamilyName;
 extern const TextRule kGpuModelName;  // may be empty
 extern const TextRule kRequiredGpuModelName;
 extern const TextRule kProductLabel;
+extern const TextRule kComputeCapability;
+extern const TextRule kCudaVersion;
+extern const TextRule kThroughput;           // may be empty
+extern const TextRule kTorchVersion;         // may be empty
+extern const TextRule kBitsandbytesVersion;  // may be empty
+extern const TextRule kDriverVersion;
 extern const TextRule kNodeLabel;
 extern const TextRule kConfigMapName;
 extern const TextRule kConfigMapKey;

@@ -6,6 +6,42 @@
 #include "crds/resource_fields.h"
 
 namespace plimsoll::crds {
+namespace {
+
+Json encoded(const std::vector<std::string>& texts) {
+  JsonArray json;
+  for (const std::string& text : texts) {
+    json.append(text);
+  }
+  return json;
+}
+
+Json encoded(const GpuCapabilities& capabilities) {
+  JsonObject json;
+  json["computeCapability"] = capabilities.compute_capability;
+  json["nativePrecisions"] = encoded(capabilities.native_precisions);
+  json["flashAttention"] = encoded(capabilities.flash_attention);
+  const std::pair<const char*, const std::string&> versions[] = {{"oldestCUDA", capabilities.oldest_cuda},
+                                                                 {"newestCUDA", capabilities.newest_cuda}};
+  for (const auto& [name, version] : versions) {
+    if (!version.empty()) {
+      json[name] = version;
+    }
+  }
+  return json;
+}
+
+Json encoded(const HostLinks& links) {
+  JsonObject json;
+  if (links.bandwidth) {
+    json["bandwidth"] = format_bytes(*links.bandwidth);
+  }
+  json["gpusPerRootComplex"] = links.gpus_per_root;
+  json["peerToPeer"] = name_of(links.peer_to_peer);
+  return json;
+}
+
+}  // namespace
 
 Result<GpuModel> decode_gpu_model(const Json& object) {
   FieldErrors errors;
@@ -34,15 +70,24 @@ Json encode_status(const GpuModelStatus& status) {
     entry["gpusPerNode"] = shape.gpus_per_node;
     entry["nodes"] = shape.nodes;
   }
-  const JsonPlace labels = json["productLabels"] = Json(::Json::arrayValue);
-  for (const std::string& label : status.product_labels) {
-    labels.append(label);
-  }
+  json["productLabels"] = encoded(status.product_labels);
   if (status.memory) {
     json["memory"] = format_bytes(*status.memory);
   }
   if (status.host_memory) {
     json["hostMemory"] = format_bytes(*status.host_memory);
+  }
+  if (status.host_links) {
+    json["hostLinks"] = encoded(*status.host_links);
+  }
+  if (status.capabilities) {
+    json["capabilities"] = encoded(*status.capabilities);
+  }
+  if (!status.driver_version.empty()) {
+    json["driverVersion"] = status.driver_version;
+  }
+  if (!status.cpu_architectures.empty()) {
+    json["cpuArchitectures"] = encoded(status.cpu_architectures);
   }
   return json;
 }

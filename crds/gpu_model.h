@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/json/json.h"
 #include "base/result.h"
+#include "crds/enums.h"
 
 namespace plimsoll::crds {
 
@@ -18,6 +19,15 @@ namespace plimsoll::crds {
 struct GpuAutoscaling {
   std::int64_t max_nodes = 0;  // with those that are there
   std::int64_t gpus_per_node = 0;
+};
+
+// How the GPUs of a node reach host memory and each other, for training through host memory.
+struct HostLinks {
+  std::optional<Bytes> bandwidth{};  // bytes a second of a root complex, each way
+  std::int64_t gpus_per_root = 0;    // that share it; 0: all of the node
+  PeerToPeer peer_to_peer = PeerToPeer::kAuto;
+
+  bool operator==(const HostLinks&) const = default;
 };
 
 // Fields left empty keep what the built-in catalogue says.
@@ -29,6 +39,8 @@ struct GpuModelSpec {
   std::optional<Bytes> inter_node_bandwidth;  // network, bytes a second and GPU
   std::optional<Bytes> cuda_context;          // outside the framework's allocator
   std::optional<double> cost_per_hour;        // any currency; only ratios matter (objective LowestCost)
+  std::string compute_capability{};           // "8.0"; what the nodes' labels say comes before it
+  std::optional<HostLinks> host_links{};
   std::optional<GpuAutoscaling> autoscaling{};
 };
 
@@ -37,13 +49,28 @@ struct GpuNodeShape {
   std::int64_t nodes = 0;
 };
 
+// What a card can run, by its compute capability (estimator/catalog/capabilities.h).
+struct GpuCapabilities {
+  std::string compute_capability;              // "8.0"
+  std::vector<std::string> native_precisions;  // of FP16, BF16, TF32, FP8
+  std::vector<std::string> flash_attention;    // of "2" and "3"
+  std::string oldest_cuda;  // "11.0": the first toolkit with code for it; empty: before CUDA 8
+  std::string newest_cuda;  // the last one; empty: none has dropped it
+
+  bool operator==(const GpuCapabilities&) const = default;
+};
+
 struct GpuModelStatus {
   std::int64_t total_gpus = 0;  // on nodes that take pods
   std::int64_t free_gpus = 0;   // not requested by pods that run or wait on a node
   std::vector<GpuNodeShape> nodes;
-  std::vector<std::string> product_labels;  // spellings seen on those nodes
-  std::optional<Bytes> memory;              // the least that a node with this model reports
-  std::optional<Bytes> host_memory{};       // the least that is allocatable on such a node
+  std::vector<std::string> product_labels;        // spellings seen on those nodes
+  std::optional<Bytes> memory;                    // the least that a node with this model reports
+  std::optional<Bytes> host_memory{};             // the least that is allocatable on such a node
+  std::optional<HostLinks> host_links{};          // what their labels say; nothing: nothing
+  std::optional<GpuCapabilities> capabilities{};  // nothing: not known
+  std::string driver_version{};                   // the oldest on those nodes
+  std::vector<std::string> cpu_architectures{};   // of those nodes: "amd64", "arm64"
 };
 
 struct GpuModel {

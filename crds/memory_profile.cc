@@ -39,6 +39,7 @@ void override_with(LearnedBounds& entry, const LearnedBounds& set) {
   entry.workspace = set.workspace ? set.workspace : entry.workspace;
   entry.convolution_workspace =
       set.convolution_workspace ? set.convolution_workspace : entry.convolution_workspace;
+  entry.startup = set.startup ? set.startup : entry.startup;
   entry.shortfall = set.shortfall ? set.shortfall : entry.shortfall;
   entry.peak_correction = set.peak_correction ? set.peak_correction : entry.peak_correction;
 }
@@ -55,6 +56,10 @@ Result<MemoryProfile> decode_memory_profile(const Json& object) {
   decode_part(object, "status", status, errors);
   if (object.isObject() && member(object, {"spec"}).isNull()) {
     errors.add(FieldPath("spec"), "is required");
+  }
+  if (spec.model.has_value() != spec.training.has_value()) {
+    const FieldPath parent("spec");
+    errors.add(FieldPath(parent, "model"), "model and training must be given together");
   }
   check_distinct_models(spec.bounds, "spec", errors);
   check_distinct_models(status.bounds, "status", errors);
@@ -74,6 +79,8 @@ Result<MemoryProfile> decode_memory_profile(const Json& object) {
     }
   }
   profile.given = std::move(spec.bounds);
+  profile.model = member(object, {"spec", "model"});
+  profile.training = member(object, {"spec", "training"});
   profile.raw = object;
   return profile;
 }

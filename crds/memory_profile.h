@@ -1,5 +1,5 @@
 // MemoryProfile (plimsoll.dev/v1alpha1, namespaced, `mp`): what was learned about the jobs of one model
-// family. The webhook reads it, and the calibration controller writes it. Plain values; any
+// family, and what its model is, for workloads that do not say it. The webhook reads it, and the calibration controller writes its status. Plain values; any
 // thread.
 #pragma once
 
@@ -20,6 +20,7 @@ struct LearnedBounds {
   std::optional<Bytes> communication;
   std::optional<Bytes> workspace;              // cuBLAS's and cuBLASLt's, all handles together
   std::optional<Bytes> convolution_workspace;  // cuDNN's, of one convolution
+  std::optional<Bytes> startup;                // everything on a card before the first forward pass
   std::optional<Bytes> shortfall;              // added to the estimate, for what nothing else explains
   std::optional<double> peak_correction;       // factor on the estimated training-time peak, 0.5 .. 4
 };
@@ -30,6 +31,9 @@ struct MemoryProfile {
   std::string family;                 // spec.family
   std::vector<LearnedBounds> bounds;  // status.bounds, spec.bounds override them per field
   std::vector<LearnedBounds> given;   // spec.bounds alone
+  // spec.model and spec.training, which have no errors; null: the profile describes no model.
+  Json model;
+  Json training;
   Json raw;
 };
 

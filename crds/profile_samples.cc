@@ -29,6 +29,7 @@ std::vector<ProfileSample> decode_samples(const Json& memory_profile) {
     sample.needed = bytes_of(json, "neededBytes");
     sample.transient = bytes_of(json, "transientBytes");
     sample.out_of_memory = member(json, {"outOfMemory"}) == Json(true);
+    sample.startup = bytes_of(json, "startupBytes");
     sample.context = bytes_of(json, "contextBytes");
     sample.communication = bytes_of(json, "communicationBytes");
     samples.push_back(std::move(sample));
@@ -51,6 +52,7 @@ Json encode(const std::vector<ProfileSample>& samples) {
     put(json, "neededBytes", sample.needed);
     put(json, "transientBytes", sample.transient);
     json["outOfMemory"] = sample.out_of_memory;
+    put(json, "startupBytes", sample.startup);
     put(json, "contextBytes", sample.context);
     put(json, "communicationBytes", sample.communication);
   }

@@ -31,6 +31,7 @@ struct ProfileSample {
   std::optional<Bytes> transient{};  // of the estimate, activations and temporaries
   // Of all attempts:
   bool out_of_memory = false;
+  std::optional<Bytes> startup{};
   std::optional<Bytes> context{};
   std::optional<Bytes> communication{};
 

@@ -28,6 +28,28 @@ Json without_model(const JsonView& object) {
 
 }  // namespace
 
+const std::vector<EmbeddingTable>& ModelSpec::tables() const {
+  static const std::vector<EmbeddingTable> none;
+  return dlrm ? dlrm->tables : embeddings ? embeddings->tables : none;
+}
+
+const std::optional<TablesFrom>& ModelSpec::tables_from() const {
+  static const std::optional<TablesFrom> none;
+  return dlrm ? dlrm->tables_from : embeddings ? embeddings->tables_from : none;
+}
+
+bool ModelSpec::has_tables() const {
+  return !tables().empty() || tables_from();
+}
+
+const char* ModelSpec::tables_field() const {
+  return dlrm ? "spec.model.dlrm.tables" : "spec.model.embeddings.tables";
+}
+
+std::vector<EmbeddingTable>& ModelSpec::own_tables() {
+  return dlrm ? dlrm->tables : embeddings->tables;
+}
+
 Result<TrainingJob> decode_training_job(const JsonView& object) {
   FieldErrors errors;
   TrainingJob job;
@@ -92,6 +114,19 @@ std::string to_string(const std::vector<FieldError>& errors, std::size_t most) {
     text += (text.empty() ? "" : "; and ") + std::to_string(errors.size() - most) + " more";
   }
   return text;
+}
+
+bool is_zero(ParallelStrategy strategy) {
+  using enum ParallelStrategy;
+  return strategy == kZeRO1 || strategy == kZeRO2 || strategy == kZeRO3;
+}
+
+bool can_offload(const Parallelism& parallelism) {
+  using enum ParallelStrategy;
+  const ParallelStrategy strategy = parallelism.strategy;
+  return parallelism.offload == Offload::kOptimizer
+             ? is_zero(strategy)
+             : strategy == kFSDP || strategy == kFSDP2 || strategy == kZeRO3;
 }
 
 }  // namespace plimsoll::crds

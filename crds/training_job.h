@@ -54,6 +54,8 @@ struct EmbeddingTable {
   // Above 0: rows reach the model as a sequence of at most so many, unpooled; pooling_factor is its mean
   // length.
   std::int64_t sequence_length = 0;
+  // Features that look the table up, each with rows of its own in the result; pooling_factor is of each.
+  std::int64_t features = 1;
 
   bool operator==(const EmbeddingTable&) const = default;
 };
@@ -72,6 +74,14 @@ struct TablesFrom {
   std::string key;
 
   bool operator==(const TablesFrom&) const = default;
+};
+
+// The embedding tables of a graph, whose operators look them up and hold none of them.
+struct EmbeddingsModel {
+  std::vector<EmbeddingTable> tables;
+  std::optional<TablesFrom> tables_from;  // instead of, or in addition to, `tables`
+
+  bool operator==(const EmbeddingsModel&) const = default;
 };
 
 struct DlrmModel {
@@ -102,6 +112,8 @@ struct TransformerModel {
   std::int64_t sequence_length = 0;
   std::int64_t experts = 0;  // 0: dense
   std::int64_t experts_per_token = 0;
+  bool split_experts =
+      false;  // each expert has parameters of its own; false: a layer's experts share one tensor
   Normalization norm = Normalization::kRMSNorm;
   FeedForward activation = FeedForward::kSwiGLU;
   PositionEncoding positions = PositionEncoding::kRotary;
@@ -125,9 +137,22 @@ struct ModelSpec {
   std::optional<DlrmModel> dlrm;  // exactly one of the three
   std::optional<TransformerModel> transformer;
   std::optional<GraphReference> graph;
+  std::optional<EmbeddingsModel> embeddings;  // of a graph; absent: those that its file describes
+
+  // Of `dlrm` or `embeddings`; empty without either. `tables_field` is their path in the API.
+  const std::vector<EmbeddingTable>& tables() const;
+  const std::optional<TablesFrom>& tables_from() const;
+  const char* tables_field() const;
+  // Whether there are any, read or not.
+  bool has_tables() const;
+  // To add what tables_from() names. The model must have `dlrm` or `embeddings`.
+  std::vector<EmbeddingTable>& own_tables();
 
   bool operator==(const ModelSpec&) const = default;
 };
+
+// DeepSpeed's default, in elements (deepspeed/runtime/zero/config.py: reduce_bucket_size).
+inline constexpr std::int64_t kReduceBucketSize = 500'000'000;
 
 // How the dense part is spread over the trainers. tensor x pipeline x context trainers hold one replica of
 // the model; `strategy` says how replicas share what they all hold.
@@ -135,6 +160,9 @@ struct Parallelism {
   ParallelStrategy strategy = ParallelStrategy::kAuto;
   bool gradient_as_bucket_view = false;  // DDP's option
   bool reshard_after_forward = true;     // FSDP's
+  std::int64_t replicate = 1;            // FSDP's: groups that each hold all parameters (HSDP)
+  Offload offload = Offload::kNone;
+  std::int64_t reduce_bucket_size = kReduceBucketSize;  // DeepSpeed's, in elements
   std::int64_t tensor = 1;
   bool sequence = false;  // with tensor: activations between the parallel regions are split by tokens
   std::int64_t pipeline = 1;
@@ -150,15 +178,72 @@ struct Parallelism {
   bool operator==(const Parallelism&) const = default;
 };
 
+// Whether the strategy can keep in host memory what parallelism.offload says.
+bool can_offload(const Parallelism& parallelism);
+// ZeRO1 to ZeRO3: parallelism.reduceBucketSize goes with no other.
+bool is_zero(ParallelStrategy strategy);
+
+struct RankOfModules {
+  std::string module;
+  std::int64_t rank = 0;
+
+  bool operator==(const RankOfModules&) const = default;
+};
+
+// Which parameters of a transformer are trained, and how the frozen ones are stored. The names are those of peft's
+// LoraConfig, and modules are matched as peft matches them.
+struct FineTuning {
+  FineTuningMethod method = FineTuningMethod::kFull;
+  Quantization quantization = Quantization::kNone;  // of the frozen linear layers
+  TrainedBiases bias = TrainedBiases::kNone;
+  std::string bitsandbytes_version{};  // as "0.42"; empty: the newest that is known
+  std::int64_t rank = 0;               // of the adapters; 0: peft's default
+  double dropout = 0;
+  std::vector<std::string> target_modules{};  // empty: peft's for the family; "all-linear"
+  std::vector<std::string> exclude_modules{};
+  std::vector<std::string> modules_to_save{};  // trained as a copy
+  std::vector<std::int64_t> layers_to_transform{};
+  std::vector<RankOfModules> rank_pattern{};
+  std::vector<std::string> frozen_modules{};  // of kFull
+  std::int64_t frozen_layers = 0;             // the first ones, of kFull
+  bool double_quantization = false;
+  bool prepared_for_kbit_training = false;  // peft's prepare_model_for_kbit_training()
+  bool autocast_adapter_dtype = true;       // adapters are FP32
+
+  bool operator==(const FineTuning&) const = default;
+};
+
+// The most parts that a replica's share of a global batch is taken in, unless gradientAccumulation says more.
+inline constexpr std::int64_t kMaxGradientAccumulation = 1024;
+
 struct TrainingSpec {
-  std::int64_t batch_size_per_trainer = 0;  // the throughput requirement: the user's, never changed
+  // One of the two is given: samples that a replica takes in an iteration, which is never changed, or those of all
+  // replicas, of which each takes its share (global_batch.h).
+  std::int64_t batch_size_per_trainer = 0;
+  std::int64_t global_batch_size = 0;
   Precision precision = Precision::kFP32;
   Optimizer optimizer = Optimizer::kAdam;  // of the dense parameters
   Optimizer embedding_optimizer = Optimizer::kRowWiseAdagrad;
   OptimizerImplementation optimizer_implementation = OptimizerImplementation::kDefault;
   std::int64_t gradient_accumulation = 1;  // equal parts the batch is taken in; a pipeline's micro-batches
+  std::int64_t max_gradient_accumulation = 0;  // of a global batch, where its share needs it; 0: no more
   ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::kNone;
   std::vector<std::string> checkpoint_modules{};  // of kPerModule
+  Compilation compile = Compilation::kNone;
+  Float8 float8 = Float8::kNone;
+  std::int64_t loss_chunks = 1;        // parts of the tokens whose logits and loss are computed one by one
+  bool optimizer_in_backward = false;  // each parameter is updated once its gradient is complete
+  bool set_to_none = true;             // of the loop's zero_grad()
+  bool averaged_model = false;         // a second copy of the weights on the GPU, as for EMA
+  bool grad_scaler = false;            // the loss is scaled by torch.amp.GradScaler
+  GradientClipping gradient_clipping = GradientClipping::kNone;
+  bool cudnn_benchmark = false;  // torch.backends.cudnn.benchmark: cuDNN times all plans of a convolution
+  CheckpointSaving checkpoint_saving = CheckpointSaving::kNone;
+  std::int64_t last_batch_size = 0;        // of an epoch's last iteration (drop_last=False); 0: as the others
+  std::int64_t validation_batch_size = 0;  // of validation passes between iterations; 0: none
+  std::vector<std::int64_t> sequence_lengths{};  // of padded batches, besides the model's, the longest
+  std::string torch_version{};  // that trains a spec, as "2.6"; empty: the newest that is known
+  std::optional<FineTuning> fine_tuning{};
   Parallelism parallelism{};
 
   bool operator==(const TrainingSpec&) const = default;
@@ -170,8 +255,14 @@ struct ProvisioningSpec {
   std::int64_t min_trainers = 1;
   std::int64_t max_trainers = 512;
   Objective objective = Objective::kFewestGPUs;
-  double headroom = 0.05;  // share of the card kept free, from "5%"
+  std::string min_throughput{};  // samples a second, or a share of the requested trainers', "90%"; empty: any
+  double headroom = 0.05;        // share of the card kept free, from "5%"
   Placement placement = Placement::kHBM;
+  bool allow_emulation = false;  // cards that compute the precision in software, too
+  // Fewer data-parallel replicas than requested, which changes the global batch. Of models without sharded tables.
+  bool resize_data_parallel = false;
+  OnUnfit on_unfit = OnUnfit::kAdmit;
+  std::optional<Bytes> host_memory{};  // of each trainer, for tables that are seldom looked up
 };
 
 struct Trainers {

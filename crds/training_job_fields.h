@@ -19,8 +19,10 @@ namespace plimsoll::crds {
 // The rules of objects beyond their fields, which the Checker finds by their arguments (crds/validate.cc).
 void check_rules(const ModelSpec& model, const FieldPath& path, FieldErrors& errors);
 void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& errors);
+void check_rules(const EmbeddingsModel& model, const FieldPath& path, FieldErrors& errors);
 void check_rules(const TransformerModel& model, const FieldPath& path, FieldErrors& errors);
 void check_rules(const TrainingSpec& training, const FieldPath& path, FieldErrors& errors);
+void check_rules(const FineTuning& tuning, const FieldPath& path, FieldErrors& errors);
 void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErrors& errors);
 void check_rules(const ProvisioningSpec& provisioning, const FieldPath& path, FieldErrors& errors);
 void check_rules(const Trainers& trainers, const FieldPath& path, FieldErrors& errors);
@@ -36,6 +38,8 @@ inline constexpr Range kOptionalWidths = {0, 1 << 20};
 inline constexpr Range kTrainerCounts = {1, 65536};
 inline constexpr Range kSeconds = {0, 315'360'000};  // ten years
 inline constexpr Range kSplits = {1, 4096};
+inline constexpr Range kBucketElements = {1, std::int64_t{1} << 40};
+inline constexpr Range kGlobalBatch = {0, 1 << 30};
 
 template <class Visitor>
 void describe(Visitor& visit, Of<EmbeddingTable> auto& table) {
@@ -47,6 +51,7 @@ void describe(Visitor& visit, Of<EmbeddingTable> auto& table) {
   visit.decimal("poolingFactor", table.pooling_factor, Presence::kOptional, kPoolingFactor);
   visit.decimal("lookupFrequency", table.lookup_frequency, Presence::kOptional, kLookupFrequency);
   visit.integer("sequenceLength", table.sequence_length, Presence::kOptional, Range{0, 65536});
+  visit.integer("features", table.features, Presence::kOptional, Range{1, 64});
 }
 
 template <class Visitor, class Reference>
@@ -66,6 +71,12 @@ void describe(Visitor& visit, Of<DhenStack> auto& dhen) {
   visit.integer("heads", dhen.heads, Presence::kDefaulted, Range{1, 256});
 }
 
+template <class Visitor, class Model>
+void describe_tables(Visitor& visit, Model& model) {
+  visit.objects("tables", model.tables, Presence::kOptional, Range{0, kMaxInlineTables});
+  visit.optional_object("tablesFrom", model.tables_from);
+}
+
 template <class Visitor>
 void describe(Visitor& visit, Of<DlrmModel> auto& model) {
   visit.integer("denseFeatures", model.dense_features, Presence::kDefaulted, kOptionalWidths);
@@ -75,8 +86,12 @@ void describe(Visitor& visit, Of<DlrmModel> auto& model) {
   visit.integer("crossLayers", model.cross_layers, Presence::kDefaulted, Range{0, 1024});
   visit.integer("crossRank", model.cross_rank, Presence::kDefaulted, kOptionalWidths);
   visit.optional_object("dhen", model.dhen);
-  visit.objects("tables", model.tables, Presence::kOptional, Range{0, kMaxInlineTables});
-  visit.optional_object("tablesFrom", model.tables_from);
+  describe_tables(visit, model);
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<EmbeddingsModel> auto& model) {
+  describe_tables(visit, model);
 }
 
 // 0 where `config` says the size.
@@ -94,6 +109,7 @@ void describe(Visitor& visit, Of<TransformerModel> auto& model) {
   visit.integer("seqLen", model.sequence_length, Presence::kRequired, Range{1, 1 << 24});
   visit.integer("experts", model.experts, Presence::kDefaulted, Range{0, 65536});
   visit.integer("expertsPerToken", model.experts_per_token, Presence::kDefaulted, Range{0, 65536});
+  visit.boolean("splitExperts", model.split_experts, Presence::kDefaulted);
   visit.choice("norm", model.norm, Presence::kDefaulted);
   visit.choice("activation", model.activation, Presence::kDefaulted);
   visit.choice("positions", model.positions, Presence::kDefaulted);
@@ -109,23 +125,67 @@ void describe(Visitor& visit, Of<ModelSpec> auto& model) {
   visit.optional_object("dlrm", model.dlrm);
   visit.optional_object("transformer", model.transformer);
   visit.optional_object("graph", model.graph);
+  visit.optional_object("embeddings", model.embeddings);
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<RankOfModules> auto& ranks) {
+  visit.text("module", ranks.module, Presence::kRequired, kModuleName);
+  visit.integer("rank", ranks.rank, Presence::kRequired, Range{1, 65536});
+}
+
+template <class Visitor>
+void describe(Visitor& visit, Of<FineTuning> auto& tuning) {
+  visit.choice("method", tuning.method, Presence::kDefaulted);
+  visit.choice("quantization", tuning.quantization, Presence::kDefaulted);
+  visit.boolean("doubleQuantization", tuning.double_quantization, Presence::kDefaulted);
+  visit.boolean("preparedForKbitTraining", tuning.prepared_for_kbit_training, Presence::kDefaulted);
+  visit.text("bitsandbytesVersion", tuning.bitsandbytes_version, Presence::kOptional, kBitsandbytesVersion);
+  visit.integer("rank", tuning.rank, Presence::kDefaulted, Range{0, 65536});
+  visit.percentage("dropout", tuning.dropout, Presence::kDefaulted, kPercentage);
+  visit.texts("targetModules", tuning.target_modules, Range{0, 256}, kModuleName);
+  visit.texts("excludeModules", tuning.exclude_modules, Range{0, 256}, kModuleName);
+  visit.texts("modulesToSave", tuning.modules_to_save, Range{0, 256}, kModuleName);
+  visit.integer_set("layersToTransform", tuning.layers_to_transform, Range{0, 4096}, Range{0, 65535});
+  visit.objects("rankPattern", tuning.rank_pattern, Presence::kOptional, Range{0, 256});
+  visit.choice("bias", tuning.bias, Presence::kDefaulted);
+  visit.boolean("autocastAdapterDtype", tuning.autocast_adapter_dtype, Presence::kDefaulted);
+  visit.texts("frozenModules", tuning.frozen_modules, Range{0, 256}, kModuleName);
+  visit.integer("frozenLayers", tuning.frozen_layers, Presence::kDefaulted, Range{0, 65536});
 }
 
 template <class Visitor>
 void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
-  visit.integer("batchSizePerTrainer", training.batch_size_per_trainer, Presence::kRequired,
-                Range{1, 1 << 24});
+  visit.integer("batchSizePerTrainer", training.batch_size_per_trainer, Presence::kDefaulted,
+                Range{0, 1 << 24});
+  visit.integer("globalBatchSize", training.global_batch_size, Presence::kDefaulted, kGlobalBatch);
   visit.choice("precision", training.precision, Presence::kDefaulted);
   // Row-wise state is for embedding tables; no framework offers it for dense parameters.
   visit.choice_but("optimizer", training.optimizer, Presence::kDefaulted, {Optimizer::kRowWiseAdagrad});
-  // No framework offers the other two for sharded tables.
-  visit.choice_but("embeddingOptimizer", training.embedding_optimizer, Presence::kDefaulted,
-                   {Optimizer::kAdafactor, Optimizer::kAdam8bit});
+  visit.choice_but("embeddingOptimizer", training.embedding_optimizer, Presence::kDefaulted, kNotForTables);
   visit.choice("optimizerImplementation", training.optimizer_implementation, Presence::kDefaulted);
   visit.integer("gradientAccumulation", training.gradient_accumulation, Presence::kDefaulted,
                 Range{1, 1 << 20});
+  visit.integer("maxGradientAccumulation", training.max_gradient_accumulation, Presence::kDefaulted,
+                Range{0, kMaxGradientAccumulation});
   visit.choice("activationCheckpointing", training.activation_checkpointing, Presence::kDefaulted);
   visit.texts("checkpointModules", training.checkpoint_modules, Range{0, 256}, kModuleName);
+  visit.choice("compile", training.compile, Presence::kDefaulted);
+  visit.choice("float8", training.float8, Presence::kDefaulted);
+  visit.integer("lossChunks", training.loss_chunks, Presence::kDefaulted, Range{1, 1 << 20});
+  visit.boolean("optimizerInBackward", training.optimizer_in_backward, Presence::kDefaulted);
+  visit.boolean("setToNone", training.set_to_none, Presence::kDefaulted);
+  visit.boolean("averagedModel", training.averaged_model, Presence::kDefaulted);
+  visit.boolean("gradScaler", training.grad_scaler, Presence::kDefaulted);
+  visit.choice("gradientClipping", training.gradient_clipping, Presence::kDefaulted);
+  visit.boolean("cudnnBenchmark", training.cudnn_benchmark, Presence::kDefaulted);
+  visit.choice("checkpointSaving", training.checkpoint_saving, Presence::kDefaulted);
+  visit.integer("lastBatchSize", training.last_batch_size, Presence::kDefaulted, Range{0, 1 << 24});
+  visit.integer("validationBatchSize", training.validation_batch_size, Presence::kDefaulted,
+                Range{0, 1 << 24});
+  visit.integer_set("sequenceLengths", training.sequence_lengths, Range{0, 32}, Range{1, 1 << 24});
+  visit.text("torchVersion", training.torch_version, Presence::kOptional, kTorchVersion);
+  visit.optional_object("fineTuning", training.fine_tuning);
   visit.object("parallelism", training.parallelism, Presence::kDefaulted);
 }
 
@@ -134,6 +194,9 @@ void describe(Visitor& visit, Of<Parallelism> auto& parallelism) {
   visit.choice("strategy", parallelism.strategy, Presence::kDefaulted);
   visit.boolean("gradientAsBucketView", parallelism.gradient_as_bucket_view, Presence::kDefaulted);
   visit.boolean("reshardAfterForward", parallelism.reshard_after_forward, Presence::kDefaulted);
+  visit.integer("replicate", parallelism.replicate, Presence::kDefaulted, kSplits);
+  visit.choice("offload", parallelism.offload, Presence::kDefaulted);
+  visit.integer("reduceBucketSize", parallelism.reduce_bucket_size, Presence::kDefaulted, kBucketElements);
   visit.integer("tensor", parallelism.tensor, Presence::kDefaulted, kSplits);
   visit.boolean("sequence", parallelism.sequence, Presence::kDefaulted);
   visit.integer("pipeline", parallelism.pipeline, Presence::kDefaulted, kSplits);
@@ -152,8 +215,13 @@ void describe(Visitor& visit, Of<ProvisioningSpec> auto& provisioning) {
   visit.integer("minTrainers", provisioning.min_trainers, Presence::kDefaulted, kTrainerCounts);
   visit.integer("maxTrainers", provisioning.max_trainers, Presence::kDefaulted, kTrainerCounts);
   visit.choice("objective", provisioning.objective, Presence::kDefaulted);
+  visit.text("minThroughput", provisioning.min_throughput, Presence::kOptional, kThroughput);
   visit.percentage("headroom", provisioning.headroom, Presence::kDefaulted, kPercentage);
   visit.choice("placement", provisioning.placement, Presence::kDefaulted);
+  visit.boolean("allowEmulation", provisioning.allow_emulation, Presence::kDefaulted);
+  visit.boolean("resizeDataParallel", provisioning.resize_data_parallel, Presence::kDefaulted);
+  visit.choice("onUnfit", provisioning.on_unfit, Presence::kDefaulted);
+  visit.optional_bytes("hostMemoryPerTrainer", provisioning.host_memory, kPositiveBytes);
 }
 
 template <class Visitor>

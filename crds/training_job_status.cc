@@ -23,8 +23,12 @@ Attempt decode_attempt(const Json& json) {
   attempt.gpu_model = text_member(json, {"gpuModel"});
   attempt.trainers = integer_of(json, "trainers").value_or(0);
   attempt.per_node = integer_of(json, "perNode").value_or(0);
+  attempt.batch_size = natural_of(json, "batchSizePerTrainer").value_or(0);
+  attempt.accumulation = std::max<std::int64_t>(1, natural_of(json, "gradientAccumulation").value_or(1));
   attempt.estimated = bytes_of(json, "estimatedBytes");
   attempt.learned = Bytes{integer_of(json, "learnedBytes").value_or(0)};
+  attempt.observed_startup = bytes_of(json, "observedStartupBytes");
+  attempt.ended_in_startup = member(json, {"endedInStartup"}) == Json(true);
   attempt.observed_peak = bytes_of(json, "observedPeakBytes");
   attempt.observed_allocated = bytes_of(json, "observedAllocatedBytes");
   attempt.observed_reserved = bytes_of(json, "observedReservedBytes");
@@ -36,6 +40,8 @@ Attempt decode_attempt(const Json& json) {
   attempt.exit_code = integer_of(json, "exitCode");
   attempt.container = text_member(json, {"container"});
   attempt.expandable_segments = member(json, {"expandableSegments"}) == Json(true);
+  attempt.swap_plan = member(json, {"swapPlan"}) == Json(true);
+  attempt.host_memory = bytes_of(json, "hostMemoryBytes");
   attempt.start_time = text_member(json, {"startTime"});
   attempt.completion_time = text_member(json, {"completionTime"});
   attempt.outcome = enum_of<Outcome>(text_member(json, {"outcome"})).value_or(Outcome::kUnknown);
@@ -49,9 +55,17 @@ Json encode(const Attempt& attempt) {
   put(json, "gpuModel", attempt.gpu_model);
   put(json, "trainers", attempt.trainers);
   put(json, "perNode", attempt.per_node);
+  if (attempt.batch_size > 0) {
+    put(json, "batchSizePerTrainer", attempt.batch_size);
+    put(json, "gradientAccumulation", attempt.accumulation);
+  }
   put(json, "estimatedBytes", attempt.estimated);
   if (attempt.learned != Bytes{}) {
     put(json, "learnedBytes", attempt.learned.count);
+  }
+  put(json, "observedStartupBytes", attempt.observed_startup);
+  if (attempt.ended_in_startup) {
+    json["endedInStartup"] = true;
   }
   put(json, "observedPeakBytes", attempt.observed_peak);
   put(json, "observedAllocatedBytes", attempt.observed_allocated);
@@ -66,6 +80,10 @@ Json encode(const Attempt& attempt) {
   if (attempt.expandable_segments) {
     json["expandableSegments"] = true;
   }
+  if (attempt.swap_plan) {
+    json["swapPlan"] = true;
+  }
+  put(json, "hostMemoryBytes", attempt.host_memory);
   put(json, "startTime", attempt.start_time);
   put(json, "completionTime", attempt.completion_time);
   json["outcome"] = name_of(attempt.outcome);
@@ -128,7 +146,13 @@ JobStatus decode_status(const Json& object) {
   status.completion_time = text_member(json, {"completionTime"});
   status.requested_trainers = integer_of(member(json, {"requested"}), "trainers");
   status.requested_gpu_model = text_member(json, {"requested", "gpuModel"});
+  status.requested_global_batch = integer_of(member(json, {"requested"}), "globalBatchSize");
   status.gpus_saved = integer_of(json, "gpusSaved");
+  status.global_batch = integer_of(json, "globalBatchSize");
+  status.throughput = member(json, {"throughput"});
+  status.swap_plan = member(json, {"swapPlan"});
+  status.gpu_hours = text_member(json, {"gpuHours"});
+  status.gpu_hours_saved = text_member(json, {"gpuHoursSaved"});
   status.estimate = member(json, {"estimate"});
   status.plan_name = text_member(json, {"planRef", "name"});
   status.restarts = integer_of(json, "restarts").value_or(0);
@@ -154,7 +178,19 @@ Json encode(const JobStatus& status) {
   if (!status.requested_gpu_model.empty()) {
     json["requested"]["gpuModel"] = status.requested_gpu_model;
   }
+  if (status.requested_global_batch) {
+    put(json["requested"], "globalBatchSize", *status.requested_global_batch);
+  }
   put(json, "gpusSaved", status.gpus_saved);
+  put(json, "globalBatchSize", status.global_batch);
+  if (!status.throughput.isNull()) {
+    json["throughput"] = status.throughput;
+  }
+  if (!status.swap_plan.isNull()) {
+    json["swapPlan"] = status.swap_plan;
+  }
+  put(json, "gpuHours", status.gpu_hours);
+  put(json, "gpuHoursSaved", status.gpu_hours_saved);
   if (!status.estimate.isNull()) {
     json["estimate"] = status.estimate;
   }

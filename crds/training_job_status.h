@@ -55,9 +55,13 @@ struct Attempt {
   std::string gpu_model{};
   std::int64_t trainers = 0;
   std::int64_t per_node = 0;
+  std::int64_t batch_size = 0;       // samples that a replica takes in an optimizer step; 0: unknown
+  std::int64_t accumulation = 1;     // equal parts that it takes them in
   std::optional<Bytes> estimated{};  // upper bound of one trainer, as estimated when the attempt began
   Bytes learned{};  // of it, what earlier attempts and jobs have taught; less than 0 where they needed less
-  std::optional<Bytes> observed_peak{};  // of everything on the card, the highest that a trainer reported
+  std::optional<Bytes> observed_startup{};  // of everything on the card before the first forward pass
+  bool ended_in_startup = false;            // as its trainers reported
+  std::optional<Bytes> observed_peak{};     // of everything on the card, the highest that a trainer reported
   std::optional<Bytes> observed_allocated{};
   std::optional<Bytes> observed_reserved{};
   std::optional<Bytes> observed_context{};
@@ -66,6 +70,8 @@ struct Attempt {
   std::optional<std::int64_t> exit_code{};  // of the trainer that failed first
   std::string container{};                  // that it was; empty: it was the pod as a whole
   bool expandable_segments = false;         // Plimsoll set PyTorch's allocator so
+  bool swap_plan = false;                   // it trained through host memory, by a swap plan
+  std::optional<Bytes> host_memory{};       // that Plimsoll had its containers ask for
   std::string start_time{};                 // RFC 3339; empty until its Job exists
   std::string completion_time{};
   Outcome outcome = Outcome::kRunning;
@@ -96,9 +102,15 @@ struct JobStatus {
   std::string completion_time{};
   std::optional<std::int64_t> requested_trainers{};
   std::string requested_gpu_model{};
+  std::optional<std::int64_t> requested_global_batch{};
   std::optional<std::int64_t> gpus_saved{};
-  Json estimate{};          // of the present attempt, as in the schema; null without one
-  std::string plan_name{};  // of the ConfigMap
+  std::optional<std::int64_t> global_batch{};
+  Json throughput{};              // as in the schema; null when unknown
+  Json swap_plan{};               // as in the schema; null for a job in GPU memory
+  std::string gpu_hours{};        // of all attempts, once the job has ended
+  std::string gpu_hours_saved{};  // for the same work; empty when unknown
+  Json estimate{};                // of the present attempt, as in the schema; null without one
+  std::string plan_name{};        // of the ConfigMap
   std::int64_t restarts = 0;
   std::int64_t restarts_counted = 0;  // towards failurePolicy.maxRestarts
   std::string next_attempt_time{};    // the back-off before it; empty when nothing waits

@@ -16,45 +16,47 @@ namespace {
 using TablesByName = std::unordered_map<std::string_view, std::size_t>;
 
 // "user.7" is the eighth table of a group "user" of at least eight.
-void check_group_collision(const DlrmModel& model, std::size_t index, const TablesByName& by_name,
-                           const FieldPath& tables, FieldErrors& errors) {
-  const std::string_view name = model.tables[index].name;
+void check_group_collision(const std::vector<EmbeddingTable>& groups, std::size_t index,
+                           const TablesByName& by_name, const FieldPath& tables, FieldErrors& errors) {
+  const std::string_view name = groups[index].name;
   const std::size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos || model.tables[index].count != 1) {
+  if (dot == std::string_view::npos || groups[index].count != 1) {
     return;
   }
   const std::string_view suffix = name.substr(dot + 1);
   const std::optional<std::uint64_t> member_index = parse_number<std::uint64_t>(suffix);
   const bool canonical = member_index && (suffix.size() == 1 || suffix.front() != '0');
   const auto group = by_name.find(name.substr(0, dot));
-  if (canonical && group != by_name.end() && model.tables[group->second].count > 1 &&
-      *member_index < static_cast<std::uint64_t>(model.tables[group->second].count)) {
+  if (canonical && group != by_name.end() && groups[group->second].count > 1 &&
+      *member_index < static_cast<std::uint64_t>(groups[group->second].count)) {
     errors.add(FieldPath(FieldPath(tables, index), "name"),
                "is also the name of a table in the group tables[" + std::to_string(group->second) + "]");
   }
 }
 
-void check_table_names(const DlrmModel& model, const FieldPath& tables, FieldErrors& errors) {
+void check_table_names(const std::vector<EmbeddingTable>& groups, const FieldPath& tables,
+                       FieldErrors& errors) {
   TablesByName by_name;
-  by_name.reserve(model.tables.size());
-  for (std::size_t i = 0; i < model.tables.size(); ++i) {
-    const auto [first, fresh] = by_name.emplace(model.tables[i].name, i);
+  by_name.reserve(groups.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const auto [first, fresh] = by_name.emplace(groups[i].name, i);
     if (!fresh) {
       errors.add(FieldPath(FieldPath(tables, i), "name"),
                  "is also the name of tables[" + std::to_string(first->second) + "]");
     }
   }
-  for (std::size_t i = 0; i < model.tables.size(); ++i) {
-    check_group_collision(model, i, by_name, tables, errors);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    check_group_collision(groups, i, by_name, tables, errors);
   }
 }
 
 static_assert(kMaxEmbeddingTables == 100'000, "the rule's message and the CRD have this number");
 
-void check_table_sums(const DlrmModel& model, const FieldPath& tables, FieldErrors& errors) {
+void check_table_sums(const std::vector<EmbeddingTable>& groups, const FieldPath& tables,
+                      FieldErrors& errors) {
   Bytes count;  // saturates, as the sizes do
   Bytes size;
-  for (const EmbeddingTable& table : model.tables) {
+  for (const EmbeddingTable& table : groups) {
     count += Bytes{table.count};
     size += Bytes{table.rows} * table.dim * width_bytes(table.dtype) * table.count;
   }
@@ -64,6 +66,17 @@ void check_table_sums(const DlrmModel& model, const FieldPath& tables, FieldErro
   if (size == Bytes::max()) {
     errors.add(tables, "sizes add up to more than 2^63 bytes");
   }
+}
+
+// Of the tables of a model, wherever they are.
+template <class Model>
+void check_tables(const Model& model, const FieldPath& path, FieldErrors& errors) {
+  const FieldPath tables(path, "tables");
+  if (model.tables.empty() && !model.tables_from) {
+    errors.add(tables, "tables or tablesFrom must be given");
+  }
+  check_table_names(model.tables, tables, errors);
+  check_table_sums(model.tables, tables, errors);
 }
 
 void check_name(const TrainingJob& job, FieldErrors& errors) {
@@ -85,13 +98,17 @@ void check_rules(const ModelSpec& model, const FieldPath& path, FieldErrors& err
   if (int{model.dlrm.has_value()} + int{model.transformer.has_value()} + int{model.graph.has_value()} != 1) {
     errors.add(path, "model must have exactly one of dlrm, transformer and graph");
   }
+  if (model.embeddings && !model.graph) {
+    errors.add(FieldPath(path, "embeddings"),
+               "embeddings are the tables of a graph; a dlrm has its own tables");
+  }
+}
+
+void check_rules(const EmbeddingsModel& model, const FieldPath& path, FieldErrors& errors) {
+  check_tables(model, path, errors);
 }
 
 void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& errors) {
-  const FieldPath tables(path, "tables");
-  if (model.tables.empty() && !model.tables_from) {
-    errors.add(tables, "tables or tablesFrom must be given");
-  }
   if (!model.top_mlp.empty() && model.top_mlp.back() != 1) {
     errors.add(FieldPath(path, "topMLP"), "the last width of topMLP must be 1, the prediction");
   }
@@ -122,8 +139,7 @@ void check_rules(const DlrmModel& model, const FieldPath& path, FieldErrors& err
   if (model.dhen && model.dhen->modules.empty()) {
     errors.add(FieldPath(path, "dhen"), "dhen.modules must name what a layer is made of");
   }
-  check_table_names(model, tables, errors);
-  check_table_sums(model, tables, errors);
+  check_tables(model, path, errors);
 }
 
 void check_rules(const TransformerModel& model, const FieldPath& path, FieldErrors& errors) {
@@ -153,19 +169,78 @@ void check_rules(const TransformerModel& model, const FieldPath& path, FieldErro
 }
 
 void check_rules(const TrainingSpec& training, const FieldPath& path, FieldErrors& errors) {
+  if ((training.batch_size_per_trainer == 0) == (training.global_batch_size == 0)) {
+    errors.add(FieldPath(path, "batchSizePerTrainer"),
+               "exactly one of batchSizePerTrainer and globalBatchSize must be given");
+  }
   if (training.gradient_accumulation > 0 &&
-      training.batch_size_per_trainer % training.gradient_accumulation != 0) {
+      (training.batch_size_per_trainer % training.gradient_accumulation != 0 ||
+       training.global_batch_size % training.gradient_accumulation != 0)) {
     errors.add(FieldPath(path, "gradientAccumulation"),
-               "batchSizePerTrainer must be a multiple of gradientAccumulation");
+               "batchSizePerTrainer or globalBatchSize must be a multiple of gradientAccumulation");
+  }
+  if (training.max_gradient_accumulation != 0 &&
+      (training.global_batch_size == 0 ||
+       training.max_gradient_accumulation < training.gradient_accumulation)) {
+    errors.add(FieldPath(path, "maxGradientAccumulation"),
+               "maxGradientAccumulation needs globalBatchSize, and is at least gradientAccumulation");
   }
   const bool per_module = training.activation_checkpointing == ActivationCheckpointing::kPerModule;
   if (per_module == training.checkpoint_modules.empty()) {
     errors.add(FieldPath(path, "checkpointModules"),
                "checkpointModules go with activationCheckpointing PerModule");
   }
+  if (training.grad_scaler && training.precision != Precision::kFP16Mixed) {
+    errors.add(FieldPath(path, "gradScaler"), "gradScaler needs precision FP16Mixed");
+  }
+  if (training.last_batch_size != 0 && (training.last_batch_size > training.batch_size_per_trainer ||
+                                        (training.gradient_accumulation > 0 &&
+                                         training.last_batch_size % training.gradient_accumulation != 0))) {
+    errors.add(FieldPath(path, "lastBatchSize"),
+               "lastBatchSize must be at most batchSizePerTrainer and a multiple of gradientAccumulation");
+  }
+}
+
+void check_rules(const FineTuning& tuning, const FieldPath& path, FieldErrors& errors) {
+  const bool adapters = tuning.method != FineTuningMethod::kFull;
+  const bool of_adapters = tuning.rank != 0 || tuning.dropout != 0 || !tuning.target_modules.empty() ||
+                           !tuning.exclude_modules.empty() || !tuning.modules_to_save.empty() ||
+                           !tuning.layers_to_transform.empty() || !tuning.rank_pattern.empty() ||
+                           tuning.bias != TrainedBiases::kNone || !tuning.autocast_adapter_dtype;
+  if (!adapters && of_adapters) {
+    errors.add(
+        FieldPath(path, "method"),
+        "rank, dropout, targetModules, excludeModules, modulesToSave, layersToTransform, rankPattern, bias "
+        "and autocastAdapterDtype need method LoRA or DoRA");
+  }
+  if (!adapters && (tuning.quantization != Quantization::kNone || tuning.prepared_for_kbit_training)) {
+    errors.add(FieldPath(path, "method"),
+               "quantization and preparedForKbitTraining need method LoRA or DoRA: such weights are frozen");
+  }
+  if (tuning.double_quantization && tuning.quantization != Quantization::kNF4 &&
+      tuning.quantization != Quantization::kFP4) {
+    errors.add(FieldPath(path, "doubleQuantization"), "doubleQuantization needs quantization NF4 or FP4");
+  }
+  if (adapters && (tuning.frozen_layers > 0 || !tuning.frozen_modules.empty())) {
+    errors.add(FieldPath(path, "frozenModules"),
+               "frozenModules and frozenLayers need method Full: adapters freeze all other parameters");
+  }
 }
 
 void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErrors& errors) {
+  if (parallelism.replicate > 1 && parallelism.strategy != ParallelStrategy::kFSDP &&
+      parallelism.strategy != ParallelStrategy::kFSDP2) {
+    errors.add(FieldPath(path, "replicate"), "replicate needs strategy FSDP or FSDP2");
+  }
+  if (parallelism.offload != Offload::kNone && !can_offload(parallelism)) {
+    const bool optimizer = parallelism.offload == Offload::kOptimizer;
+    errors.add(FieldPath(path, "offload"), optimizer
+                                               ? "offload Optimizer needs strategy ZeRO1, ZeRO2 or ZeRO3"
+                                               : "offload Parameters needs strategy FSDP, FSDP2 or ZeRO3");
+  }
+  if (parallelism.reduce_bucket_size != kReduceBucketSize && !is_zero(parallelism.strategy)) {
+    errors.add(FieldPath(path, "reduceBucketSize"), "reduceBucketSize needs strategy ZeRO1, ZeRO2 or ZeRO3");
+  }
   if (parallelism.sequence && parallelism.tensor == 1) {
     errors.add(FieldPath(path, "sequence"), "sequence needs tensor of at least 2");
   }
@@ -198,6 +273,19 @@ void check_rules(const FailureRule& rule, const FieldPath& path, FieldErrors& er
   if (rule.on_causes.empty() && rule.on_exit_codes.empty()) {
     errors.add(path, "rules need onCauses or onExitCodes");
   }
+}
+
+Result<void> check_tables(const std::vector<EmbeddingTable>& tables, std::string_view name) {
+  FieldErrors errors;
+  const FieldPath path(name);
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const FieldPath place(path, i);
+    Checker checker(place, errors);
+    describe(checker, tables[i]);
+  }
+  check_table_names(tables, path, errors);
+  check_table_sums(tables, path, errors);
+  return errors.empty() ? Result<void>() : invalid(to_string(errors.list()));
 }
 
 std::vector<FieldError> validate(const TrainingJob& job) {

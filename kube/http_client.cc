@@ -1,5 +1,7 @@
 #include "kube/http_client.h"
 
+#include <openssl/ssl.h>
+
 #include <optional>
 #include <random>
 #include <utility>
@@ -501,6 +503,8 @@ class HttpClient final : public Client {
 }  // namespace
 
 Result<std::unique_ptr<Client>> connect(const ClientConfig& config) {
+  // Before cpprestsdk starts its threads, whose states OpenSSL keeps: what is initialized first is there longer when the process ends.
+  OPENSSL_init_ssl(0, nullptr);
   const std::string source = config.source.empty() ? "client configuration" : config.source;
   Result<std::shared_ptr<TlsMaterial>> tls = TlsMaterial::make(config);
   if (!tls) {

@@ -19,6 +19,7 @@
 #include "operator/resource_plan.h"
 #include "operator/view_metrics.h"
 #include "webhook/admission_handler.h"
+#include "webhook/cluster_objects.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/decision_scheduler.h"
 #include "webhook/metrics.h"
@@ -98,6 +99,7 @@ class WebhookProcess final : public ServerProcess {
         client_(std::move(client)),
         keeper_(*client_, std::move(catalog), view_, view_metrics_.observers()),
         tables_(*client_, {.cache_limit = plan_.table_cache}),
+        objects_(*client_),
         certificates_(std::make_shared<http::FileCertificateSource>(
             http::FileCertificateOptions{.directory = options.certificate_directory})),
         server_(
@@ -188,9 +190,11 @@ class WebhookProcess final : public ServerProcess {
   ViewMetrics view_metrics_{*registry_};
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource tables_;
+  webhook::ClusterObjects objects_;
   const std::shared_ptr<http::FileCertificateSource> certificates_;
   webhook::AdmissionHandler handler_{{.cluster = &view_,
                                       .tables = &tables_,
+                                      .objects = &objects_,
                                       .metrics = &metrics_,
                                       .memory = &reviews_,
                                       .decision_memory = plan_.decision,

@@ -90,6 +90,7 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
                 const std::string& now) {
   const Signposts seen = read_signposts(pods);
   attempt.observed_peak = seen.peak;
+  attempt.observed_startup = seen.startup;
   attempt.observed_allocated = seen.allocated;
   attempt.observed_reserved = seen.reserved;
   attempt.observed_context = seen.context;
@@ -116,6 +117,12 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
         attempt.outcome = Outcome::kUnknown;
       }
     }
+  }
+  // Of several trainers, one may have come further.
+  attempt.ended_in_startup =
+      attempt.outcome != Outcome::kSucceeded && seen.in_startup > 0 && seen.in_training == 0;
+  if (attempt.ended_in_startup && attempt.outcome == Outcome::kCudaOutOfMemory) {
+    attempt.message = "during start-up, before the first forward pass: " + attempt.message;
   }
   record_end(attempt, attempt.outcome, attempt.message, now);
 }

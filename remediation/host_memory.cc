@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "base/json/edit.h"
 #include "base/json/view.h"
@@ -49,15 +50,19 @@ std::optional<Place> place_of(const crds::TrainingJob& job, const std::string& n
 
 }  // namespace
 
-HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& name) {
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& name, Bytes asked) {
   HostMemory raised;
   const std::optional<Place> place = place_of(job, name);
   if (!place) {
     return raised;
   }
   const Json& container = element(member(job.raw, {"spec", "template", "spec", place->list}), place->index);
-  const Bytes limit = memory_of(container, "limits");
-  const Bytes request = memory_of(container, "requests");
+  const std::optional<Place> trainer = place_of(job, {});
+  const bool trains =
+      trainer && trainer->index == place->index && trainer->list == std::string_view(place->list);
+  const Bytes least = trains ? asked : Bytes{};
+  const Bytes limit = std::max(memory_of(container, "limits"), least);
+  const Bytes request = std::max(memory_of(container, "requests"), least);
   raised.before = limit > Bytes{} ? limit : request;
   if (raised.before == Bytes{}) {
     return raised;

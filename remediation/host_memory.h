@@ -28,7 +28,9 @@ struct HostMemory {
 
 // By failurePolicy.oomBumpUpRatio, and oomMinBumpUp at least; up to `most` (0: no bound). Limit and request
 // keep their ratio. `container`: a container or init container of the template; empty: the trainer.
-// One that the template does not have (a mesh's proxy) is kUnlimited.
-HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& container = {});
+// One that the template does not have (a mesh's proxy) is kUnlimited. `asked`: by Plimsoll for the trainer in the
+// attempt, whatever the template says; 0: nothing.
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& container = {},
+                             Bytes asked = {});
 
 }  // namespace plimsoll::remediation

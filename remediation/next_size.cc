@@ -50,7 +50,9 @@ Provision with_estimate(const RemediationInputs& inputs, const std::vector<Avail
 NextSize chosen(const RemediationInputs& inputs, Provision provision, const std::string& why) {
   estimator::Decision& decision = *provision.decision;
   NextSize next{.patch = {}, .text = size_text(decision.trainers, decision.gpu_model)};
-  if (decision.estimate.peak.upper_bound > Bytes{}) {
+  if (decision.swap) {
+    next.text += ", through host memory by " + estimator::text_of(*decision.swap);
+  } else if (decision.estimate.peak.upper_bound > Bytes{}) {
     next.text += ", peak at most " + to_string(decision.estimate.peak.upper_bound) + " of " +
                  to_string(decision.capacity) + " a GPU";
   }
@@ -138,17 +140,19 @@ bool shortfall_is_assumed(const RemediationInputs& inputs) {
          (!needed || (card && *needed <= Bytes::ceil(static_cast<double>(card->count) * ratio)));
 }
 
-}  // namespace
+std::string why_larger(const RemediationInputs& inputs) {
+  const crds::Attempt& last = inputs.attempts->back();
+  return size_text(trainers_of(inputs, last), last.gpu_model) +
+         (last.outcome == crds::Outcome::kCudaOutOfMemory ? " ran out of memory" : " could not be sharded");
+}
 
-Result<NextSize> larger_size(const RemediationInputs& inputs) {
+// A size whose GPUs hold the job.
+Result<NextSize> larger_size_in_gpu_memory(const RemediationInputs& inputs) {
   const crds::Attempt& last = inputs.attempts->back();
   const std::vector<FailedSize> failed = estimator::failed_sizes(*inputs.job, *inputs.attempts, *inputs.gpus);
-  const std::int64_t trainers = trainers_of(inputs, last);
-  const std::string why =
-      size_text(trainers, last.gpu_model) +
-      (last.outcome == crds::Outcome::kCudaOutOfMemory ? " ran out of memory" : " could not be sharded");
+  const std::string why = why_larger(inputs);
   const std::int64_t max_trainers =
-      (Bytes{trainers} * inputs.job->spec.failure_policy.oom_max_growth).count;  // saturates
+      (Bytes{trainers_of(inputs, last)} * inputs.job->spec.failure_policy.oom_max_growth).count;  // saturates
 
   Provision answer = with_estimate(inputs, *inputs.gpus, failed);
   if (answer.decided() && answer.decision->trainers > max_trainers) {
@@ -162,7 +166,7 @@ Result<NextSize> larger_size(const RemediationInputs& inputs) {
     return chosen(inputs, std::move(answer), why);
   }
   if (answer.event_reason == "NoFittingGPU" || answer.event_reason == "NoGPUInCluster") {
-    if (shortfall_is_assumed(inputs)) {
+    if (shortfall_is_assumed(inputs) && !last.ended_in_startup && !last.swap_plan) {
       Result<NextSize> next =
           step_up(inputs, failed, max_trainers, why + "; how much was missing is not known");
       if (next) {
@@ -172,6 +176,23 @@ Result<NextSize> larger_size(const RemediationInputs& inputs) {
     return none(answer.reason);
   }
   return step_up(inputs, failed, max_trainers, why + "; the next size has no estimate: " + answer.reason);
+}
+
+}  // namespace
+
+Result<NextSize> larger_size(const RemediationInputs& inputs) {
+  crds::TrainingJob in_gpu_memory = *inputs.job;
+  in_gpu_memory.spec.provisioning.placement = crds::Placement::kHBM;
+  RemediationInputs without_swap = inputs;
+  without_swap.job = &in_gpu_memory;
+  Result<NextSize> next = larger_size_in_gpu_memory(without_swap);
+  if (next || inputs.job->spec.provisioning.placement == crds::Placement::kHBM) {
+    return next;
+  }
+  Provision through_host = with_estimate(
+      inputs, *inputs.gpus, estimator::failed_sizes(*inputs.job, *inputs.attempts, *inputs.gpus));
+  return through_host.decided() ? chosen(inputs, std::move(through_host), why_larger(inputs))
+                                : std::move(next);
 }
 
 Result<NextSize> size_on_other_model(const RemediationInputs& inputs) {

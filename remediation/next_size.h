@@ -22,7 +22,7 @@ struct NextSize {
 
 // A size that no failed attempt rules out (estimator/provisioner/size_exclusion.h). Where the job can be
 // estimated, the size fits by an estimate that the failures have corrected. Errors: kUnfittable, with the
-// reason, when there is no such size.
+// reason, when there is no such size. With provisioning.placement HBMOrSwap, training through host memory is the last resort.
 Result<NextSize> larger_size(const RemediationInputs& inputs);
 
 // Another allowed GPU model with enough free GPUs, where the present model has too few. Errors: as above.

@@ -232,8 +232,9 @@ class Policy {
     }
     const estimator::AvailableGpu* gpu = estimator::find_gpu(*inputs_.gpus, last_.gpu_model);
     const Bytes node = gpu == nullptr ? Bytes{} : gpu->host_memory;
-    HostMemory more = raise_host_memory(
-        *inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kNodeShare), last_.container);
+    HostMemory more =
+        raise_host_memory(*inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kNodeShare),
+                          last_.container, last_.host_memory.value_or(Bytes{}));
     switch (more.change) {
       case HostMemory::Change::kRaised:
         return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before),

@@ -48,6 +48,12 @@ void read_line(std::string_view line, Signposts& seen) {
   if (reserved && context) {
     used = std::max(used, std::optional(*reserved + *context));
   }
+  const Json& training = member(*parsed, {"training"});
+  seen.in_training += training == Json(true) ? 1 : 0;
+  if (training == Json(false)) {
+    ++seen.in_startup;
+    seen.startup = std::max(seen.startup, used);
+  }
   seen.peak = std::max(seen.peak, used);
   seen.allocated = std::max(seen.allocated, figure("allocatedBytes"));
   seen.reserved = std::max(seen.reserved, reserved);

@@ -24,9 +24,13 @@ struct Signposts {
   std::optional<Bytes> allocated;
   std::optional<Bytes> reserved;
   std::optional<Bytes> context;
+  std::optional<Bytes> startup;  // as `peak`, of the time before the first forward pass
   std::optional<Bytes>
       communication;      // of one trainer: on its card beyond allocator and context, at the peak
   std::size_t lines = 0;  // that had a figure of memory
+  // Lines that say whether the first forward pass had begun.
+  std::size_t in_training = 0;
+  std::size_t in_startup = 0;
 };
 
 // `pods`: as the API has them. The last end of a restarted container counts, too.

@@ -8,6 +8,7 @@
 
 #include "base/duration.h"
 #include "base/log.h"
+#include "webhook/mutate_workload.h"
 #include "webhook/text.h"
 #include "webhook/validate.h"
 
@@ -36,9 +37,15 @@ http::Response refuse_for_now(const Error& why, const std::string& uid) {
   return refusal(status, name_of(why.code), "the review was not handled: " + why.message, uid);
 }
 
-bool names_config_map(const AdmissionRequest& review) {
-  return !member(review.object, {"spec", "model", "graph"}).is_null() ||
-         !member(review.object, {"spec", "model", "dlrm", "tablesFrom"}).is_null();
+bool is_of_workload(const http::Request& request) {
+  return request.path == kMutateWorkloadPath || request.path == kAdviseWorkloadPath;
+}
+
+// Of a workload of another kind its runtime or its family's MemoryProfile may name them.
+bool may_read_objects(const AdmissionRequest& review, const http::Request& request) {
+  return is_of_workload(request) || !member(review.object, {"spec", "model", "graph"}).is_null() ||
+         !member(review.object, {"spec", "model", "dlrm", "tablesFrom"}).is_null() ||
+         !member(review.object, {"spec", "model", "embeddings", "tablesFrom"}).is_null();
 }
 
 Mutation keep_as_is(const Error& why) {
@@ -77,7 +84,7 @@ std::chrono::milliseconds time_to_answer(std::string_view query) {
 }
 
 http::Response AdmissionHandler::handle(const http::Request& request) const {
-  const bool mutating = request.path == kMutatePath;
+  const bool mutating = request.path == kMutatePath || is_of_workload(request);
   if (!mutating && request.path != kValidatePath) {
     return {404, "text/plain; charset=utf-8", "not found\n"};
   }
@@ -145,7 +152,7 @@ Result<DecisionScheduler::Turn> AdmissionHandler::enter(const AdmissionRequest& 
 Mutation AdmissionHandler::decide(const AdmissionRequest& review, const http::Request& request,
                                   Budget::Time deadline) const {
   MemoryPool::Reservation for_import;
-  if (options_.imports != nullptr && names_config_map(review)) {
+  if (options_.imports != nullptr && may_read_objects(review, request)) {
     // Before the turn: during a turn nothing waits for memory.
     Result<MemoryPool::Reservation> memory =
         options_.imports->reserve(options_.import_memory, deadline, request.stop);
@@ -161,8 +168,12 @@ Mutation AdmissionHandler::decide(const AdmissionRequest& review, const http::Re
   Budget budget(
       {.deadline = deadline, .stop = turn->stop(), .memory = options_.decision_memory + for_import.bytes()});
   const std::shared_ptr<const estimator::ClusterView> cluster = options_.cluster->get();
-  Mutation mutation =
-      mutate(review, {.cluster = cluster.get(), .tables = options_.tables, .budget = &budget});
+  const MutateInputs inputs{
+      .cluster = cluster.get(), .tables = options_.tables, .budget = &budget, .objects = options_.objects};
+  Mutation mutation = !is_of_workload(request) ? mutate(review, inputs)
+                      : request.path == kMutateWorkloadPath
+                          ? mutate_workload(review, crds::ProvisioningMode::kAuto, inputs)
+                          : mutate_workload(review, crds::ProvisioningMode::kOff, inputs);
   if (!mutation.applied && turn->stopped_for_others()) {
     return keep_as_is(
         Error(ErrorCode::kTooManyRequests,

@@ -3,7 +3,7 @@
 //   AdmissionHandler handler({.cluster = &store, .tables = &tables, .metrics = &metrics});
 //   http::Server server(options, [&](const http::Request& request) { return handler.handle(request); }, ...);
 //
-// POST kMutatePath and kValidatePath with an AdmissionReview; every response there is an AdmissionReview,
+// POST kMutatePath, kMutateWorkloadPath, kAdviseWorkloadPath and kValidatePath with an AdmissionReview; every response there is an AdmissionReview,
 // too. The decision is limited by the API server's timeout (?timeout=5s) less kAnswerMargin, by the request's
 // stop token, and by the memory that is reserved for it. Under overload a mutating review leaves the job
 // unchanged, with a warning, and a validating one gets 429, so that its failurePolicy decides. Thread-safe;
@@ -26,11 +26,15 @@
 #include "webhook/metrics.h"
 #include "webhook/mutate.h"
 #include "webhook/progress_watch.h"
+#include "workloads/references.h"
 
 namespace plimsoll::webhook {
 
 // Named as kubebuilder does; the chart's webhook configurations have the same paths.
 inline constexpr const char* kMutatePath = "/mutate-plimsoll-dev-v1alpha1-trainingjob";
+// Of workloads of other kinds: in namespaces that have opted in with plimsoll.dev/mode=Auto, and in all others.
+inline constexpr const char* kMutateWorkloadPath = "/mutate-workload";
+inline constexpr const char* kAdviseWorkloadPath = "/advise-workload";
 inline constexpr const char* kValidatePath = "/validate-plimsoll-dev-v1alpha1-trainingjob";
 
 // For encoding and sending the response.
@@ -42,10 +46,11 @@ inline constexpr std::chrono::milliseconds kMaxTimeout{30'000};
 struct AdmissionHandlerOptions {
   const estimator::ClusterViewStore* cluster = nullptr;  // required
   estimator::ModelSource* tables = nullptr;              // null: jobs that name a ConfigMap keep their values
+  workloads::ObjectSource* objects = nullptr;            // null: TrainJobs keep their values
   AdmissionMetrics* metrics = nullptr;                   // null: nothing is counted
   MemoryPool* memory = nullptr;                          // of reviews; null: nothing is reserved
   Bytes decision_memory = estimator::kDecisionMemory;    // of each turn of the scheduler
-  // Decisions that read a ConfigMap reserve `import_memory` here, in addition to decision_memory; null: no
+  // Decisions that read an object of the cluster reserve `import_memory` here, in addition to decision_memory; null: no
   // limit.
   MemoryPool* imports = nullptr;
   Bytes import_memory = {};

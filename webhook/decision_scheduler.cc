@@ -175,19 +175,24 @@ void DecisionScheduler::check_long_ones() {
     }
     long_ones += entry->is_long && !entry->stopped_for_others ? 1 : 0;
   }
-  for (; long_ones > static_cast<std::size_t>(options_.max_long); --long_ones) {
-    stop_one();
+  while (long_ones > static_cast<std::size_t>(options_.max_long) && stop_one()) {
+    --long_ones;
   }
 }
 
-void DecisionScheduler::stop_one() {
+bool DecisionScheduler::stop_one() {
   std::map<std::string, int> long_of;
   std::vector<Entry*> candidates;
   for (Entry* entry : running_) {
     if (entry->is_long && !entry->stopped_for_others) {
       ++long_of[entry->namespace_name];
-      candidates.push_back(entry);
+      if (entry->computed() >= options_.stop_after) {
+        candidates.push_back(entry);
+      }
     }
+  }
+  if (candidates.empty()) {
+    return false;
   }
   Entry* const victim = *std::ranges::max_element(candidates, {}, [&](const Entry* entry) {
     return std::pair(long_of[entry->namespace_name], entry->computed());
@@ -195,6 +200,7 @@ void DecisionScheduler::stop_one() {
   ++stopped_;
   victim->stopped_for_others = true;
   victim->stop.request_stop();
+  return true;
 }
 
 DecisionScheduler::Stats DecisionScheduler::stats() const {

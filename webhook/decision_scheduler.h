@@ -7,9 +7,9 @@
 //
 // At most `slots` admissions have a turn; the others wait. Namespaces take turns, each in the order of its
 // requests, and none has all slots. A decision that has computed for `long_after` is long: its thread gets a
-// lower priority, so that short decisions overtake it. When there are more than `max_long`, one is asked to
-// stop: of the namespace with the most long decisions, the one that has computed longest. So there are always
-// slots for short decisions.
+// lower priority, so that short decisions overtake it. When there are more than `max_long`, one that has
+// computed for `stop_after` is asked to stop: of the namespace with the most long decisions, the one that has
+// computed longest. So slots for short decisions become free in a time that is bounded.
 //
 // A turn begins and ends on the thread that computes. The priority of that thread cannot be raised again: the
 // thread must end (http::Server does that). Thread-safe; must outlive its turns. It has one thread.
@@ -43,6 +43,8 @@ class DecisionScheduler {
     std::size_t max_waiting = 32;
     // Processor time. The largest usual models take half of it.
     std::chrono::milliseconds long_after{50};
+    // Processor time. On a slow or busy machine the usual decisions are long, too; they end before this.
+    std::chrono::milliseconds stop_after{300};
     // Added to the nice value of a long decision: it then gets a tenth of the share of others.
     int nice = 10;
   };
@@ -102,7 +104,7 @@ class DecisionScheduler {
   void leave(Entry& entry);
   void watch(const std::stop_token& stop);
   void check_long_ones() PLIMSOLL_REQUIRES(mutex_);
-  void stop_one() PLIMSOLL_REQUIRES(mutex_);
+  bool stop_one() PLIMSOLL_REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;

@@ -63,7 +63,8 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
       .profile = inputs.cluster->profile_of(job.namespace_name, job.spec.model.family),
       .method = estimator::Method::kPlimsoll,
       .budget = inputs.budget,
-      .failed = estimator::failed_sizes(job, crds::decode_status(history).attempts, inputs.cluster->gpus)};
+      .failed = estimator::failed_sizes(job, crds::decode_status(history).attempts, inputs.cluster->gpus),
+      .suggest = true};
   const estimator::Provision provision = estimator::provision(to_provision);
 
   Mutation mutation;
@@ -76,7 +77,22 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
     // The user saw them with the decision; do not repeat them when the object is admitted again.
     mutation.answer.warnings.clear();
   }
-  if (mutation.applied && !request.dry_run && job.spec.provisioning.mode != crds::ProvisioningMode::kOff) {
+  if (provision.event_reason == "NoFittingGPU" && job.spec.provisioning.on_unfit == crds::OnUnfit::kDeny) {
+    mutation.answer.allowed = false;
+    mutation.answer.code = 403;
+    mutation.answer.reason = "Forbidden";
+    mutation.answer.message =
+        provision.reason +
+        "; provisioning.onUnfit is Deny, so the job is rejected instead of started as it is";
+    mutation.answer.warnings.pop_back();  // that the job keeps its trainers
+    mutation.reason = "Denied";
+    return mutation;
+  }
+  // Applied again, the manifest restores what it requests: the same decision saves nothing anew.
+  const bool first =
+      member(request.old_object, {"metadata", "annotations", crds::kDecisionAnnotation}).is_null();
+  if (mutation.applied && first && !request.dry_run &&
+      job.spec.provisioning.mode != crds::ProvisioningMode::kOff) {
     mutation.gpus_saved =
         std::max<std::int64_t>(0, job.spec.trainers.replicas - provision.decision->trainers);
   }

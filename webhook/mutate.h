@@ -18,6 +18,7 @@
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "webhook/admission_review.h"
+#include "workloads/references.h"
 
 namespace plimsoll::webhook {
 
@@ -25,6 +26,8 @@ struct MutateInputs {
   const estimator::ClusterView* cluster = nullptr;
   estimator::ModelSource* tables = nullptr;  // null: jobs that name a ConfigMap keep their values
   Budget* budget = nullptr;                  // of the decision; null: no limit
+  // What workloads of other kinds refer to; null: those that need it keep their values.
+  workloads::ObjectSource* objects = nullptr;
 };
 
 struct Mutation {
@@ -32,7 +35,7 @@ struct Mutation {
   bool applied = false;         // there is a patch
   std::string reason;           // CamelCase, one of a few dozen: for metrics
   std::string message;          // one sentence for users; may be empty
-  std::int64_t gpus_saved = 0;  // by this patch, compared with the object before it; 0 for a dry run
+  std::int64_t gpus_saved = 0;  // by the job's first decision; 0 for later ones, and for a dry run
 };
 
 Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs);

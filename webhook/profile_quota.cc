@@ -13,7 +13,7 @@ const JsonSelection& what_decisions_read() {
       JsonSelection()
           .only({}, {"apiVersion", "kind", "metadata", "spec", "status"})
           .only({"metadata"}, {"name", "namespace", "uid", "resourceVersion"})
-          .only({"spec"}, {"family", "bounds"})
+          .only({"spec"}, {"family", "bounds", "model", "training"})
           .only({"status"}, {"bounds"});
   return selection;
 }

@@ -1,13 +1,13 @@
 #include "webhook/table_source.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "base/base64.h"
 #include "crds/embedding_tables_csv.h"
 #include "estimator/trace/import_graph.h"
+#include "webhook/cluster_objects.h"
 
 namespace plimsoll::webhook {
 namespace {
@@ -16,8 +16,6 @@ namespace {
 // 100,000 tables have 6 MiB.
 constexpr Bytes kMaxGraph = 8_MiB;
 constexpr Bytes kMaxTables = 16_MiB;
-// Reading a ConfigMap may take half of the time for a decision.
-constexpr int kShareForReading = 2;
 // The size of a cache entry without its content.
 constexpr std::int64_t kEntryBytes = 256;
 
@@ -49,19 +47,7 @@ ConfigMapTableSource::ConfigMapTableSource(kube::Client& client, TableSourceOpti
 
 Result<Json> ConfigMapTableSource::read(const std::string& what, const std::string& namespace_name,
                                         const std::string& name, Budget* budget) {
-  kube::CallOptions call;
-  if (budget != nullptr) {
-    call.stop = budget->limits().stop;
-    if (const Budget::Time deadline = budget->limits().deadline; deadline != Budget::Time::max()) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-          (deadline - std::chrono::steady_clock::now()) / kShareForReading);
-      if (left.count() <= 0) {
-        return Error(ErrorCode::kTimeout, "the deadline leaves no time to read " + what);
-      }
-      call.timeout = std::min(call.timeout, left);
-    }
-  }
-  Result<Json> config_map = client_.get(kConfigMaps, namespace_name, name, call);
+  Result<Json> config_map = read_in_time(client_, kConfigMaps, namespace_name, name, what, budget);
   return config_map ? std::move(config_map) : config_map.error().within("read " + what);
 }
 
@@ -77,7 +63,8 @@ Result<std::shared_ptr<const T>> ConfigMapTableSource::get(const std::string& na
   if (!config_map) {
     return config_map.error();
   }
-  const Key place(namespace_name, name, key, text_member(*config_map, {"metadata", "resourceVersion"}));
+  const Key place(namespace_name, name, key, text_member(*config_map, {"metadata", "resourceVersion"}),
+                  Content(Shared()).index());
   if (const std::optional<Content> known = find(place)) {
     if (const Shared* same = std::get_if<Shared>(&*known)) {
       return *same;
@@ -124,6 +111,15 @@ Result<estimator::SharedGraph> ConfigMapTableSource::graph(const std::string& na
         return estimator::import_traces(text, {.text = kMaxGraph, .budget = limits});
       },
       estimator::memory_of);
+}
+
+Result<estimator::SharedText> ConfigMapTableSource::text(const std::string& namespace_name,
+                                                         const std::string& config_map_name,
+                                                         const std::string& key, Budget* budget) {
+  return get<std::string>(
+      namespace_name, config_map_name, key, budget,
+      [](const std::string& text, Budget*) { return Result<std::string>(text); },
+      [](const std::string& text) { return Bytes{static_cast<std::int64_t>(text.size())}; });
 }
 
 Bytes ConfigMapTableSource::cached() const {

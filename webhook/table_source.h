@@ -1,4 +1,4 @@
-// ConfigMapTableSource: reads tables and graphs that jobs name by a ConfigMap key.
+// ConfigMapTableSource: reads tables, graphs and descriptions that jobs name by a ConfigMap key.
 //
 //   ConfigMapTableSource source(client, {});
 //   Result<estimator::SharedTables> tables = source.tables("ads", {"ads-tables", "tables.csv"}, &budget);
@@ -10,6 +10,7 @@
 // Thread-safe; calls block at most until the budget's deadline.
 #pragma once
 
+#include <cstddef>
 #include <list>
 #include <map>
 #include <memory>
@@ -41,13 +42,15 @@ class ConfigMapTableSource final : public estimator::ModelSource {
                                          Budget* budget) override;
   Result<estimator::SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
                                        Budget* budget) override;
+  Result<estimator::SharedText> text(const std::string& namespace_name, const std::string& config_map_name,
+                                     const std::string& key, Budget* budget) override;
 
   Bytes cached() const;
 
  private:
-  using Key =
-      std::tuple<std::string, std::string, std::string, std::string>;  // namespace, name, key, version
-  using Content = std::variant<estimator::SharedTables, estimator::SharedGraph, Error>;
+  // Namespace, name, key, version, and the alternative of Content that it is read as.
+  using Key = std::tuple<std::string, std::string, std::string, std::string, std::size_t>;
+  using Content = std::variant<estimator::SharedTables, estimator::SharedGraph, estimator::SharedText, Error>;
   struct Entry {
     Key key;
     Content content;

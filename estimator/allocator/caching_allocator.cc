@@ -79,47 +79,10 @@ std::int64_t CachingAllocator::rounded(Bytes bytes) const {
   return round_up(bytes.count, kMinBlockSize);
 }
 
-std::int32_t CachingAllocator::new_block(const Block& like) {
-  if (unused_ids_.empty()) {
-    blocks_.push_back(like);
-    return static_cast<std::int32_t>(blocks_.size()) - 1;
-  }
-  const std::int32_t id = unused_ids_.back();
-  unused_ids_.pop_back();
-  at(id) = like;
-  return id;
-}
-
-void CachingAllocator::discard(std::int32_t id) {
-  at(id).dead = true;
-  unused_ids_.push_back(id);
-}
-
-void CachingAllocator::insert_free(std::int32_t id) {
-  Block& block = at(id);
-  block.searches_before = searches_[block.small ? 1 : 0];
-  pool_of(block).free.insert({block.size, block.address, id});
-}
-
-void CachingAllocator::erase_free(std::int32_t id) {
-  const Block& block = at(id);
-  pool_of(block).free.erase({block.size, block.address, id});
-}
-
-void CachingAllocator::link_after(std::int32_t id, std::int32_t before) {
-  Block& block = at(id);
-  block.previous = before;
-  block.next = at(before).next;
-  at(before).next = id;
-  if (block.next >= 0) {
-    at(block.next).previous = id;
-  }
-}
-
-std::optional<CachingAllocator::Handle> CachingAllocator::allocate(Bytes bytes, StreamId stream) {
+CachingAllocator::Handle CachingAllocator::allocate_block(Bytes bytes, StreamId stream) {
   assert(bytes.count > 0 && stream < kStreams);
   if (bytes.count >= kUnlimited) {
-    return std::nullopt;
+    return -1;
   }
   const std::int64_t size = rounded(bytes);
   const bool small = size <= kSmallSize;
@@ -142,7 +105,7 @@ std::optional<CachingAllocator::Handle> CachingAllocator::allocate(Bytes bytes, 
     found = new_segment(size, stream, small);
   }
   if (found < 0) {
-    return std::nullopt;
+    return -1;
   }
   return allocate_found_block(found, size);
 }
@@ -175,7 +138,7 @@ std::int32_t CachingAllocator::find_free(std::int64_t size, StreamId stream, boo
   if (found.size >= limit) {
     return -1;
   }
-  blocks.erase(found);
+  blocks.erase(found.size, found.address, found.block);
   return found.block;
 }
 
@@ -321,10 +284,9 @@ bool CachingAllocator::should_split(const Block& block, std::int64_t size) const
 
 CachingAllocator::Handle CachingAllocator::allocate_found_block(std::int32_t id, std::int64_t size) {
   if (should_split(at(id), size)) {
-    Block rest = at(id);
-    rest.address += size;
-    rest.size -= size;
-    const std::int32_t remaining = new_block(rest);
+    const std::int32_t remaining = new_block(at(id));
+    at(remaining).address += size;
+    at(remaining).size -= size;
     link_after(remaining, id);
     at(id).size = size;
     insert_free(remaining);

@@ -43,7 +43,10 @@ class CachingAllocator {
   void reserve_blocks(std::size_t blocks) { blocks_.reserve(blocks); }
 
   // `bytes` > 0, `stream` < kStreams.
-  std::optional<Handle> allocate(Bytes bytes, StreamId stream);
+  std::optional<Handle> allocate(Bytes bytes, StreamId stream) {
+    const Handle handle = allocate_block(bytes, stream);
+    return handle < 0 ? std::optional<Handle>() : std::optional(handle);
+  }
   void release(Handle handle);
   // Records that another stream uses the block. After it is freed, it is reused only after
   // synchronize(stream).
@@ -106,11 +109,40 @@ class CachingAllocator {
     return settings_.memory_fraction && settings_.garbage_collection_threshold > 0;
   }
 
-  std::int32_t new_block(const Block& like);
-  void discard(std::int32_t id);
-  void insert_free(std::int32_t id);
-  void erase_free(std::int32_t id);
-  void link_after(std::int32_t id, std::int32_t before);
+  // -1: not enough memory. Not optional: returned in a register, it can be read sooner than its parts from memory.
+  Handle allocate_block(Bytes bytes, StreamId stream);
+  std::int32_t new_block(const Block& like) {  // which may be one of blocks_
+    if (unused_ids_.empty()) {
+      blocks_.push_back(like);
+      return static_cast<std::int32_t>(blocks_.size()) - 1;
+    }
+    const std::int32_t id = unused_ids_.back();
+    unused_ids_.pop_back();
+    at(id) = like;
+    return id;
+  }
+  void discard(std::int32_t id) {
+    at(id).dead = true;
+    unused_ids_.push_back(id);
+  }
+  void insert_free(std::int32_t id) {
+    Block& block = at(id);
+    block.searches_before = searches_[block.small ? 1 : 0];
+    pool_of(block).free.insert(block.size, block.address, id);
+  }
+  void erase_free(std::int32_t id) {
+    const Block& block = at(id);
+    pool_of(block).free.erase(block.size, block.address, id);
+  }
+  void link_after(std::int32_t id, std::int32_t before) {
+    Block& block = at(id);
+    block.previous = before;
+    block.next = at(before).next;
+    at(before).next = id;
+    if (block.next >= 0) {
+      at(block.next).previous = id;
+    }
+  }
 
   std::int32_t find_free(std::int64_t size, StreamId stream, bool small);
   std::int32_t new_segment(std::int64_t size, StreamId stream, bool small);

@@ -3,224 +3,138 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
-#include <utility>
 
 namespace plimsoll::estimator::inline allocator {
 namespace {
 
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
-constexpr std::int32_t kFirst = std::numeric_limits<std::int32_t>::min();
+
+// By size, then by address: blocks of one pool have different addresses.
+bool precedes(const OrderedBlocks::Entry& a, std::int64_t size, std::int64_t address) {
+  return a.size != size ? a.size < size : a.address < address;
+}
 
 }  // namespace
 
-FreeBlocks::Sequence::Position FreeBlocks::Sequence::lower_bound(const Entry& entry) const {
-  const auto chunk =
-      static_cast<std::size_t>(std::lower_bound(last_.begin(), last_.end(), entry) - last_.begin());
-  if (chunk == chunks_.size()) {
-    return {chunk, 0};
+void FreeBlocks::move_to_ordered(Class& of) {
+  of.ordered = static_cast<std::int32_t>(ordered_.size());
+  OrderedBlocks& ordered = ordered_.emplace_back();
+  for (const Entry& each : of.listed) {
+    ordered.insert(each);
   }
-  const std::vector<Entry>& entries = chunks_[chunk];
-  const auto found = std::lower_bound(entries.begin(), entries.end(), entry);
-  return {chunk, static_cast<std::size_t>(found - entries.begin())};
+  of.listed = {};
 }
 
-bool FreeBlocks::Sequence::insert(const Entry& entry) {
-  if (chunks_.empty()) {
-    chunks_.emplace_back().reserve(kMaxChunk + 1);
-    last_.push_back(entry);
+void FreeBlocks::insert(std::int64_t size, std::int64_t address, std::int32_t block) {
+  assert(size >= 0);
+  if (classes_.empty()) {
+    classes_.resize(kClasses);
   }
-  Position position = lower_bound(entry);
-  if (at_end(position)) {
-    position = {chunks_.size() - 1, chunks_.back().size()};
-    last_.back() = entry;
-  }
-  std::vector<Entry>& chunk = chunks_[position.chunk];
-  chunk.insert(chunk.begin() + static_cast<std::ptrdiff_t>(position.index), entry);
-  const std::size_t first = position.index < kCrowd - 1 ? 0 : position.index - (kCrowd - 1);
-  const std::size_t last = std::min(chunk.size() - 1, position.index + (kCrowd - 1));
-  const bool crowded = (position.index - first == kCrowd - 1 && chunk[first].size == entry.size) ||
-                       (last - position.index == kCrowd - 1 && chunk[last].size == entry.size);
-  if (chunk.size() > kMaxChunk) {
-    const auto middle = chunk.begin() + static_cast<std::ptrdiff_t>(chunk.size() / 2);
-    std::vector<Entry> upper;
-    upper.reserve(kMaxChunk + 1);
-    upper.assign(middle, chunk.end());
-    chunk.erase(middle, chunk.end());
-    const auto after = static_cast<std::ptrdiff_t>(position.chunk) + 1;
-    last_.insert(last_.begin() + after - 1, chunk.back());
-    chunks_.insert(chunks_.begin() + after, std::move(upper));
-  }
-  return crowded;
-}
-
-void FreeBlocks::Sequence::erase(const Entry& entry) {
-  const Position position = lower_bound(entry);
-  assert(!at_end(position) && (*this)[position] == entry);
-  erase(position);
-}
-
-void FreeBlocks::Sequence::erase(Position position) {
-  std::vector<Entry>& chunk = chunks_[position.chunk];
-  chunk.erase(chunk.begin() + static_cast<std::ptrdiff_t>(position.index));
-  const auto at = static_cast<std::ptrdiff_t>(position.chunk);
-  if (chunk.empty()) {
-    chunks_.erase(chunks_.begin() + at);
-    last_.erase(last_.begin() + at);
-  } else {
-    last_[position.chunk] = chunk.back();
-  }
-}
-
-// The chunk that contains `address`, or into which it would be inserted.
-std::size_t FreeBlocks::Bin::chunk_of(std::int64_t address) const {
-  if (higher.empty() || address <= lowest.front().address) {
-    return 0;
-  }
-  // The chunks whose highest address is at least `address` are at the front of the list.
-  const auto below = std::partition_point(
-      higher.begin(), higher.end(), [&](const Chunk& chunk) { return chunk.front().address >= address; });
-  return std::min(static_cast<std::size_t>(higher.end() - below) + 1, higher.size());
-}
-
-void FreeBlocks::Bin::insert(const Spot& spot) {
-  passed = 0;
-  std::size_t at = 0;
-  if (lowest.empty() || spot.address < lowest.back().address) {
-    lowest.push_back(spot);
-  } else {
-    at = chunk_of(spot.address);
-    Chunk& into = chunk(at);
-    into.insert(std::partition_point(into.begin(), into.end(),
-                                     [&](const Spot& each) { return each.address > spot.address; }),
-                spot);
-  }
-  if (Chunk& full = chunk(at); full.size() > kMaxChunk) {
-    const auto middle = full.begin() + static_cast<std::ptrdiff_t>(full.size() / 2);
-    Chunk upper(full.begin(), middle);
-    full.erase(full.begin(), middle);
-    higher.insert(higher.end() - static_cast<std::ptrdiff_t>(at), std::move(upper));
-  }
-}
-
-void FreeBlocks::Bin::remove(std::size_t at, std::size_t index) {
-  Chunk& from = chunk(at);
-  from.erase(from.begin() + static_cast<std::ptrdiff_t>(index));
-  if (!from.empty() || higher.empty()) {
-    return;
-  }
-  if (at == 0) {
-    lowest = std::move(higher.back());
-    at = 1;
-  }
-  higher.erase(higher.end() - static_cast<std::ptrdiff_t>(at));
-}
-
-FreeBlocks::Spot FreeBlocks::Bin::at_or_above(std::int64_t address) const {
-  if (lowest.empty()) {
-    return {};
-  }
-  const Chunk& in = chunk(chunk_of(address));
-  const auto below =
-      std::partition_point(in.begin(), in.end(), [&](const Spot& each) { return each.address >= address; });
-  return below == in.begin() ? Spot{} : *(below - 1);
-}
-
-// Moves all blocks of a size from the sequence to a new bin.
-void FreeBlocks::crowd(std::int64_t size) {
-  const auto at = std::lower_bound(crowded_.begin(), crowded_.end(), size) - crowded_.begin();
-  crowded_.insert(crowded_.begin() + at, size);
-  Bin& bin = *bins_.insert(bins_.begin() + at, Bin{});
-  for (auto each = rest_.lower_bound({size, kLowest, kFirst});
-       !rest_.at_end(each) && rest_[each].size == size; each = rest_.lower_bound({size, kLowest, kFirst})) {
-    bin.insert({rest_[each].address, rest_[each].block});
-    rest_.erase(each);
-  }
-}
-
-void FreeBlocks::insert(const Entry& entry) {
+  const std::size_t at = class_of(size);
+  Class& in = classes_[at];
   ++entries_;
-  const auto at = std::lower_bound(crowded_.begin(), crowded_.end(), entry.size);
-  if (at != crowded_.end() && *at == entry.size) {
-    bins_[static_cast<std::size_t>(at - crowded_.begin())].insert({entry.address, entry.block});
-  } else if (rest_.insert(entry)) {
-    crowd(entry.size);
+  mark(at);
+  if (in.ordered < 0 && in.listed.size() == kMostListed) {
+    move_to_ordered(in);
   }
-}
-
-void FreeBlocks::erase(const Entry& entry) {
-  --entries_;
-  const auto at = std::lower_bound(crowded_.begin(), crowded_.end(), entry.size);
-  if (at == crowded_.end() || *at != entry.size) {
-    rest_.erase(entry);
+  if (in.ordered >= 0) {
+    ordered_[static_cast<std::size_t>(in.ordered)].insert({size, address, block});
     return;
   }
-  Bin& bin = bins_[static_cast<std::size_t>(at - crowded_.begin())];
-  const std::size_t chunk = bin.chunk_of(entry.address);
-  const Chunk& in = bin.chunk(chunk);
-  const auto spot = std::partition_point(in.begin(), in.end(),
-                                         [&](const Spot& each) { return each.address > entry.address; });
-  assert(spot != in.end() && spot->address == entry.address && spot->block == entry.block);
-  bin.remove(chunk, static_cast<std::size_t>(spot - in.begin()));
+  if (in.listed.capacity() == 0) {
+    constexpr std::size_t kUsual = 8;
+    in.listed.reserve(kUsual);
+  }
+  auto place = in.listed.end();
+  while (place != in.listed.begin() && precedes(*(place - 1), size, address)) {
+    --place;
+  }
+  in.listed.emplace(place, size, address, block);
+}
+
+void FreeBlocks::erase(std::int64_t size, std::int64_t address, std::int32_t block) {
+  const std::size_t at = class_of(size);
+  Class& in = classes_[at];
+  --entries_;
+  if (in.ordered >= 0) {
+    OrderedBlocks& ordered = ordered_[static_cast<std::size_t>(in.ordered)];
+    ordered.erase({size, address, block});
+    if (ordered.empty()) {
+      unmark(at);
+    }
+    return;
+  }
+  auto found = in.listed.end();
+  do {
+    assert(found != in.listed.begin());
+    --found;
+  } while (found->address != address || found->size != size);
+  in.listed.erase(found);
+  if (in.listed.empty()) {
+    unmark(at);
+  }
 }
 
 std::int32_t FreeBlocks::take(std::int64_t size, std::int64_t limit) {
-  auto at =
-      static_cast<std::size_t>(std::lower_bound(crowded_.begin(), crowded_.end(), size) - crowded_.begin());
-  while (at < bins_.size() && bins_[at].lowest.empty()) {
-    if (++bins_[at].passed < kMaxPassed) {
-      ++at;
-    } else {
-      crowded_.erase(crowded_.begin() + static_cast<std::ptrdiff_t>(at));
-      bins_.erase(bins_.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-  }
-  // A size is either crowded or in the sequence.
-  if (at == bins_.size() || crowded_[at] != size) {
-    const Sequence::Position other = rest_.lower_bound({size, kLowest, kFirst});
-    if (!rest_.at_end(other) && (at == bins_.size() || rest_[other].size < crowded_[at])) {
-      if (rest_[other].size >= limit) {
-        return -1;
+  const std::size_t least = class_of(std::max<std::int64_t>(size, 0));
+  for (std::size_t at = occupied_from(least); at < kClasses; at = occupied_from(at + 1)) {
+    Class& in = classes_[at];
+    if (in.ordered >= 0) {
+      OrderedBlocks& ordered = ordered_[static_cast<std::size_t>(in.ordered)];
+      const std::int32_t block = ordered.take(size, limit);
+      if (block < 0) {
+        continue;
       }
-      const std::int32_t block = rest_[other].block;
-      rest_.erase(other);
+      if (ordered.empty()) {
+        unmark(at);
+      }
       --entries_;
       return block;
     }
+    auto found = in.listed.end();
+    do {
+      --found;
+    } while (found->size < size && found != in.listed.begin());
+    if (found->size < size) {
+      continue;
+    }
+    if (found->size >= limit) {
+      return -1;
+    }
+    const std::int32_t block = found->block;
+    in.listed.erase(found);
+    if (in.listed.empty()) {
+      unmark(at);
+    }
+    --entries_;
+    return block;
   }
-  if (at == bins_.size() || crowded_[at] >= limit) {
-    return -1;
-  }
-  Bin& bin = bins_[at];
-  const std::int32_t block = bin.lowest.back().block;
-  if (bin.lowest.size() > 1) {
-    bin.lowest.pop_back();
-  } else {
-    bin.remove(0, 0);
-  }
-  --entries_;
-  return block;
-}
-
-FreeBlocks::Entry FreeBlocks::smaller(const Entry& a, const Entry& b) {
-  return b.block < 0 || (a.block >= 0 && a < b) ? a : b;
+  return -1;
 }
 
 // The first entry at or after a size and address.
 FreeBlocks::Entry FreeBlocks::from(const Entry& least) const {
-  const Sequence::Position other = rest_.lower_bound({least.size, least.address, kFirst});
-  Entry found = rest_.at_end(other) ? end() : rest_[other];
-  for (auto at = std::lower_bound(crowded_.begin(), crowded_.end(), least.size); at != crowded_.end(); ++at) {
-    const Spot spot = bins_[static_cast<std::size_t>(at - crowded_.begin())].at_or_above(
-        *at == least.size ? least.address : kLowest);
-    if (spot.block >= 0) {
-      return smaller(found, {*at, spot.address, spot.block});
+  for (std::size_t at = occupied_from(class_of(least.size)); at < kClasses; at = occupied_from(at + 1)) {
+    const Class& in = classes_[at];
+    if (in.ordered >= 0) {
+      const Entry found = ordered_[static_cast<std::size_t>(in.ordered)].from(least);
+      if (found != end()) {
+        return found;
+      }
+      continue;
+    }
+    const auto after = std::find_if(in.listed.rbegin(), in.listed.rend(), [&](const Entry& each) {
+      return !precedes(each, least.size, least.address);
+    });
+    if (after != in.listed.rend()) {
+      return *after;
     }
   }
-  return found;
+  return end();
 }
 
 FreeBlocks::Entry FreeBlocks::at_least(std::int64_t size) const {
-  return from({size, kLowest, -1});
+  return from({std::max<std::int64_t>(size, 0), kLowest, -1});
 }
 
 FreeBlocks::Entry FreeBlocks::next(const Entry& entry) const {
@@ -230,7 +144,7 @@ FreeBlocks::Entry FreeBlocks::next(const Entry& entry) const {
 std::vector<FreeBlocks::Entry> FreeBlocks::all() const {
   std::vector<Entry> entries;
   entries.reserve(entries_);
-  for (Entry each = at_least(kLowest); each != end(); each = next(each)) {
+  for (Entry each = at_least(0); each != end(); each = next(each)) {
     entries.push_back(each);
   }
   return entries;

@@ -1,34 +1,33 @@
-// FreeBlocks: the unused blocks of one pool of the allocator, ordered by size, then by address. It is a
-// sorted sequence in chunks of limited length: a search reads two short arrays, and an insertion moves a few
-// kilobytes at most, however many blocks there are. Training leaves many blocks of few sizes. A size with
-// many blocks ("crowded") has a bin of its own, which is found by the size alone.
+// FreeBlocks: the unused blocks of one pool of the allocator, ordered by size, then by address. Sizes are grouped into
+// classes, eight to a power of two, and a set of bits says which classes have blocks: a search reads a few words and one
+// short list. Training leaves many blocks of few sizes; a class with more than kMostListed keeps them in an
+// OrderedBlocks, whose searches and insertions stay short however many there are.
 //
 //   FreeBlocks free;
-//   free.insert({size, address, block});
+//   free.insert(size, address, block);
 //   std::int32_t taken = free.take(wanted, limit);  // removed from the pool; -1: none
 //
 // A value type, not thread-safe.
 #pragma once
 
-#include <compare>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "estimator/allocator/ordered_blocks.h"
 
 namespace plimsoll::estimator::inline allocator {
 
 class FreeBlocks {
  public:
-  struct Entry {
-    std::int64_t size = 0;
-    std::int64_t address = 0;
-    std::int32_t block = -1;
+  using Entry = OrderedBlocks::Entry;
 
-    auto operator<=>(const Entry&) const = default;
-  };
-
-  void insert(const Entry& entry);
-  void erase(const Entry& entry);  // asserts that it is present
+  // `size` >= 0. Single values, not an Entry: one that was written member by member and is copied at once as a whole waits
+  // until all of its parts are in the cache.
+  void insert(std::int64_t size, std::int64_t address, std::int32_t block);
+  void erase(std::int64_t size, std::int64_t address, std::int32_t block);  // asserts that it is present
   // Removes and returns the smallest block of at least `size`, if it is smaller than `limit`. Among equal
   // sizes it takes the lowest address. -1: there is none.
   std::int32_t take(std::int64_t size, std::int64_t limit);
@@ -44,61 +43,48 @@ class FreeBlocks {
   std::vector<Entry> all() const;
 
  private:
-  static constexpr std::size_t kMaxChunk = 64;
-  // A size with this many adjacent entries in a chunk is crowded.
-  static constexpr std::size_t kCrowd = 8;
-  // An empty bin stays, because its size usually returns; it is removed after this many searches skipped it.
-  static constexpr std::int32_t kMaxPassed = 64;
+  static constexpr std::size_t kMostListed = 64;
+  static constexpr int kBitsOfClass = 3;  // of a size, after its highest bit
+  static constexpr std::size_t kClasses = std::size_t{64 - kBitsOfClass} << kBitsOfClass;
+  static constexpr std::size_t kWords = (kClasses + 63) / 64;
 
-  // Sorted entries in chunks. No chunk is empty.
-  class Sequence {
-   public:
-    struct Position {
-      std::size_t chunk = 0;
-      std::size_t index = 0;
-    };
-
-    // Returns true if the size of the entry has become crowded.
-    bool insert(const Entry& entry);
-    void erase(const Entry& entry);
-    void erase(Position position);
-    Position lower_bound(const Entry& entry) const;
-    bool at_end(Position position) const { return position.chunk == chunks_.size(); }
-    const Entry& operator[](Position position) const { return chunks_[position.chunk][position.index]; }
-
-   private:
-    std::vector<std::vector<Entry>> chunks_;
-    std::vector<Entry> last_;  // the last entry of each chunk, stored together for the search
+  struct Class {
+    std::vector<Entry> listed;  // in descending order
+    std::int32_t ordered = -1;  // once there are many: where they are in ordered_
   };
 
-  struct Spot {
-    std::int64_t address = 0;
-    std::int32_t block = -1;
-  };
-  using Chunk = std::vector<Spot>;  // descending addresses
-  // The blocks of one crowded size.
-  struct Bin {
-    Chunk lowest;               // empty only if the bin is empty
-    std::vector<Chunk> higher;  // the other chunks, none empty; the last one has the lowest addresses
-    std::int32_t passed = 0;    // searches that skipped the empty bin
-
-    // Chunk 0 is `lowest`; chunk i is the i-th of `higher` from its end.
-    Chunk& chunk(std::size_t i) { return i == 0 ? lowest : higher[higher.size() - i]; }
-    const Chunk& chunk(std::size_t i) const { return i == 0 ? lowest : higher[higher.size() - i]; }
-    std::size_t chunk_of(std::int64_t address) const;
-    void insert(const Spot& spot);
-    void remove(std::size_t chunk, std::size_t index);
-    // The spot with the lowest address at or above `address`; block -1: none.
-    Spot at_or_above(std::int64_t address) const;
-  };
-
-  static Entry smaller(const Entry& a, const Entry& b);
+  static std::size_t class_of(std::int64_t size) {
+    constexpr std::uint64_t kInPower = std::uint64_t{1} << kBitsOfClass;
+    const auto bytes = static_cast<std::uint64_t>(size);
+    if (bytes < kInPower) {
+      return bytes;
+    }
+    const int shift = static_cast<int>(std::bit_width(bytes)) - 1 - kBitsOfClass;
+    return (static_cast<std::size_t>(shift + 1) << kBitsOfClass) + ((bytes >> shift) & (kInPower - 1));
+  }
+  // The first class from this one that has blocks; kClasses: none.
+  std::size_t occupied_from(std::size_t of) const {
+    std::size_t word = of / 64;
+    if (word >= kWords) {
+      return kClasses;
+    }
+    std::uint64_t bits = occupied_[word] & (~std::uint64_t{0} << of % 64);
+    while (bits == 0) {
+      if (++word == kWords) {
+        return kClasses;
+      }
+      bits = occupied_[word];
+    }
+    return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+  }
+  void mark(std::size_t of) { occupied_[of / 64] |= std::uint64_t{1} << of % 64; }
+  void unmark(std::size_t of) { occupied_[of / 64] &= ~(std::uint64_t{1} << of % 64); }
+  void move_to_ordered(Class& of);
   Entry from(const Entry& least) const;
-  void crowd(std::int64_t size);
 
-  std::vector<std::int64_t> crowded_;  // crowded sizes, ascending
-  std::vector<Bin> bins_;              // the bin of each crowded size
-  Sequence rest_;
+  std::vector<Class> classes_;  // none before the first insertion
+  std::vector<OrderedBlocks> ordered_;
+  std::array<std::uint64_t, kWords> occupied_{};
   std::size_t entries_ = 0;
 };
 

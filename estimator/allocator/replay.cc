@@ -1,6 +1,7 @@
 #include "estimator/allocator/replay.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -11,36 +12,36 @@ namespace {
 // are replayed as this many larger blocks.
 constexpr std::int64_t kMaxCopies = 256;
 
+// A ledger with the handles of its blocks.
+struct Script {
+  explicit Script(const Ledger& of, Budget* budget) : ledger(of), memory(budget) {}
+
+  const Ledger& ledger;
+  BudgetBytes memory;
+  std::vector<std::int64_t> first_handle{};  // by BlockId, into handles
+  std::vector<CachingAllocator::Handle> handles{};
+  std::vector<BlockId> inputs{};
+  std::vector<BlockId> leftovers{};  // blocks that an iteration allocates and does not free
+
+  bool trains() const { return ledger.begin_of(Phase::kBackward) < ledger.events().size(); }
+};
+
 class Replay {
  public:
   Replay(const Ledger& ledger, const ReplayOptions& options)
-      : ledger_(ledger), options_(options), allocator_(options.settings, options.device) {
-    const auto blocks = static_cast<std::int64_t>(ledger.blocks().size());
-    charge(options.budget, ledger.blocks().size());
-    memory_.resize(Bytes{kBytesPerBlock} * blocks);
-    first_handle_.reserve(ledger.blocks().size() + 1);
-    std::int64_t handles = 0;
-    for (const Ledger::Block& block : ledger.blocks()) {
-      first_handle_.push_back(handles);
-      handles += copies(block);
-    }
-    charge(options.budget, static_cast<std::uint64_t>(handles));
-    memory_.resize(Bytes{kBytesPerBlock} * blocks + Bytes{kBytesPerHandle} * handles);
-    handles_.assign(static_cast<std::size_t>(handles), kNone);
+      : options_(options), allocator_(options.settings, options.device) {
+    current_ = &add(ledger);
     allocator_.reserve_blocks(ledger.blocks().size());
-    find_leftovers();
   }
 
   ReplayResult run() && {
+    Script& usual = *current_;
     position_ = {-1, 0};
-    for (std::size_t i = 0; i < ledger_.begin_of_iteration() && !failure_; ++i) {
-      const MemoryEvent& event = ledger_.events()[i];
+    for (std::size_t i = 0; i < usual.ledger.begin_of_iteration() && !failure_; ++i) {
+      const MemoryEvent& event = usual.ledger.events()[i];
       if (event.kind == MemoryEvent::Kind::kAllocate && part(event.block) == Part::kOptimizerState) {
         state_.push_back(event.block);
         continue;
-      }
-      if (event.kind == MemoryEvent::Kind::kAllocate && part(event.block) == Part::kInputs) {
-        inputs_.push_back(event.block);
       }
       position_.event = i;
       apply(event);
@@ -51,7 +52,12 @@ class Replay {
         break;
       }
       before = allocator_.reserved_peak();
-      iterate(iterations);
+      iterate(usual, iterations);
+    }
+    for (const Ledger* const each : options_.afterwards) {
+      if (!failure_) {
+        iterate(each == &usual.ledger ? usual : script_of(*each), iterations++);
+      }
     }
     return {.allocated_peak = allocator_.allocated_peak(),
             .reserved_peak = allocator_.reserved_peak(),
@@ -79,11 +85,44 @@ class Replay {
     const std::int64_t each = block.bytes.count / kMaxCopies;
     return Bytes{copy == 0 ? block.bytes.count - each * (kMaxCopies - 1) : each};
   }
-  const Ledger::Block& block(BlockId id) const { return ledger_.blocks()[static_cast<std::size_t>(id)]; }
+  const Ledger::Block& block(BlockId id) const {
+    return current_->ledger.blocks()[static_cast<std::size_t>(id)];
+  }
   Part part(BlockId id) const { return block(id).part; }
   // The handle of the first copy; those of the other copies follow it.
   CachingAllocator::Handle& handle(BlockId id) {
-    return handles_[static_cast<std::size_t>(first_handle_[static_cast<std::size_t>(id)])];
+    return current_->handles[static_cast<std::size_t>(current_->first_handle[static_cast<std::size_t>(id)])];
+  }
+
+  Script& add(const Ledger& ledger) {
+    Script& script = scripts_.emplace_back(ledger, options_.budget);
+    const auto blocks = static_cast<std::int64_t>(ledger.blocks().size());
+    charge(options_.budget, ledger.blocks().size());
+    script.memory.resize(Bytes{kBytesPerBlock} * blocks);
+    script.first_handle.reserve(ledger.blocks().size() + 1);
+    std::int64_t handles = 0;
+    for (const Ledger::Block& block : ledger.blocks()) {
+      script.first_handle.push_back(handles);
+      handles += copies(block);
+    }
+    script.first_handle.push_back(handles);
+    charge(options_.budget, static_cast<std::uint64_t>(handles));
+    script.memory.resize(Bytes{kBytesPerBlock} * blocks + Bytes{kBytesPerHandle} * handles);
+    script.handles.assign(static_cast<std::size_t>(handles), kNone);
+    for (std::size_t i = 0; i < ledger.begin_of_iteration(); ++i) {
+      const MemoryEvent& event = ledger.events()[i];
+      if (event.kind == MemoryEvent::Kind::kAllocate &&
+          ledger.blocks()[static_cast<std::size_t>(event.block)].part == Part::kInputs) {
+        script.inputs.push_back(event.block);
+      }
+    }
+    find_leftovers(script);
+    return script;
+  }
+  Script& script_of(const Ledger& ledger) {
+    const auto known = std::find_if(scripts_.begin(), scripts_.end(),
+                                    [&](const Script& each) { return &each.ledger == &ledger; });
+    return known != scripts_.end() ? *known : add(ledger);
   }
 
   bool take(Bytes bytes, StreamId stream, BlockId id, CachingAllocator::Handle& handle) {
@@ -109,10 +148,10 @@ class Replay {
 
   template <class Action>
   void for_each_handle(BlockId id, Action action) {
-    CachingAllocator::Handle* const first = &handle(id);
-    const std::int64_t count = copies(block(id));
-    for (std::int64_t copy = 0; copy < count; ++copy) {
-      action(first[copy], copy);
+    const std::int64_t* const first = &current_->first_handle[static_cast<std::size_t>(id)];
+    CachingAllocator::Handle* const handles = current_->handles.data();
+    for (std::int64_t at = first[0]; at < first[1]; ++at) {
+      action(handles[at], at - first[0]);
     }
   }
 
@@ -153,18 +192,18 @@ class Replay {
   }
 
   // Finds the blocks that the iteration allocates and does not free; they are freed when the next one begins.
-  void find_leftovers() {
-    std::vector<char> left(ledger_.blocks().size(), 0);
-    const std::size_t begin = ledger_.begin_of_iteration();
-    for (std::size_t i = begin; i < ledger_.events().size(); ++i) {
-      const MemoryEvent& event = ledger_.events()[i];
+  static void find_leftovers(Script& script) {
+    const Ledger& ledger = script.ledger;
+    std::vector<char> left(ledger.blocks().size(), 0);
+    for (std::size_t i = ledger.begin_of_iteration(); i < ledger.events().size(); ++i) {
+      const MemoryEvent& event = ledger.events()[i];
       if (event.kind == MemoryEvent::Kind::kAllocate || event.kind == MemoryEvent::Kind::kRelease) {
         left[static_cast<std::size_t>(event.block)] = event.kind == MemoryEvent::Kind::kAllocate ? 1 : 0;
       }
     }
     for (std::size_t i = 0; i < left.size(); ++i) {  // in order of allocation
       if (left[i] != 0) {
-        leftovers_.push_back(static_cast<BlockId>(i));
+        script.leftovers.push_back(static_cast<BlockId>(i));
       }
     }
   }
@@ -172,7 +211,7 @@ class Replay {
   void apply(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end && !failure_; ++i) {
       position_.event = i;
-      apply(ledger_.events()[i]);
+      apply(current_->ledger.events()[i]);
     }
     position_.event = end;
   }
@@ -193,23 +232,25 @@ class Replay {
 
   // The last batch is freed before the next one is allocated, because `for x, y in loader` has rebound its
   // variables by then. If the loader itself copies batches to the GPU, both are allocated for a moment.
-  void replace_inputs() {
-    std::vector<CachingAllocator::Handle> last;
-    for (const BlockId input : inputs_) {
+  void replace_inputs(Script& last, Script& next) {
+    std::vector<CachingAllocator::Handle> kept;
+    current_ = &last;
+    for (const BlockId input : last.inputs) {
       if (options_.next_batch_early) {
         for_each_handle(input, [&](CachingAllocator::Handle& handle, std::int64_t) {
-          last.push_back(std::exchange(handle, kNone));
+          kept.push_back(std::exchange(handle, kNone));
         });
       } else {
         release(input);
       }
     }
-    for (const BlockId input : inputs_) {
+    current_ = &next;
+    for (const BlockId input : next.inputs) {
       if (!failure_) {
         allocate(input);
       }
     }
-    for (const CachingAllocator::Handle handle : last) {
+    for (const CachingAllocator::Handle handle : kept) {
       if (handle != kNone) {
         allocator_.release(handle);
       }
@@ -218,61 +259,89 @@ class Replay {
 
   // Allocates again what was allocated before the iteration and freed inside it.
   void reallocate_persistent() {
-    for (std::size_t i = 0; i < ledger_.begin_of_iteration() && !failure_; ++i) {
-      const MemoryEvent& event = ledger_.events()[i];
+    for (std::size_t i = 0; i < current_->ledger.begin_of_iteration() && !failure_; ++i) {
+      const MemoryEvent& event = current_->ledger.events()[i];
       if (event.kind == MemoryEvent::Kind::kAllocate && handle(event.block) == kNone) {
         allocate(event.block);
       }
     }
   }
 
-  void iterate(int iteration) {
-    const std::size_t begin = ledger_.begin_of_iteration();
-    position_ = {iteration, begin};
-    if (iteration > 0) {
-      replace_inputs();
-      reallocate_persistent();
-      for (const BlockId left : leftovers_) {
-        release(left);
+  // Takes over what the iteration did not free.
+  void keep_leftovers() {
+    for (const BlockId left : current_->leftovers) {
+      for_each_handle(left, [&](CachingAllocator::Handle& handle, std::int64_t) {
+        if (handle != kNone) {
+          left_.push_back({part(left), std::exchange(handle, kNone)});
+        }
+      });
+    }
+  }
+  // A loop calls zero_grad() before an iteration, not before a validation pass.
+  void release_leftovers(bool gradients) {
+    const auto stays = [&](const Left& each) { return !gradients && each.part == Part::kGradients; };
+    for (const Left& each : left_) {
+      if (!stays(each)) {
+        allocator_.release(each.handle);
       }
     }
+    std::erase_if(left_, [&](const Left& each) { return !stays(each); });
+  }
+
+  void iterate(Script& script, int iteration) {
+    const Ledger& ledger = script.ledger;
+    const std::size_t begin = ledger.begin_of_iteration();
+    position_ = {iteration, begin};
     if (iteration > 0) {
-      apply(begin, ledger_.events().size());
-      return;
+      replace_inputs(*current_, script);
+      if (&script == &scripts_.front()) {
+        reallocate_persistent();
+      }
+      release_leftovers(script.trains());
+      apply(begin, ledger.events().size());
+    } else {
+      iterate_first();
     }
+    keep_leftovers();
+  }
+
+  void iterate_first() {
+    const Ledger& ledger = current_->ledger;
+    const std::size_t begin = ledger.begin_of_iteration();
     allocate_workspace(options_.forward_workspace);
     // If a phase was never entered, begin_of() is the end of the events.
-    const std::size_t backward = ledger_.begin_of(Phase::kBackward);
-    const std::size_t step = ledger_.begin_of(Phase::kOptimizerStep);
+    const std::size_t backward = ledger.begin_of(Phase::kBackward);
+    const std::size_t step = ledger.begin_of(Phase::kOptimizerStep);
     if (backward <= step) {
       apply(begin, backward);
       allocate_workspace(options_.backward_workspace);
       apply(backward, step);
       allocate_state();
-      apply(step, ledger_.events().size());
+      apply(step, ledger.events().size());
     } else {
       apply(begin, step);
       allocate_state();
       apply(step, backward);
       allocate_workspace(options_.backward_workspace);
-      apply(backward, ledger_.events().size());
+      apply(backward, ledger.events().size());
     }
   }
 
+  struct Left {
+    Part part = Part::kActivations;
+    CachingAllocator::Handle handle = kNone;
+  };
   struct Position {
     int iteration = -1;
     std::size_t event = 0;
   };
 
-  const Ledger& ledger_;
   const ReplayOptions& options_;
   CachingAllocator allocator_;
-  BudgetBytes memory_{options_.budget};
-  std::vector<std::int64_t> first_handle_;  // by BlockId, into handles_
-  std::vector<CachingAllocator::Handle> handles_;
-  std::vector<BlockId> inputs_;
+  std::deque<Script> scripts_;  // the first is the usual iteration
+  Script* current_ = nullptr;
   std::vector<BlockId> state_;
-  std::vector<BlockId> leftovers_;
+  std::vector<Left> left_;
   Position position_;
   std::optional<OutOfMemory> failure_;
 };

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/budget.h"
 #include "base/bytes.h"
@@ -28,7 +29,10 @@ struct ReplayOptions {
   Bytes backward_workspace;
   bool next_batch_early = false;  // a batch arrives on the GPU before the last one is freed
   int iterations = 3;             // at most; replay stops after an iteration that reserves nothing new
-  Budget* budget = nullptr;       // replay() throws its BudgetExceeded
+  // What the loop runs after these, in order: iterations of other sizes, and validation passes, whose ledgers have no
+  // backward. Each has the persistent blocks of the replayed ledger, except its inputs; its own are ignored.
+  std::span<const Ledger* const> afterwards{};
+  Budget* budget = nullptr;  // replay() throws its BudgetExceeded
 };
 
 struct OutOfMemory {
@@ -55,7 +59,8 @@ struct ReplayResult {
 
 // Blocks allocated before the ledger's first phase stay allocated, with two exceptions: optimizer state is
 // allocated at the first step, and inputs are freed and allocated again at the start of each iteration. A
-// block that an iteration does not free is freed at the start of the next one (zero_grad). If a dispensable
+// block that an iteration does not free is freed at the start of the next one (zero_grad); gradients stay while
+// a validation pass runs. If a dispensable
 // block cannot be allocated even after the cache was emptied, the iteration runs without it.
 ReplayResult replay(const Ledger& ledger, const ReplayOptions& options);
 

@@ -29,6 +29,8 @@ struct AllocatorSettings {
   double garbage_collection_threshold = 0;  // share of the allowed memory; 0: no garbage collection
   std::optional<double> memory_fraction;    // per_process_memory_fraction: share of the GPU's memory
   bool expandable_segments = false;
+
+  bool operator==(const AllocatorSettings&) const = default;
 };
 
 // Parses the variable as PyTorch does (c10/core/AllocatorConfig.cpp, c10/cuda/CUDAAllocatorConfig.cpp):

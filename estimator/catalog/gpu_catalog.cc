@@ -8,6 +8,7 @@
 
 #include "base/json/view.h"
 #include "base/yaml.h"
+#include "crds/unknown_fields.h"
 
 namespace plimsoll::estimator::inline catalog {
 
@@ -111,6 +112,8 @@ GpuCatalog GpuCatalog::built_in() {
                    .product_labels = texts(field(gpu, "productLabels")),
                    .cloud_labels = texts(field(gpu, "cloudLabels")),
                    .family = text(field(gpu, "family")),
+                   .compute_capability = parse_compute_capability(text(field(gpu, "computeCapability"))),
+                   .cpu_architecture = text(field(gpu, "cpuArchitecture")),
                    .memory = Bytes::from_mib(field(gpu, "memoryMiB").integer().value_or(0)),
                    .hbm_bandwidth = gigabytes(field(gpu, "hbmGBps")),
                    .intra_node_bandwidth = gigabytes(field(gpu, "nodeGBps")),
@@ -135,6 +138,9 @@ Result<void> GpuCatalog::apply_file(std::string_view yaml) {
   GpuCatalog changed = *this;
   for (std::size_t i = 0; i < objects.size(); ++i) {
     const std::string entry = "GPU catalogue entry " + std::to_string(i + 1);
+    if (const Result<void> known = crds::refuse_unknown_fields(JsonView(*objects[i])); !known) {
+      return known.error().within(entry);
+    }
     Result<crds::GpuModel> resource = crds::decode_gpu_model(*objects[i]);
     if (!resource) {
       return resource.error().within(entry);
@@ -184,6 +190,12 @@ Result<void> GpuCatalog::apply(const crds::GpuModel& resource) {
   model->hbm_bandwidth = spec.hbm_bandwidth.value_or(model->hbm_bandwidth);
   model->intra_node_bandwidth = spec.intra_node_bandwidth.value_or(model->intra_node_bandwidth);
   model->inter_node_bandwidth = spec.inter_node_bandwidth.value_or(model->inter_node_bandwidth);
+  if (!spec.compute_capability.empty()) {
+    model->compute_capability = parse_compute_capability(spec.compute_capability);
+  }
+  if (spec.host_links) {
+    model->host_links = *spec.host_links;
+  }
   if (spec.cuda_context) {
     model->cuda_context = spec.cuda_context;
   }
@@ -238,6 +250,10 @@ const GpuModel* GpuCatalog::find(std::string_view name_or_label) const {
     }
   }
   return nullptr;
+}
+
+std::string gpus_text(std::int64_t count, const std::string& model) {
+  return std::to_string(count) + " x " + model;
 }
 
 }  // namespace plimsoll::estimator::catalog

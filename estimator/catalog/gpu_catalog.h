@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "crds/gpu_model.h"
+#include "estimator/catalog/capabilities.h"
 
 namespace plimsoll::estimator::inline catalog {
 
@@ -26,12 +27,15 @@ struct GpuModel {
   std::vector<std::string> product_labels{};  // values of nvidia.com/gpu.product
   std::vector<std::string> cloud_labels{};    // values of other labels: cloud.google.com/gke-accelerator, ...
   std::string family{};                       // nvidia.com/gpu.family: "ampere"; empty if unknown
-  Bytes memory;                               // the label gpu.memory, in MiB: what nodes report
-  Bytes hbm_bandwidth;                        // bytes per second
-  Bytes intra_node_bandwidth;                 // bytes per second and GPU
-  Bytes inter_node_bandwidth;                 // bytes per second and GPU
-  std::optional<Bytes> cuda_context{};        // set by a GPUModel; absent: estimator/fixed_costs/table.h
-  double relative_cost = 1;                   // per GPU hour; A100-80GB = 1
+  std::optional<ComputeCapability> compute_capability{};  // nothing: not known, and no card is excluded by it
+  std::string cpu_architecture{};                         // of its nodes, where the card determines it
+  Bytes memory;                                           // the label gpu.memory, in MiB: what nodes report
+  Bytes hbm_bandwidth;                                    // bytes per second
+  Bytes intra_node_bandwidth;                             // bytes per second and GPU
+  Bytes inter_node_bandwidth;                             // bytes per second and GPU
+  std::optional<Bytes> cuda_context{};  // set by a GPUModel; absent: estimator/fixed_costs/table.h
+  double relative_cost = 1;             // per GPU hour; A100-80GB = 1
+  crds::HostLinks host_links{};         // what a GPUModel or the nodes' labels say
 };
 
 class GpuCatalog {
@@ -66,5 +70,8 @@ class GpuCatalog {
   std::vector<GpuModel> models_;
   std::map<std::string, Price> prices_;  // by model name: prices set by a resource or file
 };
+
+// "16 x A100-80GB"
+std::string gpus_text(std::int64_t count, const std::string& model);
 
 }  // namespace plimsoll::estimator::catalog

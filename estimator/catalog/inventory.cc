@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json/view.h"
+#include "base/number.h"
 #include "base/quantity.h"
 #include "crds/training_job.h"
 
@@ -81,11 +82,70 @@ Bytes memory_of(const Json& node) {
   return Bytes{};
 }
 
+std::optional<ComputeCapability> compute_capability_of(const Json& node) {
+  return parse_compute_capability(label(node, "nvidia.com/gpu.compute.major") + "." +
+                                  label(node, "nvidia.com/gpu.compute.minor"));
+}
+
+// GPU feature discovery's labels of the driver, and those that they replaced (k8s-device-plugin,
+// docs/gpu-feature-discovery/README.md).
+std::optional<DriverVersion> driver_of(const Json& node) {
+  const std::string parts[] = {label(node, "nvidia.com/cuda.driver-version.full"),
+                               label(node, "nvidia.com/cuda.driver-version.major") + "." +
+                                   label(node, "nvidia.com/cuda.driver-version.minor") + "." +
+                                   label(node, "nvidia.com/cuda.driver-version.revision"),
+                               label(node, "nvidia.com/cuda.driver.major") + "." +
+                                   label(node, "nvidia.com/cuda.driver.minor") + "." +
+                                   label(node, "nvidia.com/cuda.driver.rev")};
+  for (std::string text : parts) {
+    text.erase(text.find_last_not_of('.') + 1);  // of drivers with two numbers
+    if (const std::optional<DriverVersion> driver = parse_driver_version(text)) {
+      return driver;
+    }
+  }
+  return std::nullopt;
+}
+
 // Memory that the scheduler can assign; 0 if the value is not a quantity.
 Bytes host_memory_of(const Json& node) {
   const Json& allocatable = member(node, {"status", "allocatable", "memory"});
   const Result<Bytes> bytes = parse_bytes(text_member(allocatable, {}));
   return bytes ? *bytes : Bytes{};
+}
+
+// Nothing where a node has none of the labels. A label that is no such value is as if it were absent.
+std::optional<crds::HostLinks> host_links_of(const Json& node) {
+  crds::HostLinks links;
+  const Result<Bytes> bandwidth = parse_bytes(label(node, kHostBandwidthLabel));
+  if (bandwidth && *bandwidth > Bytes{}) {
+    links.bandwidth = *bandwidth;
+  }
+  const std::optional<std::int64_t> shared = parse_number<std::int64_t>(label(node, kGpusPerRootLabel));
+  if (shared && *shared > 0 && static_cast<double>(*shared) <= kMaxGpusPerNode) {
+    links.gpus_per_root = *shared;
+  }
+  const std::string peers = label(node, kPeerToPeerLabel);
+  links.peer_to_peer = peers == "true"    ? crds::PeerToPeer::kSupported
+                       : peers == "false" ? crds::PeerToPeer::kUnsupported
+                                          : crds::PeerToPeer::kAuto;
+  return links == crds::HostLinks() ? std::nullopt : std::optional(links);
+}
+
+// What holds on both nodes. What one of them does not say, the other does.
+crds::HostLinks weaker(const crds::HostLinks& a, const crds::HostLinks& b) {
+  return {.bandwidth = a.bandwidth && b.bandwidth ? std::min(a.bandwidth, b.bandwidth)
+                                                  : (a.bandwidth ? a.bandwidth : b.bandwidth),
+          .gpus_per_root = std::max(a.gpus_per_root, b.gpus_per_root),
+          .peer_to_peer = std::max(a.peer_to_peer, b.peer_to_peer)};
+}
+
+// Labels come before what a GPUModel says.
+void override_links(GpuModel& model, const crds::HostLinks& labels) {
+  crds::HostLinks& links = model.host_links;
+  links.bandwidth = labels.bandwidth ? labels.bandwidth : links.bandwidth;
+  links.gpus_per_root = labels.gpus_per_root > 0 ? labels.gpus_per_root : links.gpus_per_root;
+  links.peer_to_peer =
+      labels.peer_to_peer != crds::PeerToPeer::kAuto ? labels.peer_to_peer : links.peer_to_peer;
 }
 
 bool repels_pods(const Json& taint) {
@@ -151,10 +211,19 @@ void add_nodes(AvailableGpu& available, const crds::GpuAutoscaling& autoscaling)
   }
 }
 
+// Where no node says it, the card may.
+void add_catalogued_architecture(AvailableGpu& available) {
+  if (available.cpu_architectures.empty() && !available.model.cpu_architecture.empty()) {
+    available.cpu_architectures.push_back(available.model.cpu_architecture);
+  }
+}
+
 AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nodes) {
   AvailableGpu available{.model = model};
   const std::string key = common_key(nodes);
   std::set<std::string> labels;
+  std::set<std::string> architectures;
+  std::optional<ComputeCapability> least_capability;
   std::map<std::int64_t, std::int64_t> nodes_of_shape;
   Bytes least_memory;
   Bytes least_host_memory = Bytes::max();
@@ -167,6 +236,20 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
     available.free_gpus += std::clamp<std::int64_t>(node->gpus - node->requested_gpus, 0, node->gpus);
     ++nodes_of_shape[node->gpus];
     least_host_memory = std::min(least_host_memory, node->host_memory);
+    if (node->driver) {
+      available.oldest_driver = std::min(available.oldest_driver.value_or(*node->driver), *node->driver);
+    }
+    if (node->compute_capability) {
+      least_capability =
+          std::min(least_capability.value_or(*node->compute_capability), *node->compute_capability);
+    }
+    if (node->host_links) {
+      available.host_links =
+          available.host_links ? weaker(*available.host_links, *node->host_links) : *node->host_links;
+    }
+    if (!node->cpu_architecture.empty()) {
+      architectures.insert(node->cpu_architecture);
+    }
     if (node->memory_per_gpu.count > 0 && (least_memory.count == 0 || node->memory_per_gpu < least_memory)) {
       least_memory = node->memory_per_gpu;
     }
@@ -180,6 +263,14 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
   if (least_memory.count > 0) {
     available.model.memory = least_memory;
   }
+  if (least_capability) {
+    available.model.compute_capability = least_capability;
+  }
+  available.cpu_architectures.assign(architectures.begin(), architectures.end());
+  if (available.host_links) {
+    override_links(available.model, *available.host_links);
+  }
+  add_catalogued_architecture(available);
   return available;
 }
 
@@ -207,6 +298,10 @@ Result<GpuNode> decode_node(const Json& node) {
                  .memory_per_gpu = memory_of(node),
                  .host_memory = host_memory_of(node),
                  .requested_gpus = 0,
+                 .compute_capability = compute_capability_of(node),
+                 .driver = driver_of(node),
+                 .cpu_architecture = label(node, kCpuArchitectureLabel),
+                 .host_links = host_links_of(node),
                  .schedulable = is_schedulable(node)};
 }
 
@@ -260,6 +355,16 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
       available.model.memory = *status.memory;
     }
     available.host_memory = status.host_memory.value_or(Bytes{});
+    available.host_links = status.host_links;
+    if (status.host_links) {
+      override_links(available.model, *status.host_links);
+    }
+    if (status.capabilities) {
+      available.model.compute_capability = parse_compute_capability(status.capabilities->compute_capability);
+    }
+    available.oldest_driver = parse_driver_version(status.driver_version);
+    available.cpu_architectures = status.cpu_architectures;
+    add_catalogued_architecture(available);
     if (resource.spec.autoscaling) {
       add_nodes(available, *resource.spec.autoscaling);
     }

@@ -22,6 +22,15 @@ struct NodeLabel {
 };
 NodeLabel parse_product_label(const std::string& spelling);
 
+// The node's label with its CPU architecture ("amd64", "arm64"), set by the kubelet.
+inline constexpr const char* kCpuArchitectureLabel = "kubernetes.io/arch";
+
+// Labels with which an administrator, or a probe, says how the GPUs of a node reach host memory and each other: bytes a
+// second of a root complex ("24Gi"), GPUs that share it, and "true" or "false".
+inline constexpr const char* kHostBandwidthLabel = "plimsoll.dev/host-bandwidth";
+inline constexpr const char* kGpusPerRootLabel = "plimsoll.dev/gpus-per-root-complex";
+inline constexpr const char* kPeerToPeerLabel = "plimsoll.dev/peer-to-peer";
+
 // The part of a core/v1 Node that the inventory uses.
 struct GpuNode {
   std::string name;
@@ -30,6 +39,10 @@ struct GpuNode {
   Bytes memory_per_gpu{};           // label nvidia.com/gpu.memory (MiB); 0 if absent
   Bytes host_memory{};              // allocatable; 0 if absent
   std::int64_t requested_gpus = 0;  // by pods bound to the node
+  std::optional<ComputeCapability> compute_capability{};  // labels nvidia.com/gpu.compute.major and minor
+  std::optional<DriverVersion> driver{};                  // labels nvidia.com/cuda.driver-version.*
+  std::string cpu_architecture{};                         // label kubernetes.io/arch; empty if absent
+  std::optional<crds::HostLinks> host_links{};  // labels plimsoll.dev/...; nothing if all are absent
   bool schedulable = true;  // not cordoned, ready, no NoExecute or NoSchedule taint except nvidia.com/gpu
 };
 
@@ -44,7 +57,11 @@ struct AvailableGpu {
   std::int64_t free_gpus = 0;      // existing GPUs that no pod requests
   std::int64_t gpus_per_node = 0;  // of the most common node shape
   std::vector<crds::GpuNodeShape> shapes{};
-  Bytes host_memory{};  // the least allocatable memory of a node; 0: unknown
+  Bytes host_memory{};                           // the least allocatable memory of a node; 0: unknown
+  std::optional<DriverVersion> oldest_driver{};  // of its nodes; nothing: not known
+  std::vector<std::string> cpu_architectures{};  // of its nodes, ordered; empty: not known
+  std::optional<crds::HostLinks>
+      host_links{};  // what the nodes' labels say, the least of them; also in `model`
 };
 
 // Errors: kInvalid if the object is not a Node.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "estimator/estimate/other_passes.h"
 #include "estimator/estimate/peak.h"
 
 namespace plimsoll::estimator::inline estimate {
@@ -62,19 +63,20 @@ std::optional<Moments> extrapolate_moments(const std::vector<SimulatedLayers>& s
   return moments;
 }
 
-bool can_be_extrapolated(const EstimateRequest& request, const TransformerSpec& spec) {
-  const crds::TrainingSpec& training = *request.training;
-  return spec.layers > kMaxSimulatedLayers && !spec.encoder_decoder &&
-         spec.first_dense <= kSimulated[0] / 2 && training.parallelism.pipeline == 1 &&
-         training.activation_checkpointing != crds::ActivationCheckpointing::kPerModule;
-}
-
 }  // namespace
+
+bool may_be_extrapolated(const EstimateRequest& request, const TransformerSpec& spec) {
+  const crds::TrainingSpec& training = *request.training;
+  return spec.layers > kMaxSimulatedLayers && !spec.encoder_decoder && spec.uniform() &&
+         spec.towers.empty() && spec.first_dense <= kSimulated[0] / 2 && training.parallelism.pipeline == 1 &&
+         training.activation_checkpointing != crds::ActivationCheckpointing::kPerModule &&
+         !has_other_passes(training);
+}
 
 Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& request,
                                                          const TransformerSpec& spec,
                                                          const SimulateLayers& simulate) {
-  if (!can_be_extrapolated(request, spec)) {
+  if (!may_be_extrapolated(request, spec)) {
     return std::optional<Estimate>();
   }
   std::vector<SimulatedLayers> simulated;
@@ -114,7 +116,15 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
                                                  last.peak.reserved - last.peak.allocated),
       estimate.peak.allocated,
       std::max(estimate.peak.allocated, estimate.peak.upper_bound - estimate.breakdown.communication));
+  estimate.margins = last.margins;
+  for (std::size_t i = 0; i < estimate.margins.size(); ++i) {
+    estimate.margins[i].bytes = line.upper_bound(first.margins[i].bytes, last.margins[i].bytes);
+  }
   estimate.largest_live = last.largest_live;
+  for (const auto part : {&HostMemory::parameters, &HostMemory::gradients, &HostMemory::optimizer_state,
+                          &HostMemory::checkpoint}) {
+    estimate.host.*part = line.upper_bound(first.host.*part, last.host.*part);
+  }
   estimate.warnings = last.warnings;
   return std::optional(std::move(estimate));
 }

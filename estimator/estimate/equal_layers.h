@@ -33,8 +33,12 @@ struct SimulatedLayers {
 };
 using SimulateLayers = std::function<Result<SimulatedLayers>(const TransformerSpec& spec)>;
 
+// False for a model that is simulated completely whatever its growth: it has few layers, is a pipeline, or has
+// unequal layers.
+bool may_be_extrapolated(const EstimateRequest& request, const TransformerSpec& spec);
+
 // Calls `simulate` with increasing numbers of layers. Returns nothing if the model must be simulated
-// completely: it has few layers, is a pipeline, has unequal layers, or does not grow linearly. Errors: those
+// completely: it may not be extrapolated, or does not grow linearly. Errors: those
 // of `simulate`.
 Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& request,
                                                          const TransformerSpec& spec,

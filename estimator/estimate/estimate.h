@@ -13,16 +13,19 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/budget.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "estimator/estimate/floor.h"
+#include "estimator/estimate/spec_parts.h"
 #include "estimator/spec/transformer_spec.h"
 #include "estimator/types/request.h"  // IWYU pragma: export
 
@@ -34,21 +37,40 @@ namespace plimsoll::estimator::inline estimate {
 Result<Estimate> estimate_memory(const EstimateRequest& request);
 
 // Estimates for several requests of one model. What does not depend on the GPU, the embeddings or, in most
-// cases, the number of trainers is simulated once. All other fields must be equal in all requests. Not
-// thread-safe.
+// cases, the number of trainers is simulated once; the last few simulations are kept. All other fields but the
+// batch size and its parts must be equal in all requests. Not thread-safe.
 class Estimator {
  public:
   Estimator();
   ~Estimator();
   Result<Estimate> estimate(const EstimateRequest& request);
 
+  // Whether that estimate's upper bound is at most request.capacity, or the GPU's memory without it. Needs
+  // request.gpu. Faster than the estimate, most of all where it does not fit.
+  Result<bool> fits(const EstimateRequest& request);
+
+  // What a trainer's tensors take at least on at most request.trainers, as a run of these shows: by the number of
+  // trainers that hold the same part of the model (holders_of).
+  Result<MemoryFloor> floor(const EstimateRequest& request);
+
  private:
   struct Run;
+  struct Key {
+    std::int64_t trainers = 0;  // trainers_that_matter()
+    std::int64_t layers = 0;
+    std::int64_t batch_size = 0;
+    std::int64_t accumulation = 0;
+    bool without_padding = false;
+    std::string gpu_family{};                      // of a graph
+    std::optional<Bytes> convolution_workspace{};  // of a graph
+    bool operator==(const Key&) const = default;
+  };
   Result<Run*> run_of(const EstimateRequest& request, const TransformerSpec* spec);
+  Result<Run*> single_run(const EstimateRequest& request);  // null: several runs, or a formula
   Result<Estimate> by_simulation(const EstimateRequest& request);
 
-  // By number of trainers (trainers_that_matter) and layers.
-  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Run>> runs_;
+  KnownSpecParts parts_;
+  std::list<std::pair<Key, std::unique_ptr<Run>>> runs_;  // the last used first
 };
 
 }  // namespace plimsoll::estimator::estimate

@@ -1,13 +1,16 @@
 #include "estimator/estimate/graph_estimate.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "estimator/estimate/amp.h"
+#include "estimator/estimate/graph_tables.h"
 #include "estimator/estimate/peak.h"
 #include "estimator/estimate/ranks.h"
 #include "estimator/execute/run_trace.h"
+#include "estimator/fixed_costs/fixed_costs.h"
 #include "estimator/trace/import_graph.h"
 #include "estimator/trace/optimizer.h"
 #include "estimator/trace/shapes.h"
@@ -17,13 +20,52 @@ namespace {
 
 constexpr std::size_t kLargest = 10;
 
-struct SelectedTrace {
-  const Trace* trace = nullptr;
-  bool halve_floats = false;
-};
+std::vector<LiveTensor> live_at_peak(const TraceRun& run) {
+  std::vector<LiveTensor> largest;
+  for (const BlockId block : run.ledger.largest_at_peak(kLargest)) {
+    largest.push_back({run.name_of(block), run.kind_of(block), run.ledger.blocks()[index(block)].bytes});
+  }
+  return largest;
+}
 
-// The trace for the precision. TF32 uses the memory of FP32; if all values of the FP32 trace are fp32, pure
-// BF16 is the same with half the width.
+void add_notes(const Trace& trace, Estimate& estimate) {
+  for (const std::string& note : trace.notes) {
+    estimate.warnings.push_back("note in the graph: " + note);
+  }
+}
+
+const std::vector<crds::EmbeddingTable>& tables_of(const EstimateRequest& request) {
+  static const crds::ModelSpec graph_alone;
+  return (request.model == nullptr ? graph_alone : *request.model).tables();
+}
+
+TablesRequest tables_request(const EstimateRequest& request) {
+  return {.batch = request.training->batch_size_per_trainer,
+          .batches_in_flight = request.device == Device::kCuda ? kSparseBatchesInFlight : 1,
+          .budget = request.budget};
+}
+
+// Whether the tables are those that the graph looks up, and spread over the trainers as torchrec does it.
+Result<void> check_model(const EstimateRequest& request, const Trace& trace) {
+  const std::vector<crds::EmbeddingTable>& tables = tables_of(request);
+  const crds::Parallelism& parallelism = request.training->parallelism;
+  if (!tables.empty() && (parallelism.tensor > 1 || parallelism.pipeline > 1)) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "training.parallelism.strategy is the only parallelism of a graph with embedding tables; its "
+        "tables are spread over all trainers, and each has a replica of the graph");
+  }
+  return check_tables(trace, tables, tables_request(request));
+}
+
+Result<TraceShapes> shapes_of(const EstimateRequest& request, const Trace& trace, bool halve_floats) {
+  const crds::TrainingSpec& training = *request.training;
+  return TraceShapes::at(trace, training.batch_size_per_trainer / training.gradient_accumulation,
+                         {.halve_floats = halve_floats, .budget = request.budget});
+}
+
+}  // namespace
+
 Result<SelectedTrace> select_trace(const EstimateRequest& request) {
   const Device device = request.device == Device::kCpu ? Device::kCpu : Device::kCuda;
   const crds::Precision precision = request.training->precision;
@@ -40,33 +82,44 @@ Result<SelectedTrace> select_trace(const EstimateRequest& request) {
   return exact.error();
 }
 
-std::vector<LiveTensor> largest_live(const TraceRun& run) {
-  std::vector<LiveTensor> largest;
-  for (const BlockId block : run.ledger.largest_at_peak(kLargest)) {
-    largest.push_back({run.name_of(block), run.kind_of(block), run.ledger.blocks()[index(block)].bytes});
-  }
-  return largest;
-}
-
-void add_notes(const Trace& trace, Estimate& estimate) {
-  for (const std::string& note : trace.notes) {
-    estimate.warnings.push_back("note in the graph: " + note);
-  }
-}
-
-}  // namespace
-
-Result<Estimate> estimate_trace(const EstimateRequest& request) {
+Result<GraphRun> run_graph(const EstimateRequest& request) {
   const Result<SelectedTrace> chosen = select_trace(request);
   if (!chosen) {
     return chosen.error();
   }
-  const Trace& trace = *chosen->trace;
+  if (Result<void> checked = check_model(request, *chosen->trace); !checked) {
+    return checked.error();
+  }
+  GraphRun run{.trace = chosen->trace, .ranks = {}, .dense_parameters = {}};
+  if (!tables_of(request).empty()) {
+    run.with_tables = std::make_unique<const Trace>(
+        with_batches_of_tables(*chosen->trace, tables_of(request), tables_request(request)));
+    run.trace = run.with_tables.get();
+  }
   const crds::TrainingSpec& training = *request.training;
-  const Result<RankRuns> runs =
-      run_ranks(trace, request.graph->producer,
+  if (training.compile != crds::Compilation::kNone || training.float8 != crds::Float8::kNone ||
+      training.loss_chunks > 1 || training.fine_tuning) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "training.compile, float8, lossChunks and fineTuning are for model.transformer; a graph has the operators "
+        "that were recorded");
+  }
+  if (!training.torch_version.empty()) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "training.torchVersion is for model.dlrm and model.transformer; a graph carries the version that "
+        "recorded it");
+  }
+  if (training.parallelism.strategy == crds::ParallelStrategy::kMegatron) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "training.parallelism.strategy Megatron is for model.transformer: Megatron-LM trains models of its own");
+  }
+  Result<RankRuns> ranks =
+      run_ranks(*run.trace, request.graph->producer,
                 {.parallelism = training.parallelism,
                  .trainers = request.trainers,
+                 .steps_in_backward = training.optimizer_in_backward,
                  .iteration = {.batch = training.batch_size_per_trainer,
                                .optimizer = training.optimizer,
                                .implementation = training.optimizer_implementation,
@@ -77,40 +130,75 @@ Result<Estimate> estimate_trace(const EstimateRequest& request) {
                                .halve_floats = chosen->halve_floats,
                                .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
                                .convolution_workspace = request.learned.convolution_workspace,
-                               .replication = {},
+                               .replication = {.without_padding = request.without_padding},
                                .separate_step = {},
+                               .set_to_none = training.set_to_none,
+                               .averaged_model = training.averaged_model,
+                               .grad_scaler = training.grad_scaler,
+                               .saving = request.training->checkpoint_saving,
+                               .between = request.between,
                                .zero_grad_before_backward = request.zero_grad_before_backward,
                                .lenient = request.lenient,
                                .budget = request.budget}});
-  if (!runs) {
-    return runs.error().code == ErrorCode::kTooLarge
-               ? Result<Estimate>(estimate_beyond_any_machine(request, Bytes{}))
-               : runs.error();
+  if (!ranks) {
+    run.beyond_any_machine = ranks.error().code == ErrorCode::kTooLarge;
+    return run.beyond_any_machine ? Result<GraphRun>(std::move(run)) : ranks.error();
   }
-  const Result<TraceShapes> shapes =
-      TraceShapes::at(trace, training.batch_size_per_trainer / training.gradient_accumulation,
-                      {.halve_floats = chosen->halve_floats, .budget = request.budget});
+  run.ranks = *std::move(ranks);
+  const Result<TraceShapes> shapes = shapes_of(request, *run.trace, chosen->halve_floats);
   if (!shapes) {
     return shapes.error();
   }
-  if (request.method == Method::kAmp) {
-    Result<Estimate> estimate =
-        estimate_by_amp(request, trace, *shapes, request.graph->producer.version,
-                        [&](std::int64_t batch) { return amp_training_bytes(trace, batch); });
-    if (estimate) {
-      add_notes(trace, *estimate);
-    }
-    return estimate;
+  run.dense_parameters = parameter_bytes(*run.trace, *shapes);
+  return run;
+}
+
+std::vector<LiveTensor> largest_live(const GraphRun& run) {
+  return live_at_peak(*run.ranks.heaviest);
+}
+
+Estimate estimate_of(const GraphRun& run, const EstimateRequest& request, KnownReplays& known) {
+  if (run.beyond_any_machine) {
+    return estimate_beyond_any_machine(request, Bytes{});
   }
-  Estimate estimate = estimate_of(runs->heaviest->ledger, request, parameter_bytes(trace, *shapes));
-  estimate.largest_live = largest_live(*runs->heaviest);
-  if (runs->peaks.size() > 1) {
-    estimate.allocated_by_rank = runs->peaks;
+  const TraceRun& heaviest = *run.ranks.heaviest;
+  Estimate estimate =
+      estimate_of(heaviest.ledger, request, run.dense_parameters, known, heaviest.convolutions);
+  estimate.largest_live = largest_live(run);
+  estimate.host = heaviest.host;
+  if (!tables_of(request).empty()) {
+    estimate.lookups = heaviest.lookups;
   }
-  add_notes(trace, estimate);
-  estimate.warnings.insert(estimate.warnings.end(), runs->warnings.begin(), runs->warnings.end());
-  const std::vector<std::string>& more = runs->heaviest->warnings;
-  estimate.warnings.insert(estimate.warnings.end(), more.begin(), more.end());
+  if (run.ranks.peaks.size() > 1) {
+    estimate.allocated_by_rank = run.ranks.peaks;
+  }
+  add_notes(*run.trace, estimate);
+  for (const std::vector<std::string>* warnings : {&run.ranks.warnings, &heaviest.warnings}) {
+    estimate.warnings.insert(estimate.warnings.end(), warnings->begin(), warnings->end());
+  }
+  if (request.training->cudnn_benchmark && heaviest.convolutions.traffic.count == 0) {
+    estimate.warnings.emplace_back(
+        "training.cudnnBenchmark changes nothing: the graph has no convolution that cuDNN runs");
+  }
+  return estimate;
+}
+
+Result<Estimate> estimate_by_amp(const GraphRun& run, const EstimateRequest& request) {
+  if (run.beyond_any_machine) {
+    return estimate_beyond_any_machine(request, Bytes{});
+  }
+  const Result<SelectedTrace> chosen = select_trace(request);
+  const Result<TraceShapes> shapes =
+      chosen ? shapes_of(request, *run.trace, chosen->halve_floats) : chosen.error();
+  if (!shapes) {
+    return shapes.error();
+  }
+  Result<Estimate> estimate =
+      estimate_by_amp(request, *run.trace, *shapes, request.graph->producer.version,
+                      [&](std::int64_t batch) { return amp_training_bytes(*run.trace, batch); });
+  if (estimate) {
+    add_notes(*run.trace, *estimate);
+  }
   return estimate;
 }
 

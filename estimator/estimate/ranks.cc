@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "estimator/parallel/optimizer_support.h"
 #include "estimator/parallel/pipeline.h"
 #include "estimator/parallel/stages.h"
 #include "estimator/parallel/tensor_split.h"
@@ -31,12 +32,20 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
     return invalid("trainers must be a multiple of parallelism.tensor x pipeline, " +
                    std::to_string(product) + ", is " + std::to_string(request.trainers));
   }
+  if (Result<void> checked = check_replicate(parallelism, request.trainers / product); !checked) {
+    return checked;
+  }
   const bool sparse = std::any_of(trace.parameters.begin(), trace.parameters.end(),
                                   [](const TraceParameter& each) { return each.sparse_gradient; });
   const ParallelStrategy strategy = parallelism.strategy;
   if (sparse && strategy != ParallelStrategy::kAuto && strategy != ParallelStrategy::kDDP) {
     return Error(ErrorCode::kUnsupported,
                  "sparse gradients need DDP; FSDP and ZeRO support only dense gradients");
+  }
+  if (Result<void> checked = check_steps(parallelism, request.steps_in_backward, request.trainers / product,
+                                         request.iteration.gradient_accumulation);
+      !checked) {
+    return checked;
   }
   const bool staged = parallelism.pipeline > 1;
   const std::int64_t parts = request.iteration.gradient_accumulation;
@@ -61,7 +70,8 @@ Result<void> check(const RanksRequest& request, const Trace& trace) {
     return invalid("an interleaved pipeline needs a multiple of its " + std::to_string(parallelism.pipeline) +
                    " stages in micro-batches, has " + std::to_string(parts));
   }
-  return {};
+  return check_optimizer(request.iteration.optimizer, parallelism, request.trainers / product,
+                         parallelism.tensor > 1);
 }
 
 // Rounds of micro-batches that show everything that a stage does: warm-up, steady state and end.
@@ -111,9 +121,14 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
   iteration.replication = {
       .strategy = automatic && replicas > 1 ? ParallelStrategy::kDDP : parallelism.strategy,
       .replicas = replicas,
+      .replicate = parallelism.replicate,
       .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
       .reshard_after_forward = parallelism.reshard_after_forward,
-      .collectives_copy = trace.device == Device::kCpu};
+      .collectives_copy = trace.device == Device::kCpu,
+      .reduce_bucket_elements = parallelism.reduce_bucket_size,
+      .offload = parallelism.offload,
+      .steps_in_backward = request.steps_in_backward,
+      .without_padding = request.iteration.replication.without_padding};
   const std::int64_t owners =
       parallelism.strategy == ParallelStrategy::kZeRO1 && replicas <= kMaxOwners ? replicas : 1;
 

@@ -17,6 +17,7 @@ namespace plimsoll::estimator::inline estimate {
 struct RanksRequest {
   crds::Parallelism parallelism{};
   std::int64_t trainers = 1;
+  bool steps_in_backward = false;
   TraceRunRequest iteration{};  // run_ranks() sets its replication; its budget is for all ranks together
 };
 

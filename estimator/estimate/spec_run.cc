@@ -1,19 +1,17 @@
 #include "estimator/estimate/spec_run.h"
 
 #include <algorithm>
-#include <map>
-#include <memory>
-#include <tuple>
 #include <utility>
 
 #include "estimator/execute/run_trace.h"
 #include "estimator/fixed_costs/fixed_costs.h"
+#include "estimator/parallel/optimizer_support.h"
 #include "estimator/parallel/schedule.h"
+#include "estimator/parallel/stage_memory.h"
 #include "estimator/spec/dlrm.h"
-#include "estimator/spec/record.h"
-#include "estimator/spec/transformer.h"
 #include "estimator/spec/transformer_spec.h"
 #include "estimator/trace/optimizer.h"
+#include "estimator/transformer/transformer.h"
 
 namespace plimsoll::estimator::inline estimate {
 namespace {
@@ -34,12 +32,43 @@ bool half_precision(crds::Precision precision) {
   return precision == crds::Precision::kBF16Mixed || precision == crds::Precision::kFP16Mixed;
 }
 
-// FSDP's MixedPrecision and DeepSpeed compute in half precision throughout and keep an fp32 copy for the
-// optimizer, while torch.autocast casts operator by operator.
-bool casts_parameters(const crds::TrainingSpec& training) {
-  const ParallelStrategy strategy = training.parallelism.strategy;
-  return half_precision(training.precision) && strategy != ParallelStrategy::kAuto &&
-         strategy != ParallelStrategy::kDDP;
+Result<void> check_kernels(const EstimateRequest& request) {
+  const crds::TrainingSpec& training = *request.training;
+  if (spec_torch_version(training) == 0) {
+    return invalid("training.torchVersion is not a version of PyTorch, such as 2.6: " +
+                   training.torch_version.substr(0, 16));
+  }
+  if (!request.model->transformer && training.parallelism.strategy == ParallelStrategy::kMegatron) {
+    return bad_field("strategy", "Megatron is for transformers");
+  }
+  if (request.model->dlrm && training.compile != crds::Compilation::kNone) {
+    return invalid("training.compile is for transformers");
+  }
+  if (request.model->dlrm && training.float8 != crds::Float8::kNone) {
+    return invalid("training.float8 is for transformers");
+  }
+  if (request.model->dlrm && training.fine_tuning) {
+    return invalid("training.fineTuning is for transformers");
+  }
+  if (request.model->dlrm && training.loss_chunks > 1) {
+    return invalid("training.lossChunks is for transformers");
+  }
+  if (training.float8 != crds::Float8::kNone && training.precision != crds::Precision::kBF16Mixed &&
+      training.precision != crds::Precision::kBF16) {
+    return invalid("training.float8 needs precision BF16Mixed or BF16: torchao casts from 16 bits");
+  }
+  if (training.cudnn_benchmark) {
+    return invalid(
+        "training.cudnnBenchmark is for model.graph: of a spec's layers at most the first is a convolution");
+  }
+  if (training.optimizer_in_backward && training.parallelism.strategy == ParallelStrategy::kMegatron) {
+    return invalid("training.optimizerInBackward does not go with parallelism.strategy Megatron");
+  }
+  if (training.float8 == crds::Float8::kLinearAllGather &&
+      training.parallelism.strategy != ParallelStrategy::kFSDP2) {
+    return invalid("training.float8 LinearAllGather needs parallelism.strategy FSDP2");
+  }
+  return {};
 }
 
 Result<void> check_split(const EstimateRequest& request) {
@@ -57,6 +86,9 @@ Result<void> check_split(const EstimateRequest& request) {
                        "must be from 1 to " + std::to_string(kMaxSize) + ", is " + std::to_string(size));
     }
   }
+  if (Result<void> checked = check_kernels(request); !checked) {
+    return checked;
+  }
   if (request.model->dlrm && (parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.context > 1 ||
                               parallelism.expert > 1)) {
     return bad_field(
@@ -73,6 +105,17 @@ Result<void> check_split(const EstimateRequest& request) {
     return bad_field("expert", "is " + std::to_string(parallelism.expert) + " and must divide the " +
                                    std::to_string(replicas) + " replicas of the model");
   }
+  if (Result<void> checked =
+          check_replicate(parallelism, holders_of(request.training->parallelism, request.trainers));
+      !checked) {
+    return checked;
+  }
+  if (Result<void> checked = check_steps(parallelism, request.training->optimizer_in_backward,
+                                         holders_of(request.training->parallelism, request.trainers),
+                                         request.training->gradient_accumulation);
+      !checked) {
+    return checked;
+  }
   const std::int64_t parts = request.training->gradient_accumulation;
   if (parts < 1 || request.training->batch_size_per_trainer % parts != 0) {
     return invalid("training.gradientAccumulation is " + std::to_string(parts) +
@@ -84,13 +127,14 @@ Result<void> check_split(const EstimateRequest& request) {
                    ": an interleaved pipeline needs a multiple of its " +
                    std::to_string(parallelism.pipeline) + " stages");
   }
-  return {};
+  return check_optimizer(request.training->optimizer, parallelism,
+                         holders_of(request.training->parallelism, request.trainers), false);
 }
 
 Result<void> check_parts(const TransformerSpec& spec, const crds::Parallelism& parallelism) {
   const std::int64_t parts = parallelism.pipeline * parallelism.pipeline_chunks;
-  if (parts > 1 && spec.encoder_decoder) {
-    return bad_field("pipeline", "supports decoders and encoders, but not models with both");
+  if (parts > 1 && (spec.encoder_decoder || !spec.towers.empty() || spec.image.height > 0)) {
+    return bad_field("pipeline", "supports decoders and encoders of texts, but not models with both");
   }
   if (parts > spec.layers) {
     return bad_field("pipeline", "x pipelineChunks is " + std::to_string(parts) + ", and the model has " +
@@ -98,118 +142,6 @@ Result<void> check_parts(const TransformerSpec& spec, const crds::Parallelism& p
   }
   return {};
 }
-
-// Lowers and records the parts that each stage holds. Parts that differ only in the numbers of their layers
-// share one graph.
-class Parts {
- public:
-  // `spec`: of a transformer; null for a DLRM, which is a single part.
-  Parts(const EstimateRequest& request, const crds::TrainingSpec& training, const TransformerSpec* spec,
-        const RecordOptions& options)
-      : request_(request), training_(training), spec_(spec), options_(options) {}
-
-  // The parts of a stage. Stages with equal parts get equal pointers.
-  Result<std::vector<const Recording*>> of_stage(std::int64_t stage) {
-    std::vector<const Recording*> recordings;
-    for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
-      charge(request_.budget, 1);
-      const TransformerPart part = part_of(stage, chunk);
-      Lowered& lowered = graphs_[key_of(part)];
-      if (lowered.graph == nullptr) {
-        Result<ForwardGraph> graph = lower(part);
-        if (!graph) {
-          return graph.error();
-        }
-        lowered.graph = std::make_unique<const ForwardGraph>(*std::move(graph));
-        lowered.first_layer = part.first_layer;
-        options_.keeps_result = !part.predicts;
-        lowered.recording = std::make_unique<const Recording>(record(*lowered.graph, options_));
-      }
-      recordings.push_back(lowered.recording.get());
-    }
-    return recordings;
-  }
-
-  // Parameters of all parts of the stage.
-  Bytes parameter_bytes(std::int64_t stage) {
-    Bytes sum;
-    for (std::int64_t chunk = 0; chunk < training_.parallelism.pipeline_chunks; ++chunk) {
-      const ForwardGraph& graph = *graphs_.at(key_of(part_of(stage, chunk))).graph;
-      charge(request_.budget, graph.tensors().size());
-      sum += graph.parameter_bytes();
-    }
-    return sum;
-  }
-
-  // Name of a tensor of a chunk, with the number of its own layer. Use it for one stage only.
-  Result<std::string> name_of(std::int64_t stage, std::int64_t chunk, TensorId tensor) {
-    const TransformerPart part = part_of(stage, chunk);
-    const Lowered& shared = graphs_.at(key_of(part));
-    if (shared.first_layer == part.first_layer) {
-      return shared.graph->name_of(tensor);
-    }
-    auto own = named_.find(chunk);
-    if (own == named_.end()) {
-      Result<ForwardGraph> graph = lower(part);
-      if (!graph) {
-        return graph.error();
-      }
-      own = named_.emplace(chunk, *std::move(graph)).first;
-    }
-    return own->second.name_of(tensor);
-  }
-
- private:
-  // Number of layers, number of dense ones, whether the part embeds and predicts; the first layer, if modules
-  // are matched by name.
-  using Key = std::tuple<std::int64_t, std::int64_t, bool, bool, std::int64_t>;
-  struct Lowered {
-    std::unique_ptr<const ForwardGraph> graph;
-    std::int64_t first_layer = 0;  // the layer number in the graph's names
-    std::unique_ptr<const Recording> recording;
-  };
-
-  TransformerPart part_of(std::int64_t stage, std::int64_t chunk) const {
-    if (spec_ == nullptr) {
-      return {};
-    }
-    const crds::Parallelism& parallelism = training_.parallelism;
-    const std::int64_t parts = parallelism.pipeline * parallelism.pipeline_chunks;
-    const std::int64_t part = chunk * parallelism.pipeline + stage;
-    return {.tensor = parallelism.tensor,
-            .sequence = parallelism.sequence,
-            .context = parallelism.context,
-            .expert = parallelism.expert,
-            .first_layer = part * spec_->layers / parts,
-            .last_layer = (part + 1) * spec_->layers / parts,
-            .embeds = part == 0,
-            .predicts = part + 1 == parts};
-  }
-
-  Key key_of(const TransformerPart& part) const {
-    if (spec_ == nullptr) {
-      return {};
-    }
-    const bool by_name = training_.activation_checkpointing == crds::ActivationCheckpointing::kPerModule;
-    const std::int64_t layers = part.last_layer - part.first_layer;
-    const std::int64_t dense =
-        spec_->experts == 0 ? layers
-                            : std::clamp<std::int64_t>(spec_->first_dense - part.first_layer, 0, layers);
-    return {layers, dense, part.embeds, part.predicts, by_name ? part.first_layer : 0};
-  }
-
-  Result<ForwardGraph> lower(const TransformerPart& part) const {
-    return spec_ == nullptr ? lower_dlrm(*request_.model->dlrm, training_, request_.budget)
-                            : lower_transformer(*spec_, training_, part, request_.budget);
-  }
-
-  const EstimateRequest& request_;
-  const crds::TrainingSpec& training_;
-  const TransformerSpec* spec_;
-  RecordOptions options_;
-  std::map<Key, Lowered> graphs_;
-  std::map<std::int64_t, ForwardGraph> named_;  // by chunk, if the shared graph has other layer numbers
-};
 
 // The graph's tensor that a block belongs to.
 TensorId tensor_of(const Recording& recording, const TraceRun::Origin& origin) {
@@ -226,7 +158,7 @@ TensorId tensor_of(const Recording& recording, const TraceRun::Origin& origin) {
   return recording.tensor_of_storage[static_cast<std::size_t>(storage)];
 }
 
-Result<std::vector<LiveTensor>> largest_live(const TraceRun& run, Parts& parts,
+Result<std::vector<LiveTensor>> largest_live(const TraceRun& run, SpecParts& parts,
                                              const std::vector<const Recording*>& chunks,
                                              std::int64_t stage) {
   std::vector<LiveTensor> largest;
@@ -243,14 +175,24 @@ Result<std::vector<LiveTensor>> largest_live(const TraceRun& run, Parts& parts,
   return largest;
 }
 
-// Number of ranks among the replicas that may differ.
-std::int64_t owners(const EstimateRequest& request, std::int64_t replicas, bool keeps_fp32) {
+// Number of ranks among those that hold the same part that may differ.
+std::int64_t owners(const EstimateRequest& request, std::int64_t holders, bool keeps_fp32) {
   const bool whole_parameters =
       request.training->parallelism.strategy == ParallelStrategy::kZeRO1 && !keeps_fp32;
-  return whole_parameters && replicas <= kMaxOwners ? replicas : 1;
+  return whole_parameters && holders <= kMaxOwners ? holders : 1;
 }
 
 }  // namespace
+
+bool casts_parameters(const crds::TrainingSpec& training) {
+  const ParallelStrategy strategy = training.parallelism.strategy;
+  return half_precision(training.precision) && strategy != ParallelStrategy::kAuto &&
+         strategy != ParallelStrategy::kDDP;
+}
+
+TorchVersion spec_torch_version(const crds::TrainingSpec& training) {
+  return training.torch_version.empty() ? kSpecTorchVersion : torch_version_of(training.torch_version);
+}
 
 Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch) {
   Result<ForwardGraph> graph = ForwardGraph();
@@ -258,7 +200,7 @@ Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batc
     graph = lower_dlrm(*request.model->dlrm, *request.training, request.budget);
   } else {
     const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
-    graph = spec ? lower_transformer(*spec, *request.training, {}, request.budget)
+    graph = spec ? lower_transformer(*spec, *request.training, {.device = request.device}, request.budget)
                  : Result<ForwardGraph>(spec.error());
   }
   if (!graph) {
@@ -268,14 +210,23 @@ Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batc
                 {.device = request.device, .batch = batch, .input_batch = batch, .budget = request.budget});
 }
 
-// Replicas of the whole model are all equal; they differ from a single trainer by their buckets.
+// FSDP shards over all of them (torchtitan/distributed/parallel_dims.py: the mesh dp_shard_cp), Megatron-LM's
+// distributed optimizer too (parallel_state.py: the data parallel group with context parallelism), as does
+// DeepSpeed's ZeRO with sequence parallelism (deepspeed/utils/groups.py: _get_sequence_data_parallel_group).
+std::int64_t holders_of(const crds::Parallelism& parallelism, std::int64_t trainers) {
+  return trainers / (parallelism.tensor * parallelism.pipeline);
+}
+
+// Replicas of a whole model are all equal, except where they share experts; they differ from a single trainer by their buckets.
 std::int64_t trainers_that_matter(const EstimateRequest& request) {
   const crds::Parallelism& parallelism = request.training->parallelism;
   const bool whole =
       parallelism.strategy == ParallelStrategy::kAuto || parallelism.strategy == ParallelStrategy::kDDP;
-  const bool split = parallelism.tensor != 1 || parallelism.pipeline != 1 || parallelism.context != 1 ||
-                     parallelism.expert != 1;
-  return whole && !split ? std::min<std::int64_t>(request.trainers, 2) : request.trainers;
+  // Saturates; sizes that are no sizes are an error of the run.
+  const Bytes replica = Bytes{parallelism.tensor} * parallelism.pipeline * parallelism.context;
+  const bool equal = whole && parallelism.expert == 1 && replica.count > 0 &&
+                     replica.count <= request.trainers && request.trainers % replica.count == 0;
+  return equal ? std::min(request.trainers, 2 * replica.count) : request.trainers;
 }
 
 Result<SpecRun> run_spec(const EstimateRequest& request) {
@@ -286,7 +237,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request) {
   return spec ? run_spec(request, &*spec) : spec.error();
 }
 
-Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* spec) {
+Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* spec, KnownSpecParts* known) {
   Result<void> checked = check_split(request);
   if (checked && spec != nullptr) {
     checked = check_parts(*spec, request.training->parallelism);
@@ -296,19 +247,18 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
   }
   const Result<OptimizerRun> optimizer =
       optimizer_run(request.training->optimizer, request.training->optimizer_implementation, request.device,
-                    kSpecTorchVersion);
+                    spec_torch_version(*request.training));
   if (!optimizer) {
     return optimizer.error();
   }
   crds::TrainingSpec training = *request.training;
   const crds::Parallelism& parallelism = training.parallelism;
-  const std::int64_t replicas =
-      request.trainers / (parallelism.tensor * parallelism.pipeline * parallelism.context);
+  const std::int64_t holders = holders_of(request.training->parallelism, request.trainers);
   const bool keeps_fp32 = request.model->transformer && casts_parameters(training);
   if (keeps_fp32) {
     training.precision = crds::Precision::kBF16;  // FP16 has the same width
   }
-  if (training.parallelism.strategy == ParallelStrategy::kAuto && replicas > 1) {
+  if (training.parallelism.strategy == ParallelStrategy::kAuto && holders > 1) {
     training.parallelism.strategy = ParallelStrategy::kDDP;
   }
   const std::int64_t max_rounds = parallelism.pipeline * kSteadyRounds;
@@ -327,21 +277,42 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       .input_batch = training.batch_size_per_trainer,
       .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
       .budget = request.budget};
-  const TraceProducer producer{.torch = {}, .version = kSpecTorchVersion, .threads = 0, .cpu_capability = {}};
-  TraceRunRequest iteration{.batch = options.batch,
-                            .optimizer = training.optimizer,
-                            .implementation = training.optimizer_implementation,
-                            .checkpointing = training.activation_checkpointing,
-                            .replication = {.strategy = training.parallelism.strategy,
-                                            .replicas = replicas,
-                                            .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
-                                            .reshard_after_forward = parallelism.reshard_after_forward,
-                                            .collectives_copy = request.device == Device::kCpu},
-                            .keeps_fp32 = keeps_fp32,
-                            .budget = request.budget};
+  const TraceProducer producer{
+      .torch = {}, .version = spec_torch_version(training), .threads = 0, .cpu_capability = {}};
+  const StageMemory memory = stage_memory_of(producer.version, parallelism.pipeline_chunks);
+  TraceRunRequest iteration{
+      .batch = options.batch,
+      .optimizer = training.optimizer,
+      .implementation = training.optimizer_implementation,
+      .checkpointing = training.activation_checkpointing,
+      .replication = {.strategy = training.parallelism.strategy,
+                      .replicas = holders,
+                      .replicate = parallelism.replicate,
+                      .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
+                      .reshard_after_forward = parallelism.reshard_after_forward,
+                      .reduces_once = parallelism.pipeline > 1,
+                      .kept_scatters = memory.last_scatter_stays ? parallelism.pipeline_chunks : 0,
+                      .collectives_copy = request.device == Device::kCpu,
+                      .reduce_bucket_elements = parallelism.reduce_bucket_size,
+                      .offload = parallelism.offload,
+                      .steps_in_backward = training.optimizer_in_backward,
+                      .without_padding = request.without_padding},
+      .set_to_none = training.set_to_none,
+      .averaged_model = training.averaged_model,
+      .grad_scaler = training.grad_scaler,
+      .saving = request.training->checkpoint_saving,
+      .between = request.between,
+      .keeps_fp32 = keeps_fp32,
+      .gathers_float8 = training.float8 == crds::Float8::kLinearAllGather,
+      .compiled = training.compile != crds::Compilation::kNone,
+      .micro_batches = request.training->gradient_accumulation,
+      .experts_over = parallelism.expert,
+      .budget = request.budget};
 
   SpecRun run{.heaviest = Ledger(1), .allocated = {}, .dense_parameters = {}};
-  Parts parts(request, training, spec, options);
+  KnownSpecParts own;
+  SpecParts& parts = (known == nullptr ? own : *known).of({request.model, training, spec, options});
+  iteration.prepared = &parts.prepared();
   std::vector<const Recording*> last;  // of the previous stage
   std::size_t first_of_last = 0;       // index of its first rank in run.allocated
   Bytes parameters_of_last;
@@ -368,15 +339,25 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
     parameters_of_last = parts.parameter_bytes(stage);
     run.dense_parameters += parameters_of_last;
     std::vector<const Trace*> traces;
+    iteration.exchanges.clear();
     for (const Recording* recording : *chunks) {
       traces.push_back(&recording->trace);
+      if (parallelism.pipeline > 1) {
+        const auto chunk = static_cast<std::int64_t>(iteration.exchanges.size());
+        iteration.exchanges.push_back(
+            {.received = recording->received,
+             .result = recording->result,
+             .received_gradient = recording->received_gradient,
+             .sent_gradient = recording->sent_gradient,
+             .last = stage + 1 == parallelism.pipeline && chunk + 1 == parallelism.pipeline_chunks});
+      }
     }
     const std::int64_t steps = 2 * parallelism.pipeline_chunks * micro_batches;
     charge(request.budget, static_cast<std::uint64_t>(steps));
     const BudgetBytes schedule(request.budget, Bytes{sizeof(ScheduleStep)} * steps);
     iteration.schedule =
         pipeline_schedule(stage, parallelism.pipeline, parallelism.pipeline_chunks, micro_batches);
-    for (std::int64_t rank = 0; rank < owners(request, replicas, keeps_fp32); ++rank) {
+    for (std::int64_t rank = 0; rank < owners(request, holders, keeps_fp32); ++rank) {
       iteration.replication.rank = rank;
       Result<TraceRun> trainer = run_trace(traces, producer, iteration);
       if (!trainer && trainer.error().code == ErrorCode::kTooLarge) {
@@ -386,6 +367,11 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       if (!trainer) {
         return trainer.error();
       }
+      for (std::string& warning : trainer->warnings) {
+        if (std::find(run.warnings.begin(), run.warnings.end(), warning) == run.warnings.end()) {
+          run.warnings.push_back(std::move(warning));
+        }
+      }
       run.allocated.push_back(trainer->ledger.peak());
       if (trainer->ledger.peak() > run.heaviest.peak()) {
         Result<std::vector<LiveTensor>> largest = largest_live(*trainer, parts, *chunks, stage);
@@ -393,15 +379,16 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
           return largest.error();
         }
         run.largest_live = *std::move(largest);
+        if (request.without_padding || !gathers(training.parallelism.strategy)) {
+          run.floor = MemoryFloor(*trainer, request);
+        }
+        run.host = trainer->host;
         run.heaviest = std::move(trainer->ledger);
       }
     }
   }
   if (parallelism.tensor * parallelism.pipeline > 1 || keeps_fp32) {
-    const Result<ForwardGraph> whole =
-        spec == nullptr ? lower_dlrm(*request.model->dlrm, *request.training, request.budget)
-                        : lower_transformer(*spec, *request.training, {}, request.budget);
-    run.dense_parameters = whole ? whole->parameter_bytes() : run.dense_parameters;
+    run.dense_parameters = parts.whole_model(*request.training).value_or(run.dense_parameters);
   }
   return run;
 }

@@ -5,14 +5,17 @@
 //   run->heaviest.peak();
 //
 // tensor x pipeline x context trainers hold one replica of a transformer and process its batch together. The
-// remaining trainers hold further replicas, synchronized by parallelism.strategy. Experts are distributed
-// over `expert` replicas. Pure; any thread.
+// remaining trainers hold further replicas, synchronized by parallelism.strategy. Parameters are also equal among
+// the trainers of a context group, so the strategy shards over these too. Experts are distributed over `expert`
+// replicas. Pure; any thread.
 #pragma once
 
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "estimator/estimate/floor.h"
+#include "estimator/estimate/spec_parts.h"
 #include "estimator/ledger/ledger.h"
 #include "estimator/spec/record.h"
 #include "estimator/spec/transformer_spec.h"
@@ -25,11 +28,20 @@ struct SpecRun {
   std::vector<Bytes> allocated;  // peaks of the ranks that differ: ranks of a replica, stage by stage
   Bytes dense_parameters;        // of the whole model
   std::vector<LiveTensor> largest_live{};  // of `heaviest` at its peak, at most ten
+  MemoryFloor floor{};  // of that rank; where parameters are gathered, only of a run without padding
+  HostMemory host{};    // of that rank
   bool beyond_any_machine = false;
+  std::vector<std::string> warnings{};
 };
 
 // A spec does not name a PyTorch version: this is the newest one that the rules were verified with.
 inline constexpr TorchVersion kSpecTorchVersion = 215;
+// training.torchVersion, or the newest that is known.
+TorchVersion spec_torch_version(const crds::TrainingSpec& training);
+
+// FSDP's MixedPrecision, DeepSpeed and Megatron-LM compute in half precision throughout and keep an fp32 copy for the
+// optimizer, while torch.autocast casts operator by operator.
+bool casts_parameters(const crds::TrainingSpec& training);
 
 // The trace of the whole model on one trainer. Errors: those of run_spec().
 Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch);
@@ -38,10 +50,15 @@ Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batc
 // kUnsupported for an optimizer implementation that PyTorch lacks.
 Result<SpecRun> run_spec(const EstimateRequest& request);
 // The same for a transformer with the sizes `spec` instead of the request's model; null for a DLRM.
-Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* spec);
+// `known`: parts of earlier runs of this model, which this adds to.
+Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* spec,
+                         KnownSpecParts* known = nullptr);
 
 // Requests that differ only in the GPU, the embeddings or the number of trainers have equal runs if this
 // number is equal.
 std::int64_t trainers_that_matter(const EstimateRequest& request);
+
+// The trainers that hold the same part of the model, each for other samples or other tokens.
+std::int64_t holders_of(const crds::Parallelism& parallelism, std::int64_t trainers);
 
 }  // namespace plimsoll::estimator::estimate

@@ -8,16 +8,17 @@
 #include <optional>
 #include <utility>
 
-#include "estimator/kernels/temporaries.h"
-#include "estimator/parallel/units.h"
-#include "estimator/trace/liveness.h"
+#include "estimator/execute/life_script.h"
+#include "estimator/execute/prepared_trace.h"
+#include "estimator/parallel/stage_memory.h"
 #include "estimator/trace/optimizer.h"
-#include "estimator/trace/shapes.h"
 
 namespace plimsoll::estimator::inline execute {
 namespace {
 
 constexpr std::int64_t kMasterWidth = 4;
+// Padding of smaller parameters, such as norms and biases, is not worth a warning.
+constexpr std::int64_t kMatrix = 1 << 16;
 
 Part part_of(StorageRole role) {
   switch (role) {
@@ -33,37 +34,21 @@ Part part_of(StorageRole role) {
   return Part::kTemporaries;
 }
 
-const char* kind_name(StorageRole role) {
-  constexpr const char* kKinds[] = {"parameter", "buffer",     "input",    "output",
-                                    "loss",      "activation", "gradient", "activation gradient"};
-  return kKinds[static_cast<std::size_t>(role)];
-}
-
-const char* replicated_kind(Part part) {
-  const bool gathered = part == Part::kInputs || part == Part::kActivations || part == Part::kTemporaries;
-  return gathered ? "gathered or scattered" : estimator::kind_of(part);
-}
-
-Result<void> check(const Trace& trace, const TraceRunRequest& request) {
-  constexpr std::int64_t kMaxBatch = std::int64_t{1} << 32;
-  if (request.batch < 1 || request.batch > kMaxBatch) {
-    return invalid("the batch size must be from 1 to " + std::to_string(kMaxBatch) + ", is " +
-                   std::to_string(request.batch));
-  }
-  const std::int64_t parts = request.gradient_accumulation;
-  if (parts < 1 || request.batch % parts != 0) {
-    return invalid("gradient accumulation must divide the batch of " + std::to_string(request.batch) +
-                   ", is " + std::to_string(parts));
-  }
-  if (trace.batch_sizes.size() == 1 && trace.batch_sizes.front() != request.batch / parts) {
-    return invalid("the graph was recorded only at batch " + std::to_string(trace.batch_sizes.front()) +
-                   " and is not valid for other batch sizes; export it again with --batch-size " +
-                   std::to_string(request.batch / parts));
-  }
-  return {};
-}
-
 }  // namespace
+
+// A parameter that the life cycle manages.
+struct SharedParameter {
+  std::int32_t chunk = 0;
+  std::size_t parameter = 0;
+};
+
+struct RecordedRun {
+  TraceRun run;
+  LifeScript script;
+  std::vector<SharedParameter> shared;
+  std::vector<const Trace*> traces;  // by chunk
+  std::vector<ScheduleStep> schedule;
+};
 
 // The iteration of one trainer: the order of events, and state that all passes share.
 class TraceIteration {
@@ -73,8 +58,7 @@ class TraceIteration {
       : producer_(producer),
         request_(request),
         optimizer_(optimizer),
-        run_(device == Device::kCuda ? kCudaGranule : 1, request.budget),
-        memory_(request.budget) {}
+        run_(device == Device::kCuda ? kCudaGranule : 1, request.budget) {}
 
   Result<TraceRun> run(std::span<const Trace* const> traces) && {
     for (const Trace* trace : traces) {
@@ -82,8 +66,23 @@ class TraceIteration {
         return added.error();
       }
     }
+    if (request_.prepared != nullptr && is_recordable()) {
+      if (std::optional<TraceRun> resized = resize_recorded()) {
+        return *std::move(resized);
+      }
+      if (request_.prepared->is_searched()) {
+        script_.emplace(request_.budget);
+      }
+    }
+    stage_memory_ = stage_memory_of(producer_.version, static_cast<std::int64_t>(chunks_.size()));
     reserve();
     persist();
+    keep_unscheduled();
+    run_.host = life_->host_memory(request_.saving);
+    if (request_.between) {
+      run_between();
+      return std::move(run_);
+    }
     std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Pass>> passes;
     for (const ScheduleStep& step : request_.schedule) {
       Chunk& chunk = chunks_[static_cast<std::size_t>(step.chunk)];
@@ -92,38 +91,43 @@ class TraceIteration {
         pass = std::make_unique<Pass>(chunk, request_.budget);
         forward(chunk, *pass);
       } else {
+        // scale(loss) is live while its backward runs, and so is its gradient.
+        BlockId scaled = scales() ? allocate_number(Part::kActivations) : -1;
         backward(chunk, *pass);
+        release(scaled);
         release_results(chunk);
         chunk.last = std::move(pass);
         chunk.accumulating = true;
+        if (--chunk.micro_batches == 0) {
+          ask({LifeCall::Kind::kEndAccumulation, chunk.first_unit, chunk.end_unit});
+        }
       }
     }
+    merge_results();
     step();
+    if (script_) {
+      request_.prepared->recorded() = std::make_shared<const RecordedRun>(
+          RecordedRun{run_, *std::move(script_), shared_, run_.traces_, request_.schedule});
+    }
     return std::move(run_);
   }
 
  private:
   using Source = TraceRun::Source;
 
-  // Data of a trace that is the same for all micro-batches.
-  struct Static {
-    TraceShapes shapes;
-    TracePlan plan;
-    TraceUnits units;
-    KernelTemporaries kernels;
-    std::vector<SteppedParameter> parameters;
-    TimeTable complete_gradients;  // storages, by the operator that completes them
-  };
   struct Pass;
   struct Chunk {
     std::int32_t id = 0;
     const Trace& trace;
-    std::shared_ptr<const Static> at;     // equal chunks share one
-    std::vector<SteppedParameter> own{};  // parameters that this class manages (sparse gradients)
-    std::vector<std::int32_t> shared{};   // by storage: its parameter in the life cycle; -1: none
-    std::unique_ptr<Pass> last{};         // the last finished pass; its gradients and results are still live
-    bool accumulating = false;            // an earlier pass has left gradients
-    std::int32_t first_unit = 0;          // number of the chunk's first unit in the life cycle
+    std::shared_ptr<const PreparedTrace> at;  // equal chunks share one
+    std::vector<SteppedParameter> own{};      // parameters that this class manages (sparse gradients)
+    std::vector<std::int32_t> shared{};       // by storage: its parameter in the life cycle; -1: none
+    std::unique_ptr<Pass> last{};    // the last finished pass; its gradients and results are still live
+    bool accumulating = false;       // an earlier pass has left gradients
+    std::int64_t micro_batches = 0;  // whose backward has not ended
+    std::int32_t first_unit = 0;     // numbers of the chunk's units in the life cycle
+    std::int32_t end_unit = 0;
+    StageExchange exchange{};  // of a pipeline
   };
   // One micro-batch's forward and backward pass through a chunk.
   struct Pass {
@@ -134,16 +138,11 @@ class TraceIteration {
     std::size_t next_unit = 0;
     std::size_t next_recomputation = 0;
   };
-  // A parameter that the life cycle manages.
-  struct Shared {
-    std::int32_t chunk = 0;
-    std::size_t parameter = 0;
-  };
-
   // ---- the ledger ----
 
-  BlockId allocate(Part part, Bytes bytes, std::int64_t count, TraceRun::Origin origin) {
-    const BlockId block = run_.ledger.allocate(part, bytes, count);
+  BlockId allocate(Part part, Bytes bytes, std::int64_t count, TraceRun::Origin origin,
+                   StreamId stream = kComputeStream) {
+    const BlockId block = run_.ledger.allocate(part, bytes, count, stream);
     assert(static_cast<std::size_t>(block) == run_.origins_.size());
     run_.origins_.push_back(origin);
     return block;
@@ -188,35 +187,20 @@ class TraceIteration {
       chunk.at = same->at;
       return {};
     }
-    memory_.resize(memory_.bytes() + memory_of(trace));  // for lists as long as the trace's
-    Result<TraceShapes> shapes =
-        TraceShapes::at(trace, request_.batch / request_.gradient_accumulation,
-                        {.halve_floats = request_.halve_floats, .budget = request_.budget});
-    if (!shapes) {
-      return shapes.error();
+    std::shared_ptr<const PreparedTrace> none;
+    std::shared_ptr<const PreparedTrace>& known =
+        request_.prepared == nullptr ? none : request_.prepared->of(trace);
+    if (known == nullptr) {
+      Result<PreparedTrace> prepared = prepare_trace(trace, producer_, request_);
+      if (!prepared) {
+        return prepared.error();
+      }
+      known = std::make_shared<const PreparedTrace>(*std::move(prepared));
     }
-    Result<TracePlan> plan = plan_trace(trace, request_.reentrant_checkpointing ? 0 : producer_.version,
-                                        request_.checkpointing, request_.checkpoint_modules, request_.budget);
-    if (!plan) {
-      return plan.error();
-    }
-    Result<KernelTemporaries> kernels =
-        kernel_temporaries(trace, *shapes, producer_,
-                           {.gpu_family = request_.gpu_family,
-                            .convolution_workspace = request_.convolution_workspace,
-                            .lenient = request_.lenient,
-                            .budget = request_.budget});
-    if (!kernels) {
-      return kernels.error();
-    }
-    run_.warnings.insert(run_.warnings.end(), kernels->warnings.begin(), kernels->warnings.end());
-    std::vector<SteppedParameter> parameters = stepped_parameters(trace, *shapes);
-    chunk.at = std::make_shared<const Static>(Static{.shapes = *std::move(shapes),
-                                                     .plan = *std::move(plan),
-                                                     .units = units_of(trace),
-                                                     .kernels = *std::move(kernels),
-                                                     .parameters = std::move(parameters),
-                                                     .complete_gradients = complete_gradients(trace)});
+    chunk.at = known;
+    const KernelTemporaries& kernels = chunk.at->kernels;
+    run_.convolutions.add(kernels.convolutions);
+    run_.warnings.insert(run_.warnings.end(), kernels.warnings.begin(), kernels.warnings.end());
     return {};
   }
 
@@ -227,27 +211,57 @@ class TraceIteration {
       blocks += chunk.trace.parameters.size() * 4;  // fp32 copy, state, two temporaries of the step
     }
     for (const ScheduleStep& step : request_.schedule) {
-      const Chunk& chunk = chunks_[static_cast<std::size_t>(step.chunk)];
+      Chunk& chunk = chunks_[static_cast<std::size_t>(step.chunk)];
+      chunk.micro_batches += step.forward ? 1 : 0;
       blocks += step.forward ? chunk.trace.storages.size() + chunk.trace.temporaries.size() : 0;
     }
     run_.ledger.reserve(blocks, blocks * 2);
     run_.origins_.reserve(blocks);
   }
 
-  // The gradients that are complete after each operator.
-  static TimeTable complete_gradients(const Trace& trace) {
-    std::vector<std::int32_t> last(trace.storages.size(), -1);
-    for (std::size_t op = index(trace.loss_end); op < trace.operators.size(); ++op) {
-      const Span outputs = trace.operators[op].outputs;
-      for (std::int32_t at = outputs.begin; at < outputs.begin + outputs.size; ++at) {
-        const std::int32_t tensor = trace.operands[index(at)];
-        const std::int32_t storage = tensor < 0 ? -1 : trace.tensors[index(tensor)].storage;
-        if (storage >= 0 && trace.storages[index(storage)].role == StorageRole::kGradient) {
-          last[index(storage)] = static_cast<std::int32_t>(op);
+  // ---- exchanges of a pipeline (parallel/stage_memory.h) ----
+
+  // Storages of a micro-batch that stay until the next iteration.
+  bool stays(const Chunk& chunk, std::int32_t storage) const {
+    const StageExchange& exchange = chunk.exchange;
+    return (storage == exchange.result && (exchange.last || stage_memory_.outputs_stay)) ||
+           (storage == exchange.sent_gradient && stage_memory_.sent_gradients_stay) ||
+           (storage == exchange.received && exchange.last && stage_memory_.last_inputs_stay);
+  }
+  bool in_buffer(const Chunk& chunk, std::int32_t storage) const {
+    return stage_memory_.buffers_stay &&
+           (storage == chunk.exchange.received || storage == chunk.exchange.received_gradient);
+  }
+
+  // Allocates the receive buffers of all micro-batches, and what stays of those that are not in the schedule.
+  void keep_unscheduled() {
+    for (std::size_t i = 0; i < request_.exchanges.size(); ++i) {
+      Chunk& chunk = chunks_[i];
+      chunk.exchange = request_.exchanges[i];
+      const std::int64_t unscheduled = request_.micro_batches - chunk.micro_batches;
+      for (const std::int32_t storage : {chunk.exchange.received, chunk.exchange.received_gradient,
+                                         chunk.exchange.result, chunk.exchange.sent_gradient}) {
+        const std::int64_t count = storage < 0                 ? 0
+                                   : in_buffer(chunk, storage) ? request_.micro_batches
+                                   : stays(chunk, storage)     ? unscheduled
+                                                               : 0;
+        if (count > 0) {
+          allocate(Part::kActivations, chunk.at->shapes.storage(storage), count,
+                   {Source::kStorage, chunk.id, storage});
         }
       }
     }
-    return TimeTable(last, trace.operators.size());
+  }
+
+  // schedules.py: _merge_outputs concatenates the last stage's outputs when the schedule has ended.
+  void merge_results() {
+    for (const Chunk& chunk : chunks_) {
+      if (chunk.exchange.last && chunk.exchange.result >= 0) {
+        const Bytes one = chunk.at->shapes.storage(chunk.exchange.result);
+        run_.ledger.release(allocate(Part::kTemporaries, one * request_.micro_batches, 1,
+                                     {Source::kStorage, chunk.id, chunk.exchange.result}));
+      }
+    }
   }
 
   // Allocates everything that stays live from iteration to iteration.
@@ -263,9 +277,22 @@ class TraceIteration {
           allocate_storage(chunk, static_cast<std::int32_t>(i), Source::kStorage);
         }
       }
+      if (request_.averaged_model) {
+        copy_model(chunk);
+      }
     }
+    run_.replicated.replication = request_.replication;
+    run_.replicated.optimizer = optimizer_;
+    run_.replicated.parameters = replicated;
     life_.emplace(life_ledger_, request_.replication, std::move(replicated), optimizer_, request_.budget);
-    life_->persist();
+    ask({LifeCall::Kind::kPersist});
+    if (!request_.set_to_none) {
+      ask({LifeCall::Kind::kKeepGradients});
+    }
+    if (scales()) {  // _scale and _growth_tracker (_lazy_init_scale_growth_tracker)
+      allocate_number(Part::kOptimizerState);
+      allocate_number(Part::kOptimizerState);
+    }
     for (const Chunk& chunk : chunks_) {
       for (const SteppedParameter& stepped : chunk.own) {
         for (const Bytes bytes : optimizer_state(optimizer_, stepped)) {
@@ -277,6 +304,45 @@ class TraceIteration {
       }
     }
   }
+
+  // Of the first chunk.
+  void run_between() {
+    Chunk& chunk = chunks_.front();
+    if (request_.set_to_none) {
+      hold_last_gradients(chunk);
+    }
+    for (std::size_t i = 0; i < chunk.trace.storages.size(); ++i) {
+      if (chunk.trace.storages[i].role == StorageRole::kInput && request_.between->inputs.count > 0) {
+        allocate(Part::kInputs, request_.between->inputs, 1,
+                 {Source::kStorage, chunk.id, static_cast<std::int32_t>(i)});
+        break;
+      }
+    }
+    if (request_.between->kind == BetweenIterations::Kind::kCheckpoint) {
+      run_.ledger.enter(Phase::kOptimizerStep);
+      life_->save(request_.saving);
+      return;
+    }
+    Pass pass(chunk, request_.budget);
+    forward(chunk, pass);
+  }
+
+  // A block of GradScaler is a number on the GPU (torch/amp/grad_scaler.py).
+  BlockId allocate_number(Part part) {
+    constexpr Bytes kNumber{4};
+    return allocate(part, kNumber, 1, {Source::kStep, 0, 0});
+  }
+
+  // AveragedModel deep-copies the module and updates the copy in place (torch/optim/swa_utils.py).
+  void copy_model(const Chunk& chunk) {
+    for (std::size_t i = 0; i < chunk.trace.storages.size(); ++i) {
+      if (part_of(chunk.trace.storages[i].role) == Part::kParameters) {
+        allocate_storage(chunk, static_cast<std::int32_t>(i), Source::kStorage);
+      }
+    }
+  }
+
+  bool scales() const { return request_.grad_scaler && !chunks_.front().trace.parameters.empty(); }
 
   bool alone() const {
     return request_.replication.replicas == 1 &&
@@ -298,16 +364,22 @@ class TraceIteration {
       const TraceParameter& parameter = chunk.trace.parameters[stepped.id];
       const TensorView view = chunk.at->shapes.tensor_of(parameter.layout, parameter.dtype);
       const std::int32_t unit = chunk.at->units.of_parameter[stepped.id];
-      replicated.push_back({.elements = view.elements,
-                            .rows = stepped.rows,
-                            .columns = stepped.columns,
-                            .first = view.shape.empty() ? 1 : view.shape.front(),
-                            .width = view.width,
-                            .optimizer_width = request_.keeps_fp32 ? kMasterWidth : view.width,
-                            .count = chunk.trace.storages[index(parameter.storage)].count,
-                            .unit = unit == kRootUnit ? unit : first_unit + unit,
-                            .separate_step = has_separate_step(stepped.id)});
+      const bool float8 = request_.gathers_float8 && unit != kRootUnit && view.shape.size() == 2;
+      replicated.push_back(
+          {.elements = view.elements,
+           .rows = stepped.rows,
+           .columns = stepped.columns,
+           .dimensions = stepped.dimensions,
+           .first = view.shape.empty() ? 1 : view.shape.front(),
+           .width = view.width,
+           .gathered_width = float8 ? 1 : view.width,
+           .optimizer_width = request_.keeps_fp32 ? kMasterWidth : view.width,
+           .count = chunk.trace.storages[index(parameter.storage)].count,
+           .unit = unit == kRootUnit ? unit : first_unit + unit,
+           .experts_over = parameter.expert || view.shape.size() == 3 ? request_.experts_over : 1,
+           .separate_step = has_separate_step(stepped.id)});
       end_unit = std::max(end_unit, first_unit + unit + 1);
+      warn_of_padding(parameter.name, replicated.back());
       chunk.shared[index(parameter.storage)] = static_cast<std::int32_t>(shared_.size());
       chunk.shared[index(parameter.gradient.front())] = static_cast<std::int32_t>(shared_.size());
       shared_.push_back({chunk.id, stepped.id});
@@ -316,6 +388,7 @@ class TraceIteration {
       end_unit = std::max(end_unit, first_unit + event.unit + 1);
     }
     chunk.first_unit = first_unit;
+    chunk.end_unit = end_unit;
     if (!chunk.own.empty() && !alone()) {
       run_.warnings.emplace_back(
           "sparse gradients are exchanged row by row; counted as if trainers looked up different rows");
@@ -323,28 +396,108 @@ class TraceIteration {
     return end_unit;
   }
 
+  // Once, for the first parameter that needs it: equal layers have the same.
+  void warn_of_padding(const std::string& name, const ReplicaParameter& parameter) {
+    const Replication& replication = request_.replication;
+    if (warned_of_padding_ || replication.strategy != crds::ParallelStrategy::kFSDP2 ||
+        parameter.elements < kMatrix) {
+      return;
+    }
+    const std::int64_t shards = replication.replicas / replication.replicate / parameter.experts_over;
+    const bool experts = parameter.first * parameter.columns != parameter.elements;
+    std::string warning = padding_warning(!name.empty() ? name
+                                          : experts     ? "a layer's weight of experts"
+                                                        : "a layer's weight",
+                                          parameter, std::max<std::int64_t>(1, shards));
+    warned_of_padding_ = !warning.empty();
+    if (warned_of_padding_) {
+      run_.warnings.push_back(std::move(warning));
+    }
+  }
+
   // Writes the life cycle's blocks to the ledger.
   class LifeLedger : public ParameterLedger {
    public:
     explicit LifeLedger(TraceIteration& iteration) : iteration_(iteration) {}
-    BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter) override {
-      const Shared& of = iteration_.shared_[parameter];
-      return iteration_.allocate(part, bytes_of_one, count,
-                                 {iteration_.stepping_ ? Source::kStep : Source::kParameter, of.chunk,
-                                  static_cast<std::int32_t>(of.parameter)});
+    BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter,
+                     StreamId stream) override {
+      const SharedParameter& of = iteration_.shared_[parameter];
+      const BlockId block = iteration_.allocate(part, bytes_of_one, count,
+                                                {iteration_.stepping_ ? Source::kStep : Source::kParameter,
+                                                 of.chunk, static_cast<std::int32_t>(of.parameter)},
+                                                stream);
+      if (iteration_.script_) {
+        iteration_.script_->allocated(block, parameter);
+      }
+      return block;
     }
-    void release(BlockId block) override { iteration_.run_.ledger.release(block); }
+    void release(BlockId block) override {
+      iteration_.run_.ledger.release(block);
+      if (iteration_.script_) {
+        iteration_.script_->released(block);
+      }
+    }
 
    private:
     TraceIteration& iteration_;
   };
+
+  void ask(const LifeCall& call) {
+    if (script_) {
+      script_->ask(*life_, call);
+    } else {
+      perform(*life_, call);
+    }
+  }
+
+  // ---- other numbers of trainers ----
+
+  // A run that is recorded can be resized: where parameters are gathered, in an iteration that asks nothing of the
+  // life cycle but what a script holds, and of a trace of which nothing else depends on the replication.
+  bool is_recordable() const {
+    const Replication& replication = request_.replication;
+    const auto depends = [](const Chunk& chunk) { return !chunk.own.empty() || !chunk.at->lookups.empty(); };
+    return gathers(replication.strategy) && replication.replicas > replication.replicate &&
+           !request_.between && request_.exchanges.empty() && !request_.zero_grad_before_backward &&
+           std::none_of(chunks_.begin(), chunks_.end(), depends);
+  }
+
+  // The recorded run with the sizes that its blocks have with this replication. Nothing: there is none, or the life
+  // cycle does something else.
+  std::optional<TraceRun> resize_recorded() {
+    const std::shared_ptr<const RecordedRun> recorded = request_.prepared->recorded();
+    if (recorded == nullptr || recorded->traces != run_.traces_ || recorded->schedule != request_.schedule) {
+      return std::nullopt;
+    }
+    Replication same = request_.replication;
+    same.replicas = recorded->run.replicated.replication.replicas;
+    if (same != recorded->run.replicated.replication) {
+      return std::nullopt;
+    }
+    TraceRun run = recorded->run;
+    run.replicated.replication = request_.replication;
+    const BudgetVector<ReplicaParameter>& parameters = run.replicated.parameters;
+    const std::optional<HostMemory> host = recorded->script.resize(
+        run.ledger, request_.replication, parameters, optimizer_, request_.saving, request_.budget);
+    if (!host) {
+      return std::nullopt;
+    }
+    run.host = *host;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const SharedParameter& of = recorded->shared[i];
+      warn_of_padding(chunks_[static_cast<std::size_t>(of.chunk)].trace.parameters[of.parameter].name,
+                      parameters[i]);
+    }
+    run.warnings = std::move(run_.warnings);
+    return run;
+  }
 
   // ---- the iteration ----
 
   void forward(Chunk& chunk, Pass& pass) {
     run_.ledger.enter(Phase::kForward);
     release_results(chunk);  // the loop assigns new values to its variables
-    if (request_.zero_grad_before_backward && !chunk.accumulating) {
+    if (request_.zero_grad_before_backward && request_.set_to_none && !chunk.accumulating) {
       hold_last_gradients(chunk);
     }
     for (std::int32_t op = 0; op < chunk.trace.loss_end; ++op) {
@@ -394,7 +547,7 @@ class TraceIteration {
       release(block);
     }
     pass.recomputed.clear();
-    life_->end_backward();
+    ask({LifeCall::Kind::kEndBackward});
     if (!alone()) {
       exchange_sparse_gradients(chunk, pass);
     }
@@ -402,6 +555,7 @@ class TraceIteration {
 
   void execute(const Chunk& chunk, Pass& pass, std::int32_t op) {
     charge(request_.budget, 1);
+    note_lookup(chunk, op);
     pass_units(chunk, pass, op);
     const std::vector<Recomputation>& recomputations = chunk.at->plan.recomputations;
     for (std::size_t& next = pass.next_recomputation;
@@ -411,14 +565,30 @@ class TraceIteration {
       }
     }
     for (const std::int32_t storage : chunk.at->plan.births.at(index(op))) {
-      pass.blocks[index(storage)] = allocate_storage(chunk, storage, Source::kStorage);
+      if (!in_buffer(chunk, storage)) {
+        pass.blocks[index(storage)] = allocate_storage(chunk, storage, Source::kStorage);
+      }
     }
     use_kernel(chunk, op);
   }
 
+  void note_lookup(const Chunk& chunk, std::int32_t op) {
+    if (const auto found = chunk.at->lookups.find(op); found != chunk.at->lookups.end()) {
+      const Lookup& lookup = found->second;
+      LookupLevels& levels = run_.lookups;
+      Bytes& level = lookup.pooled ? (lookup.backward ? levels.pooled_backward : levels.pooled_forward)
+                                   : (lookup.backward ? levels.sequences_backward : levels.sequences_forward);
+      level = std::max(level, run_.ledger.live());
+    }
+  }
+
   void release_at(const Chunk& chunk, Pass& pass, std::int32_t time) {
     for (const std::int32_t storage : chunk.at->plan.deaths.at(index(time))) {
-      release(pass.blocks[index(storage)]);
+      if (stays(chunk, storage)) {
+        pass.blocks[index(storage)] = -1;  // the next iteration frees it
+      } else {
+        release(pass.blocks[index(storage)]);
+      }
     }
     while (!pass.recomputed.empty() && pass.recomputed.begin()->first <= time) {
       release(pass.recomputed.begin()->second);
@@ -434,13 +604,15 @@ class TraceIteration {
     for (; pass.next_unit < events.size() && events[pass.next_unit].time <= time; ++pass.next_unit) {
       const UnitEvent& event = events[pass.next_unit];
       switch (event.kind) {
-        case UnitEvent::Kind::kEnterForward: life_->enter_forward(unit_of(event.unit)); break;
-        case UnitEvent::Kind::kLeaveForward: life_->leave_forward(unit_of(event.unit)); break;
-        case UnitEvent::Kind::kEndForward: life_->end_forward(); break;
+        case UnitEvent::Kind::kEnterForward: ask({LifeCall::Kind::kEnterForward, unit_of(event.unit)}); break;
+        case UnitEvent::Kind::kLeaveForward: ask({LifeCall::Kind::kLeaveForward, unit_of(event.unit)}); break;
+        case UnitEvent::Kind::kEndForward: ask({LifeCall::Kind::kEndForward}); break;
         case UnitEvent::Kind::kEnterBackward:
-          life_->enter_backward(unit_of(event.unit), unit_of(event.next));
+          ask({LifeCall::Kind::kEnterBackward, unit_of(event.unit), unit_of(event.next)});
           break;
-        case UnitEvent::Kind::kLeaveBackward: life_->leave_backward(unit_of(event.unit)); break;
+        case UnitEvent::Kind::kLeaveBackward:
+          ask({LifeCall::Kind::kLeaveBackward, unit_of(event.unit)});
+          break;
       }
     }
   }
@@ -450,7 +622,7 @@ class TraceIteration {
       BlockId& block = pass.blocks[index(storage)];
       const std::int32_t shared = chunk.shared[index(storage)];
       if (shared >= 0 && block >= 0) {
-        life_->take_gradient(static_cast<std::size_t>(shared), std::exchange(block, -1));
+        ask({LifeCall::Kind::kTakeGradient, shared, std::exchange(block, -1)});
       } else if (shared < 0 && chunk.accumulating) {  // added to the existing gradient, then freed
         release(block);
       }
@@ -470,7 +642,10 @@ class TraceIteration {
   // (ProcessGroupGloo.cpp: AsyncSparseAllreduceWork). The result has one row for each row that any trainer
   // used.
   void exchange_sparse_gradients(const Chunk& chunk, Pass& pass) {
-    const std::int64_t replicas = request_.replication.replicas;
+    const Replication& replication = request_.replication;
+    // Fewer replicas exchange fewer rows.
+    const std::int64_t replicas =
+        replication.without_padding ? std::min<std::int64_t>(2, replication.replicas) : replication.replicas;
     for (const SteppedParameter& parameter : chunk.own) {
       constexpr std::int64_t kIndexWidth = 8;
       const TraceParameter& declared = chunk.trace.parameters[parameter.id];
@@ -562,7 +737,12 @@ class TraceIteration {
   void step() {
     run_.ledger.enter(Phase::kOptimizerStep);
     stepping_ = true;
-    life_->step();
+    // unscale_() multiplies all gradients in place (_amp_foreach_non_finite_check_and_unscale_); what it found stays
+    // until update().
+    BlockId found = scales() ? allocate_number(Part::kTemporaries) : -1;
+    BlockId inverse = scales() ? allocate_number(Part::kTemporaries) : -1;
+    release(inverse);
+    ask({LifeCall::Kind::kStep});
     for (const Chunk& chunk : chunks_) {
       for (const bool separate : {true, false}) {
         std::vector<SteppedParameter> updated;
@@ -572,70 +752,29 @@ class TraceIteration {
         optimizer_step(optimizer_, updated, ledger);
       }
     }
+    release(found);
   }
 
   const TraceProducer& producer_;
   const TraceRunRequest& request_;
   const OptimizerRun& optimizer_;
   TraceRun run_;
-  BudgetBytes memory_;  // of the data kept for each trace
   std::deque<Chunk> chunks_;
-  std::vector<Shared> shared_;           // indexed as the life cycle's parameters
+  StageMemory stage_memory_;
+  std::vector<SharedParameter> shared_;  // indexed as the life cycle's parameters
   std::vector<BlockId> last_gradients_;  // gradients of the previous iteration
   bool stepping_ = false;                // the optimizer step is running
+  bool warned_of_padding_ = false;
   LifeLedger life_ledger_{*this};
   std::optional<ParameterLifeCycle> life_;
+  std::optional<LifeScript> script_;  // of a run that is recorded
 };
-
-std::string TraceRun::name_of(BlockId block) const {
-  const Origin& origin = origins_[index(block)];
-  const Trace& trace = *traces_[index(origin.chunk)];
-  const auto operator_name = [&](std::int32_t op) {
-    const TraceOperator& called = trace.operators[index(op)];
-    const std::string& module = called.module < 0 ? std::string() : trace.modules[index(called.module)];
-    return (module.empty() ? "" : module + ": ") + trace.operator_names[index(called.name)];
-  };
-  if (origin.source == Source::kKernel) {
-    return operator_name(origin.id);
-  }
-  if (origin.source == Source::kState || origin.source == Source::kStep ||
-      origin.source == Source::kParameter) {
-    return trace.parameters[index(origin.id)].name;
-  }
-  const TraceStorage& storage = trace.storages[index(origin.id)];
-  for (const TraceParameter& parameter : trace.parameters) {
-    const std::vector<std::int32_t>& gradient = parameter.gradient;
-    if (parameter.storage == origin.id ||
-        std::find(gradient.begin(), gradient.end(), origin.id) != gradient.end()) {
-      return parameter.name;
-    }
-  }
-  for (const TraceBuffer& buffer : trace.buffers) {
-    if (buffer.storage == origin.id) {
-      return buffer.name;
-    }
-  }
-  return storage.allocated_at < 0 ? "input" : operator_name(storage.allocated_at);
-}
-
-const char* TraceRun::kind_of(BlockId block) const {
-  const Origin& origin = origins_[index(block)];
-  switch (origin.source) {
-    case Source::kStorage: return kind_name(traces_[index(origin.chunk)]->storages[index(origin.id)].role);
-    case Source::kRecomputed: return "recomputed activation";
-    case Source::kKernel: return "kernel temporary";
-    case Source::kState: return "optimizer state";
-    case Source::kStep: return "optimizer temporary";
-    case Source::kParameter: return replicated_kind(ledger.blocks()[index(block)].part);
-  }
-  return "";
-}
 
 Result<TraceRun> run_trace(std::span<const Trace* const> chunks, const TraceProducer& producer,
                            const TraceRunRequest& request) {
   assert(!chunks.empty());
   for (const Trace* trace : chunks) {
-    if (Result<void> checked = check(*trace, request); !checked) {
+    if (Result<void> checked = check_request(*trace, request); !checked) {
       return checked.error();
     }
   }

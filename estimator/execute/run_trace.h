@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,12 +22,41 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "crds/training_job.h"
-#include "estimator/ledger/ledger.h"
+#include "estimator/execute/trace_run.h"
 #include "estimator/parallel/life_cycle.h"
 #include "estimator/parallel/schedule.h"
+#include "estimator/trace/between_iterations.h"
+#include "estimator/trace/optimizer.h"
 #include "estimator/trace/trace.h"
 
 namespace plimsoll::estimator::inline execute {
+
+// The storages of a chunk that a stage of a pipeline exchanges with its neighbours, for one micro-batch; -1: none.
+struct StageExchange {
+  std::int32_t received = -1;
+  std::int32_t result = -1;  // sent to the next stage; of the last one, what the model returns
+  std::int32_t received_gradient = -1;
+  std::int32_t sent_gradient = -1;
+  bool last = false;
+};
+
+// What run_trace() computes of its traces before the iteration, kept for further runs of the same traces with other
+// replications; and one run, which others may differ from in nothing but the sizes of some blocks (life_script.h). The
+// traces and the budget must outlive it. Not thread-safe.
+struct PreparedTrace;
+struct RecordedRun;
+class PreparedTraces {
+ public:
+  std::shared_ptr<const PreparedTrace>& of(const Trace& trace) { return known_[&trace]; }
+  std::shared_ptr<const RecordedRun>& recorded() { return recorded_; }
+  // Counts a run. True from the third on, when it is likely that more follow.
+  bool is_searched() { return ++runs_ > 2; }
+
+ private:
+  std::map<const Trace*, std::shared_ptr<const PreparedTrace>> known_;
+  std::shared_ptr<const RecordedRun> recorded_;
+  int runs_ = 0;
+};
 
 struct TraceRunRequest {
   std::int64_t batch = 1;
@@ -42,39 +73,25 @@ struct TraceRunRequest {
   // Indexed as Trace::parameters: those that the optimizer updates in a separate group, because foreach
   // kernels take either DTensors or plain tensors. Empty: all in one group.
   std::vector<bool> separate_step{};
-  bool zero_grad_before_backward = false;  // gradients of the last iteration live through forward
-  bool keeps_fp32 = false;                 // the optimizer updates an fp32 copy of 16-bit parameters
+  bool set_to_none = true;      // of zero_grad(); false: gradients always live
+  bool averaged_model = false;  // a copy of parameters and buffers (AveragedModel)
+  bool grad_scaler = false;     // torch.amp.GradScaler scales the loss and checks the gradients
+  crds::CheckpointSaving saving = crds::CheckpointSaving::kNone;
+  std::optional<BetweenIterations> between{};  // this alone, instead of an iteration
+  bool zero_grad_before_backward = false;      // gradients of the last iteration live through forward
+  bool keeps_fp32 = false;                     // the optimizer updates an fp32 copy of 16-bit parameters
+  bool gathers_float8 = false;     // FSDP2 gathers the matrices of units (not the root's) in 8 bits
+  bool compiled = false;           // torch.compile: see plan_trace()
+  std::int64_t micro_batches = 0;  // of a pipeline, those that are not in the schedule included
+  std::int64_t experts_over =
+      1;  // trainers that share the experts, which are the parameters with three dimensions
   // The order in which chunks run their micro-batches. The first micro-batch of a chunk allocates its
   // gradients.
   std::vector<ScheduleStep> schedule{};
-  bool lenient = false;      // charge operators without a rule a conservative bound instead of failing
-  Budget* budget = nullptr;  // run_trace() throws its BudgetExceeded
-};
-
-class TraceRun {
- public:
-  Ledger ledger;
-  std::vector<std::string> warnings;
-  Bytes kept_after_forward;  // storages live at the end of the first forward pass
-
-  // What a block belongs to. kParameter: a parameter's gradient, state or bucket, or a block that is gathered
-  // or scattered with it.
-  enum class Source : std::uint8_t { kStorage, kRecomputed, kKernel, kState, kStep, kParameter };
-  struct Origin {
-    Source source = Source::kStorage;
-    std::int32_t chunk = 0;
-    std::int32_t id = 0;  // of the storage, operator or parameter
-  };
-  const Origin& origin_of(BlockId block) const { return origins_[static_cast<std::size_t>(block)]; }
-  std::string name_of(BlockId block) const;
-  const char* kind_of(BlockId block) const;  // "parameter", "activation", "kernel temporary", ...
-
- private:
-  friend class TraceIteration;
-  TraceRun(std::int64_t granule, Budget* budget) : ledger(granule, budget), origins_(budget) {}
-
-  std::vector<const Trace*> traces_;  // indexed by chunk
-  BudgetVector<Origin> origins_;      // indexed by block
+  std::vector<StageExchange> exchanges{};  // by chunk; empty: no pipeline
+  bool lenient = false;  // charge operators without a rule a conservative bound instead of failing
+  PreparedTraces* prepared = nullptr;  // of runs with equal fields, but for `replication`
+  Budget* budget = nullptr;            // run_trace() throws its BudgetExceeded
 };
 
 // Errors: kUnsupported for an operator without a rule (naming it), kInvalid if the batch size is not

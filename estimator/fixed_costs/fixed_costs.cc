@@ -10,9 +10,6 @@ namespace {
 
 constexpr Bytes kSlowestNvlink{250'000'000'000};  // bytes a second; PCIe is slower
 
-// Share of the transient memory. docs/estimation.md explains how it was chosen.
-constexpr double kMargin = 0.05;
-
 bool hopper_or_later(const std::string& family) {
   // An unknown GPU gets the larger workspace.
   return family != "kepler" && family != "maxwell" && family != "pascal" && family != "volta" &&
@@ -39,48 +36,77 @@ Bytes collective_bytes(const GpuModel* gpu) {
   return kConnection * kConnectionsPerChannel * (nvlink ? kNvlinkChannels : kPcieChannels);
 }
 
-// Each kind of parallelism has its own group, and NCCL connects a group when it is first used.
-std::int64_t communicators(const EstimateRequest& request) {
-  if (request.training == nullptr) {
-    return 1;
+// What decides how much memory NCCL takes.
+enum class CommunicationRule { kNone, kLearned, kPaper, kCollectives, kExchangeOfHopper };
+
+CommunicationRule communication_rule(const EstimateRequest& request) {
+  if (request.trainers <= 1) {
+    return CommunicationRule::kNone;
   }
-  const crds::Parallelism& parallelism = request.training->parallelism;
-  std::int64_t groups = parallelism.expert > 1 ? 1 : 0;
-  std::int64_t replicas = request.trainers;
-  for (const std::int64_t size : {parallelism.tensor, parallelism.pipeline, parallelism.context}) {
-    if (size > 1) {
-      ++groups;
-      replicas /= size;
-    }
+  if (request.learned.communication) {
+    return CommunicationRule::kLearned;
   }
-  return std::max<std::int64_t>(1, groups + (replicas > 1 ? 1 : 0));
+  if (request.method == Method::kAmp) {
+    return CommunicationRule::kPaper;
+  }
+  const bool exchanges = request.model != nullptr && !request.model->tables().empty();
+  if (!exchanges) {
+    return CommunicationRule::kCollectives;
+  }
+  // AMP's measurements are of Volta and Ampere GPUs.
+  const bool measured = request.gpu == nullptr || !hopper_or_later(request.gpu->family);
+  return measured ? CommunicationRule::kPaper : CommunicationRule::kExchangeOfHopper;
 }
 
 Bytes communication_of(const EstimateRequest& request) {
-  if (request.trainers <= 1) {
-    return {};
-  }
-  if (request.learned.communication) {
-    return *request.learned.communication;
-  }
-  const bool exchanges =
-      request.model != nullptr && request.model->dlrm && !request.model->dlrm->tables.empty();
-  if (request.method == Method::kAmp) {
-    return communication_bytes(request.trainers);
-  }
-  if (!exchanges) {
-    return collective_bytes(request.gpu) * communicators(request);
-  }
-  // AMP's measurements are of Volta and Ampere GPUs.
-  if (request.gpu == nullptr || !hopper_or_later(request.gpu->family)) {
-    return communication_bytes(request.trainers);
+  switch (communication_rule(request)) {
+    case CommunicationRule::kNone: return {};
+    case CommunicationRule::kLearned: return *request.learned.communication;
+    case CommunicationRule::kPaper: return communication_bytes(request.trainers);
+    case CommunicationRule::kCollectives: return collective_bytes(request.gpu) * communicators(request);
+    case CommunicationRule::kExchangeOfHopper: break;
   }
   const std::int64_t peers = std::min(request.per_node, request.trainers) - 1;
   return std::max(communication_bytes(request.trainers),
                   collective_bytes(request.gpu) + kExchangeConnection * kExchangeChannels * peers);
 }
 
+FixedCostOrigin communication_origin(const EstimateRequest& request) {
+  switch (communication_rule(request)) {
+    case CommunicationRule::kNone: return {"one trainer does not communicate", "torch.distributed"};
+    case CommunicationRule::kLearned: return {"what past jobs of the family took", "MemoryProfile"};
+    case CommunicationRule::kPaper:
+      return {"1.5 GiB + 0.5 GiB x log2(trainers / 2) / log2(64), at most 2 GiB", "AMP, Finding 12"};
+    case CommunicationRule::kCollectives:
+      return {
+          "for each group of trainers 3 connections x 10 MiB on each channel: 24 channels with NVLink, 8 "
+          "without",
+          "nccl#1685, nccl#1189, nccl#964"};
+    case CommunicationRule::kExchangeOfHopper: break;
+  }
+  return {
+      "the collectives' buffers, and 32 channels x 14 MiB for each peer of the node for the exchange of "
+      "embeddings; at least the paper's figure",
+      "nccl#1685; AMP, Finding 12"};
+}
+
 }  // namespace
+
+// Each kind of parallelism has its own group, and NCCL connects a group when it is first used.
+std::int64_t communicators(const EstimateRequest& request) {
+  if (request.training == nullptr) {
+    return 1;
+  }
+  const crds::Parallelism& parallelism = request.training->parallelism;
+  // Those that hold the same parameters are one group, across data and context parallelism.
+  const std::int64_t holders = request.trainers / (parallelism.tensor * parallelism.pipeline);
+  std::int64_t groups = holders > 1 ? 1 : 0;
+  for (const std::int64_t size : {parallelism.tensor, parallelism.pipeline, parallelism.context,
+                                  parallelism.expert, parallelism.replicate}) {
+    groups += size > 1 ? 1 : 0;
+  }
+  return std::max<std::int64_t>(1, groups);
+}
 
 Bytes communication_bytes(std::int64_t trainers) {
   if (trainers <= 1) {
@@ -118,8 +144,37 @@ FixedCosts fixed_costs_of(const EstimateRequest& request) {
   return costs;
 }
 
-Bytes safety_margin(Bytes transient) {
-  return Bytes::ceil(static_cast<double>(transient.count) * kMargin);
+FixedCostOrigins fixed_cost_origins(const EstimateRequest& request) {
+  if (request.device == Device::kCpu) {
+    const FixedCostOrigin none = {"the CPU has no such memory", "docs/estimation.md, Fixed costs"};
+    return {.communication = none, .cuda_context = none, .workspace = none};
+  }
+  FixedCostOrigins origins{
+      .communication = communication_origin(request), .cuda_context = {}, .workspace = {}};
+  if (request.gpu == nullptr) {
+    origins.cuda_context = origins.workspace = {"no GPU is given", "docs/estimation.md, Fixed costs"};
+    return origins;
+  }
+  const Platform platform = platform_of(request);
+  if (request.learned.cuda_context) {
+    origins.cuda_context = {"what past jobs of the family took", "MemoryProfile"};
+  } else if (request.gpu->cuda_context) {
+    origins.cuda_context = {"the GPU model's own figure", "GPUModel"};
+  } else {
+    origins.cuda_context = {
+        "the first row of the table that matches the GPU and the versions of CUDA and PyTorch",
+        context_row(platform).source};
+  }
+  if (request.learned.workspace) {
+    origins.workspace = {"what past jobs of the family took", "MemoryProfile"};
+    return origins;
+  }
+  origins.workspace = {
+      request.runtime.cublas_workspace
+          ? "cuBLAS: CUBLAS_WORKSPACE_CONFIG of the job for each of two handles; cuBLASLt: one"
+          : "cuBLAS: one workspace for each of two handles (forward's thread and autograd's); cuBLASLt: one",
+      std::string(cublas_row(platform).source) + "; " + cublas_lt_row(platform).source};
+  return origins;
 }
 
 }  // namespace plimsoll::estimator::fixed_costs

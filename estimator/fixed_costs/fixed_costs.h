@@ -2,6 +2,8 @@
 // learned from earlier jobs of the family. Pure; any thread.
 #pragma once
 
+#include <string>
+
 #include "base/bytes.h"
 #include "estimator/types/request.h"
 
@@ -20,12 +22,23 @@ struct FixedCosts {
 };
 FixedCosts fixed_costs_of(const EstimateRequest& request);
 
+// The rule and the source of a figure, for users.
+struct FixedCostOrigin {
+  std::string rule;
+  std::string source;
+};
+struct FixedCostOrigins {
+  FixedCostOrigin communication;
+  FixedCostOrigin cuda_context;
+  FixedCostOrigin workspace;  // both workspaces of FixedCosts
+};
+FixedCostOrigins fixed_cost_origins(const EstimateRequest& request);
+
+// Groups of trainers with a communicator of their own: replicas, tensor, pipeline, context, expert.
+std::int64_t communicators(const EstimateRequest& request);
+
 // Communication buffers of a trainer that exchanges embeddings with the others (AMP, Finding 12).
 Bytes communication_bytes(std::int64_t trainers);
-
-// Added to the upper bound for effects that the simulation cannot model. `transient`: the memory that is
-// allocated and freed within an iteration.
-Bytes safety_margin(Bytes transient);
 
 // Number of batches of a recommendation model whose inputs are on the GPU at once: torchrec's
 // TrainPipelineSparseDist copies one, distributes another and trains on a third.

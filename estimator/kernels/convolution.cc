@@ -44,6 +44,36 @@ Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family
   return call.input + call.output;
 }
 
+void ConvolutionTotals::add(const ConvolutionTotals& other) {
+  traffic += other.traffic;
+  transforms = std::max(transforms, other.transforms);
+}
+
+ConvolutionTotals convolution_totals(std::string_view name, const KernelCall& call) {
+  if (name != "aten::convolution" && name != "aten::cudnn_convolution") {
+    return {};
+  }
+  return {.traffic = call.input(0).bytes() + call.output(0).bytes(), .transforms = winograd_transforms(call)};
+}
+
+Bytes winograd_transforms(const KernelCall& call) {
+  constexpr std::int64_t kResults = 4;  // of a tile, along each dimension
+  constexpr std::int64_t kNumbers = kResults + 2;
+  const TensorView weight = call.input(1);
+  const TensorView output = call.output(0);
+  const bool plain = weight.rank() == 4 && output.rank() == 4 && weight.size(2) == 3 && weight.size(3) == 3 &&
+                     call.integer("groups", 1) == 1 && call.element("stride", 0, 1) == 1 &&
+                     call.element("stride", 1, 1) == 1 && call.element("dilation", 0, 1) == 1 &&
+                     call.element("dilation", 1, 1) == 1;
+  if (!plain) {
+    return {};
+  }
+  const auto tiles = [](std::int64_t size) { return size / kResults + (size % kResults > 0 ? 1 : 0); };
+  const Bytes channels = Bytes{weight.size(0)} + Bytes{weight.size(1)};
+  return channels * output.size(0) * tiles(output.size(2)) * tiles(output.size(3)) * (kNumbers * kNumbers) *
+         output.width;
+}
+
 Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family,
                                  std::optional<Bytes> learned) {
   const bool backward = name == "aten::convolution_backward";

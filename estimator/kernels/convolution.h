@@ -30,6 +30,22 @@ struct ConvolutionCall {
 // the newest.
 Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family);
 
+// Of the convolutions of a pass, from which the upper bound's margins follow.
+struct ConvolutionTotals {
+  Bytes traffic;     // inputs and outputs of all
+  Bytes transforms;  // the largest of one: see winograd_transforms
+
+  void add(const ConvolutionTotals& other);
+};
+
+// Zero for other operators than convolutions of forward.
+ConvolutionTotals convolution_totals(std::string_view name, const KernelCall& call);
+
+// Input and output of a 3 x 3 convolution in the domain of Winograd's algorithm F(4 x 4, 3 x 3), whose tiles of 6 x 6
+// numbers make 4 x 4 results (arXiv 1509.09308, section 4.1). An algorithm that is not fused keeps both in its
+// workspace (cuDNN's CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED). Zero with strides, dilation or groups.
+Bytes winograd_transforms(const KernelCall& call);
+
 // cuDNN's workspace for an operator on a GPU family; zero for other operators than convolutions. `learned`
 // replaces it. It is not a formula of the rule table, because those do not depend on the GPU, and because a
 // convolution can run without it.

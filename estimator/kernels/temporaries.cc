@@ -41,6 +41,7 @@ Result<KernelTemporaries> kernel_temporaries(const Trace& trace, const TraceShap
     if (trace.device == Device::kCuda) {
       result.workspaces[i] =
           cuda_convolution_workspace(name, call, options.gpu_family, options.convolution_workspace);
+      result.convolutions.add(convolution_totals(name, call));
     }
     if (rule == nullptr) {
       unknown.insert(name);

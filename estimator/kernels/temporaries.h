@@ -9,6 +9,7 @@
 #include "base/budget.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "estimator/kernels/convolution.h"
 #include "estimator/trace/shapes.h"
 #include "estimator/trace/trace.h"
 
@@ -22,8 +23,9 @@ struct KernelOptions {
 };
 
 struct KernelTemporaries {
-  std::vector<Bytes> inside;      // by operator
-  std::vector<Bytes> workspaces;  // by operator: cuDNN's workspace; empty on the CPU
+  std::vector<Bytes> inside;       // by operator
+  std::vector<Bytes> workspaces;   // by operator: cuDNN's workspace; empty on the CPU
+  ConvolutionTotals convolutions;  // of forward; zero on the CPU
   std::vector<std::string> warnings;
 };
 

@@ -21,11 +21,16 @@ void Ledger::reserve(std::size_t blocks, std::size_t events) {
   events_.reserve(events_.size() + events);
 }
 
-void Ledger::enter(Phase phase) {
+void Ledger::enter(Phase phase, Section section) {
   phase_ = phase;
-  section_ = phase == Phase::kForward    ? Section::kForward
-             : phase == Phase::kBackward ? Section::kEarlyBackward
-                                         : Section::kOptimizerStep;
+  section_ = section;
+  turns_.push_back({.event = events_.size(), .phase = phase, .section = section});
+}
+
+void Ledger::enter(Phase phase) {
+  enter(phase, phase == Phase::kForward    ? Section::kForward
+               : phase == Phase::kBackward ? Section::kEarlyBackward
+                                           : Section::kOptimizerStep);
   std::int64_t& begin = begin_of_phase_[static_cast<std::size_t>(phase)];
   if (begin < 0) {
     begin = static_cast<std::int64_t>(events_.size());
@@ -41,18 +46,34 @@ std::size_t Ledger::begin_of_iteration() const {
   return std::min({begin_of(Phase::kForward), begin_of(Phase::kBackward), begin_of(Phase::kOptimizerStep)});
 }
 
-BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, StreamId stream) {
+Bytes Ledger::whole_granules(Bytes bytes_of_one, std::int64_t count) const {
   const std::int64_t granules = bytes_of_one.count / granule_ + (bytes_of_one.count % granule_ != 0 ? 1 : 0);
-  const Bytes bytes = Bytes{granules} * granule_ * count;
-  const auto id = static_cast<BlockId>(blocks_.size());
-  blocks_.push_back(
-      {.part = part, .stream = stream, .count = count, .bytes_of_one = bytes_of_one, .bytes = bytes});
-  add_event({MemoryEvent::Kind::kAllocate, stream, id});
-  parts_[static_cast<std::size_t>(part)] += bytes;
-  live_ += bytes;
+  return Bytes{granules} * granule_ * count;
+}
+
+// `events`: up to this allocation.
+void Ledger::count_allocation(const Block& block, std::size_t events) {
+  parts_[static_cast<std::size_t>(block.part)] += block.bytes;
+  live_ += block.bytes;
   if (Moment& highest = peaks_[static_cast<std::size_t>(section_)]; live_ > highest.live) {
-    highest = {.live = live_, .parts = parts_, .phase = phase_, .events = events_.size()};
+    highest = {.live = live_, .parts = parts_, .phase = phase_, .events = events};
   }
+}
+
+void Ledger::count_release(const Block& block) {
+  parts_[static_cast<std::size_t>(block.part)] -= block.bytes;
+  live_ -= block.bytes;
+}
+
+BlockId Ledger::allocate(Part part, Bytes bytes_of_one, std::int64_t count, StreamId stream) {
+  const auto id = static_cast<BlockId>(blocks_.size());
+  blocks_.push_back({.part = part,
+                     .stream = stream,
+                     .count = count,
+                     .bytes_of_one = bytes_of_one,
+                     .bytes = whole_granules(bytes_of_one, count)});
+  add_event({MemoryEvent::Kind::kAllocate, stream, id});
+  count_allocation(blocks_.back(), events_.size());
   return id;
 }
 
@@ -66,8 +87,7 @@ void Ledger::release(BlockId block) {
   assert(block >= 0 && static_cast<std::size_t>(block) < blocks_.size());
   const Block& released = blocks_[static_cast<std::size_t>(block)];
   add_event({MemoryEvent::Kind::kRelease, released.stream, block});
-  parts_[static_cast<std::size_t>(released.part)] -= released.bytes;
-  live_ -= released.bytes;
+  count_release(released);
 }
 
 void Ledger::use(BlockId block, StreamId stream) {
@@ -77,6 +97,34 @@ void Ledger::use(BlockId block, StreamId stream) {
 
 void Ledger::synchronize(StreamId stream) {
   add_event({MemoryEvent::Kind::kSynchronize, stream, -1});
+}
+
+void Ledger::resize(BlockId block, Bytes bytes_of_one) {
+  Block& resized = blocks_[static_cast<std::size_t>(block)];
+  resized.bytes_of_one = bytes_of_one;
+  resized.bytes = whole_granules(bytes_of_one, resized.count);
+}
+
+void Ledger::recount() {
+  phase_ = Phase::kForward;
+  section_ = Section::kForward;
+  parts_ = {};
+  live_ = {};
+  peaks_ = {};
+  auto turn = turns_.begin();
+  charge(budget_, events_.size());
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    for (; turn != turns_.end() && turn->event == i; ++turn) {
+      phase_ = turn->phase;
+      section_ = turn->section;
+    }
+    const MemoryEvent& event = events_[i];
+    if (event.kind == MemoryEvent::Kind::kAllocate) {
+      count_allocation(blocks_[static_cast<std::size_t>(event.block)], i + 1);
+    } else if (event.kind == MemoryEvent::Kind::kRelease) {
+      count_release(blocks_[static_cast<std::size_t>(event.block)]);
+    }
+  }
 }
 
 const Ledger::Moment& Ledger::peak_moment() const {

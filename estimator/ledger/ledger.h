@@ -53,6 +53,7 @@ using BlockId = std::int32_t;
 using StreamId = std::uint8_t;
 inline constexpr StreamId kComputeStream = 0;
 inline constexpr StreamId kCommunicationStream = 1;
+inline constexpr StreamId kReductionStream = 2;
 
 struct MemoryEvent {
   enum class Kind : std::uint8_t {
@@ -80,14 +81,14 @@ class Ledger {
   // Sizes are rounded up to whole granules, as torch.cuda.max_memory_allocated counts them. Each event is one
   // unit of `budget`'s work; the lists take their memory from it.
   explicit Ledger(std::int64_t granule, Budget* budget = nullptr)
-      : granule_(granule), budget_(budget), blocks_(budget), events_(budget) {}
+      : granule_(granule), budget_(budget), blocks_(budget), events_(budget), turns_(budget) {}
 
   // Reserves space in the lists: a large model has tens of thousands of blocks and events.
   void reserve(std::size_t blocks, std::size_t events);
 
   void enter(Phase phase);
   // The first half of backward is complete. Valid until the next phase is entered.
-  void enter_late_backward() { section_ = Section::kLateBackward; }
+  void enter_late_backward() { enter(phase_, Section::kLateBackward); }
   // `count` equal blocks that are allocated and freed together.
   BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count = 1, StreamId stream = kComputeStream);
   // A block that is allocated only if the GPU has enough free memory: a cuDNN workspace. PyTorch tries the
@@ -99,6 +100,11 @@ class Ledger {
   // when that stream has completed its work.
   void use(BlockId block, StreamId stream);
   void synchronize(StreamId stream);
+
+  // Gives a block another size, as if it had been allocated with it. Then recount() makes sums and peaks those of the
+  // same events with the blocks' present sizes.
+  void resize(BlockId block, Bytes bytes_of_one);
+  void recount();
 
   Bytes live() const { return live_; }
   // The state at a peak; the first one if several are equal.
@@ -127,10 +133,21 @@ class Ledger {
   std::size_t begin_of_iteration() const;
 
  private:
+  // From this event on, peaks are of another phase or section.
+  struct Turn {
+    std::size_t event = 0;
+    Phase phase = Phase::kForward;
+    Section section = Section::kForward;
+  };
+
   void add_event(const MemoryEvent& event) {
     charge(budget_, 1);
     events_.push_back(event);
   }
+  Bytes whole_granules(Bytes bytes_of_one, std::int64_t count) const;
+  void enter(Phase phase, Section section);
+  void count_allocation(const Block& block, std::size_t events);
+  void count_release(const Block& block);
 
   std::int64_t granule_;
   Budget* budget_;
@@ -138,6 +155,7 @@ class Ledger {
   bool has_dispensable_ = false;
   BudgetVector<Block> blocks_;
   BudgetVector<MemoryEvent> events_;
+  BudgetVector<Turn> turns_;
   std::array<std::int64_t, kPhases> begin_of_phase_ = {-1, -1, -1};  // positions in events_
   std::array<Bytes, kParts> parts_{};
   Bytes live_;

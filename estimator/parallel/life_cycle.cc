@@ -4,20 +4,75 @@
 #include <functional>
 #include <numeric>
 #include <queue>
+#include <string>
 #include <utility>
 
 namespace plimsoll::estimator::inline parallel {
 namespace {
 
-// DeepSpeed's reduce_bucket_size (deepspeed/runtime/zero/config.py): gradients are sent to their owners in
-// it.
-constexpr std::int64_t kReduceBucketElements = 500'000'000;
+// The unit of a unit's shared experts. Traces have fewer units than this.
+constexpr std::int32_t experts_of(std::int32_t unit) {
+  return unit + (1 << 30);
+}
 
 std::int64_t divided(std::int64_t whole, std::int64_t parts) {
   return whole / parts + (whole % parts != 0 ? 1 : 0);
 }
 
 }  // namespace
+
+Result<void> check_replicate(const crds::Parallelism& parallelism, std::int64_t holders) {
+  using enum crds::ParallelStrategy;
+  const std::int64_t replicate = parallelism.replicate;
+  const auto refuse = [&](const std::string& why) {
+    return invalid("training.parallelism.replicate is " + std::to_string(replicate) + " and " + why);
+  };
+  if (replicate == 1) {
+    return {};
+  }
+  if (parallelism.strategy != kFSDP && parallelism.strategy != kFSDP2) {
+    return refuse("goes with strategy FSDP or FSDP2");
+  }
+  if (replicate < 1 || holders % replicate != 0) {
+    return refuse("must divide the " + std::to_string(holders) + " trainers that hold the same parameters");
+  }
+  if (parallelism.strategy == kFSDP && replicate == holders) {
+    return refuse("leaves FSDP one trainer a group, which shards nothing: use DDP");
+  }
+  return {};
+}
+
+std::string padding_warning(const std::string& name, const ReplicaParameter& parameter, std::int64_t shards) {
+  const std::int64_t rows = std::max<std::int64_t>(1, parameter.first);
+  const std::int64_t padded = divided(rows, shards) * shards;
+  if (padded < 2 * rows) {
+    return {};
+  }
+  return name + " has " + std::to_string(rows) + " rows, which FSDP2 pads to " + std::to_string(padded) +
+         " for " + std::to_string(shards) + " trainers: it is gathered " + std::to_string(padded / rows) +
+         " times as large as it is. fully_shard's shard_placement_fn can shard it along another dimension; experts "
+         "can have parameters of their own (transformer.splitExperts) or be shared by trainers "
+         "(parallelism.expert), or HSDP's groups be smaller (parallelism.replicate)";
+}
+
+Result<void> check_steps(const crds::Parallelism& parallelism, bool steps_in_backward, std::int64_t holders,
+                         std::int64_t micro_batches) {
+  using enum crds::ParallelStrategy;
+  if (!steps_in_backward) {
+    return {};
+  }
+  const auto refuse = [](const std::string& why) { return invalid("training.optimizerInBackward " + why); };
+  if (micro_batches > 1) {
+    return refuse("needs gradientAccumulation 1: a gradient is complete after the last micro-batch");
+  }
+  if (holders > 1 && parallelism.strategy != kFSDP && parallelism.strategy != kFSDP2) {
+    return refuse("on several trainers needs parallelism.strategy FSDP or FSDP2");
+  }
+  if (parallelism.offload != crds::Offload::kNone) {
+    return refuse("does not go with parallelism.offload");
+  }
+  return {};
+}
 
 ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replication& replication,
                                        BudgetVector<ReplicaParameter> parameters,
@@ -29,27 +84,55 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
       optimizer_(optimizer),
       memory_of_units_(budget),
       owner_(budget),
-      kept_gradients_(parameters_.size(), -1, budget) {
+      kept_gradients_(parameters_.size(), -1, budget),
+      bucketed_(budget),
+      beside_bucket_(budget),
+      used_(budget),
+      whole_(budget),
+      in_flight_(budget),
+      flights_(budget) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     charge(budget_, 1);
-    unit(parameters_[i].unit).members.push_back(i);
+    unit(unit_of(parameters_[i])).members.push_back(i);
   }
   for (auto& [id, unit] : units_) {
     std::int64_t shard = 0;
     Bytes whole;
+    bool shares_experts = false;
     for (const std::size_t member : unit.members) {
-      shard += shard_elements(parameters_[member]) * parameters_[member].count;
-      whole += parameters_[member].bytes() * parameters_[member].count;
+      const ReplicaParameter& parameter = parameters_[member];
+      const std::int64_t mine = shard_elements(parameter) * parameter.count;
+      const Bytes padded = replication_.without_padding ? Bytes{parameter.elements} * parameter.count
+                                                        : Bytes{mine} * shards(parameter);
+      shard += mine;
+      unit.elements += parameter.elements * parameter.count;
+      shares_experts = shares_experts || parameter.experts_over > 1;
+      whole += parameter.bytes() * parameter.count;
+      unit.whole += padded * parameter.width;
+      unit.buffered += padded * (parameter.gathered_width > 0 ? parameter.gathered_width : parameter.width);
     }
     const std::int64_t width = parameters_[unit.members.front()].width;
-    if (fsdp1()) {  // one flat parameter, padded at its end
-      shard = divided(whole.count / width, replication_.replicas);
+    if (fsdp1() && !shares_experts) {  // one flat parameter, padded at its end
+      shard = divided(whole.count / width, shards());
+      unit.whole = replication_.without_padding ? whole : Bytes{shard} * width * shards();
     }
     unit.unpadded = whole;
     unit.shard = Bytes{shard} * width;
-    unit.whole = gathers() ? unit.shard * replication_.replicas : whole;
+    unit.whole = gathers() ? unit.whole : whole;
+  }
+  std::int64_t elements_after = 0;
+  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
+    unit->second.elements_after = elements_after;
+    elements_after += unit->second.elements;
   }
   assign_owners();
+  if (zero3()) {
+    order_uses();
+  }
+}
+
+std::int32_t ParameterLifeCycle::unit_of(const ReplicaParameter& parameter) const {
+  return is_apart(parameter) ? experts_of(parameter.unit) : parameter.unit;
 }
 
 ParameterLifeCycle::Unit& ParameterLifeCycle::unit(std::int32_t id) {
@@ -62,38 +145,33 @@ ParameterLifeCycle::Unit& ParameterLifeCycle::unit(std::int32_t id) {
 }
 
 bool ParameterLifeCycle::fsdp1() const {
-  using enum crds::ParallelStrategy;
-  // DeepSpeed's ZeRO-3 gathers a module for its forward and backward and prefetches the next, as FSDP1 does.
-  return replication_.replicas > 1 && (replication_.strategy == kFSDP || replication_.strategy == kZeRO3);
+  return replication_.replicas > 1 && replication_.strategy == crds::ParallelStrategy::kFSDP;
 }
+// Also on a single trainer: it copies the parameters that it would gather (_fsdp_param_group.py:
+// wait_for_unshard), while FSDP1 becomes NO_SHARD there.
 bool ParameterLifeCycle::fsdp2() const {
-  return replication_.replicas > 1 && replication_.strategy == crds::ParallelStrategy::kFSDP2;
+  return replication_.strategy == crds::ParallelStrategy::kFSDP2;
 }
 bool ParameterLifeCycle::shards_gradients() const {
-  return gathers() || (replication_.replicas > 1 && replication_.strategy == crds::ParallelStrategy::kZeRO2);
+  return gathers() || zero2();
 }
 bool ParameterLifeCycle::shards_state() const {
-  return shards_gradients() ||
-         (replication_.replicas > 1 && replication_.strategy == crds::ParallelStrategy::kZeRO1);
+  return shards_gradients() || (replication_.replicas > 1 &&
+                                (replication_.strategy == crds::ParallelStrategy::kZeRO1 || megatron()));
 }
 
 std::int64_t ParameterLifeCycle::shard_elements(const ReplicaParameter& parameter) const {
   if (fsdp2()) {  // rows of the first dimension; the last rank's are padded
     const std::int64_t first = std::max<std::int64_t>(1, parameter.first);
-    return divided(first, replication_.replicas) * (parameter.elements / first);
+    return divided(first, shards(parameter)) * (parameter.elements / first);
   }
-  return divided(parameter.elements, replication_.replicas);
-}
-
-// DeepSpeed keeps gradients in the precision of the model's computation.
-bool ParameterLifeCycle::half_gradients() const {
-  return replication_.strategy == crds::ParallelStrategy::kZeRO3 && has_optimizer_copy(parameters_.front());
+  return divided(parameter.elements, shards(parameter));
 }
 
 // ZeroRedundancyOptimizer assigns each parameter, largest first, to the rank with the least
 // (zero_redundancy_optimizer.py: _partition_parameters).
 void ParameterLifeCycle::assign_owners() {
-  if (replication_.strategy != crds::ParallelStrategy::kZeRO1 || replication_.replicas <= 1) {
+  if (replication_.strategy != crds::ParallelStrategy::kZeRO1 || replication_.replicas <= 1 || deepspeed()) {
     return;
   }
   BudgetVector<std::size_t> order(parameters_.size(), budget_);
@@ -120,16 +198,14 @@ void ParameterLifeCycle::assign_owners() {
   }
 }
 
-// Half precision parameters with an fp32 copy mean DeepSpeed, which shards that copy by elements.
 bool ParameterLifeCycle::owns(std::size_t parameter) const {
-  return owner_.empty() || has_optimizer_copy(parameters_[parameter]) ||
-         owner_[parameter] == replication_.rank;
+  return owner_.empty() || owner_[parameter] == replication_.rank;
 }
 
 // The part of a parameter that this trainer updates.
 SteppedParameter ParameterLifeCycle::stepped(std::size_t parameter) const {
   const ReplicaParameter& tensor = parameters_[parameter];
-  const bool divides = shards_gradients() || (shards_state() && has_optimizer_copy(tensor));
+  const bool divides = shards_gradients() || deepspeed() || (shards_state() && megatron());
   const std::int64_t elements = divides ? shard_elements(tensor) : tensor.elements;
   const std::int64_t parts = std::max<std::int64_t>(1, tensor.elements / std::max<std::int64_t>(1, elements));
   SteppedParameter stepped;
@@ -138,6 +214,7 @@ SteppedParameter ParameterLifeCycle::stepped(std::size_t parameter) const {
   stepped.bytes = Bytes{elements} * tensor.optimizer_width;
   stepped.rows = divided(tensor.rows, parts);
   stepped.columns = tensor.columns;
+  stepped.dimensions = tensor.dimensions;
   stepped.gradient = Bytes{elements} * tensor.optimizer_width;
   return stepped;
 }
@@ -146,53 +223,90 @@ void ParameterLifeCycle::persist() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ReplicaParameter& tensor = parameters_[i];
     const bool copied = has_optimizer_copy(tensor);
+    if (deepspeed()) {
+      continue;
+    }
     if (!gathers()) {
       ledger_.allocate(Part::kParameters, tensor.bytes(), tensor.count, i);
     }
-    if (gathers() || copied) {  // the shard, or the fp32 copy
+    const bool on_host = copied && !fsdp2() ? offloads_optimizer() : offloads_parameters();
+    if ((gathers() || copied) && !on_host) {  // the shard, or the fp32 copy
       ledger_.allocate(Part::kParameters, stepped(i).bytes, tensor.count, i);
     }
-    if (half_gradients() && gathers()) {  // ZeRO-3's shard in half precision
-      ledger_.allocate(Part::kParameters, Bytes{shard_elements(tensor)} * tensor.width, tensor.count, i);
+    if (megatron()) {  // param_and_grad_buffer.py: main_grad, whole and in fp32, as --accumulate-allreduce-grads-in-fp32
+      ledger_.allocate(Part::kGradients, Bytes{tensor.elements} * tensor.optimizer_width, tensor.count, i);
     }
-    const bool buckets =
-        !shards_gradients() && (replication_.strategy == crds::ParallelStrategy::kDDP ||
-                                (replication_.strategy == crds::ParallelStrategy::kZeRO1 && !copied));
+    const bool buckets = replication_.strategy == crds::ParallelStrategy::kDDP ||
+                         replication_.strategy == crds::ParallelStrategy::kZeRO1;
     if (buckets) {
       ledger_.allocate(Part::kDdpBuckets, tensor.bytes(), tensor.count, i);
     }
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (owns(i)) {
+    if (owns(i) && !offloads_optimizer()) {
       for (const Bytes bytes : optimizer_state(optimizer_, stepped(i))) {
         ledger_.allocate(Part::kOptimizerState, bytes, parameters_[i].count, i);
       }
     }
   }
-  if (replication_.strategy == crds::ParallelStrategy::kZeRO2 && replication_.replicas > 1) {
-    Bytes gradients;
-    std::int64_t width = 4;
-    for (const ReplicaParameter& tensor : parameters_) {
-      gradients += tensor.bytes() * tensor.count;
-      width = tensor.width;
+  for (std::int64_t kept = 0; accumulates_whole() && shards() > 1 && kept < replication_.kept_scatters;
+       ++kept) {
+    const auto largest = std::max_element(units_.begin(), units_.end(), [&](const auto& a, const auto& b) {
+      return a.second.whole * gradient_width_ratio(a.second) <
+             b.second.whole * gradient_width_ratio(b.second);
+    });
+    if (largest != units_.end()) {
+      const Unit& unit = largest->second;
+      ledger_.allocate(Part::kTemporaries, unit.whole * gradient_width_ratio(unit), 1, unit.members.front());
     }
-    if (!parameters_.empty()) {
-      ledger_.allocate(Part::kTemporaries, std::min(gradients, Bytes{kReduceBucketElements} * width), 1, 0);
+  }
+  if (deepspeed()) {
+    persist_partitions();
+  }
+}
+
+bool ParameterLifeCycle::gradients_in_buckets() const {
+  return replication_.strategy == crds::ParallelStrategy::kDDP && replication_.gradient_as_bucket_view;
+}
+
+Bytes ParameterLifeCycle::gradient_bytes(std::size_t parameter) const {
+  const ReplicaParameter& tensor = parameters_[parameter];
+  const std::int64_t elements = shards_gradients() ? shard_elements(tensor) : tensor.elements;
+  return Bytes{elements} * (gathers() ? tensor.optimizer_width : tensor.width);
+}
+
+void ParameterLifeCycle::keep_gradients() {
+  if (megatron() ||
+      deepspeed()) {  // main_grad always stays; DeepSpeed's step() frees what it has updated with
+    return;
+  }
+  if (gathers()) {
+    for (const auto& [id, unit] : units_) {
+      const std::size_t first = unit.members.front();
+      kept_gradients_[first] =
+          ledger_.allocate(Part::kGradients, unit.shard * gradient_width_ratio(unit), 1, first);
     }
+    return;
+  }
+  for (std::size_t i = 0; i < parameters_.size() && !gradients_in_buckets(); ++i) {
+    kept_gradients_[i] = ledger_.allocate(Part::kGradients, gradient_bytes(i), parameters_[i].count, i);
   }
 }
 
 std::vector<BlockId> ParameterLifeCycle::left_gradients() {
   std::vector<BlockId> blocks;
-  const bool in_buckets =
-      replication_.strategy == crds::ParallelStrategy::kDDP && replication_.gradient_as_bucket_view;
-  for (std::size_t i = 0; i < parameters_.size() && !in_buckets; ++i) {
-    const ReplicaParameter& tensor = parameters_[i];
-    const std::int64_t elements = shards_gradients() ? shard_elements(tensor) : tensor.elements;
-    const std::int64_t width = gathers() && !half_gradients() ? tensor.optimizer_width : tensor.width;
-    blocks.push_back(ledger_.allocate(Part::kGradients, Bytes{elements} * width, tensor.count, i));
+  const bool none = gradients_in_buckets() || megatron() || deepspeed() || offloads_optimizer() ||
+                    replication_.steps_in_backward;
+  for (std::size_t i = 0; i < parameters_.size() && !none; ++i) {
+    blocks.push_back(ledger_.allocate(Part::kGradients, gradient_bytes(i), parameters_[i].count, i));
   }
   return blocks;
+}
+
+// FSDP reduces and keeps gradients in fp32 if the optimizer has an fp32 copy.
+std::int64_t ParameterLifeCycle::gradient_width_ratio(const Unit& unit) const {
+  const ReplicaParameter& first = parameters_[unit.members.front()];
+  return first.optimizer_width / first.width;
 }
 
 void ParameterLifeCycle::release(BlockId& block) {
@@ -208,16 +322,22 @@ void ParameterLifeCycle::stage(Bytes bytes, std::size_t parameter) {
   }
 }
 
+// FSDP allocates what it gathers and what it reduces to on streams of their own, whose pools the allocator keeps
+// apart (FSDP2: _fsdp_param_group.py, FSDPCommContext; FSDP1: _runtime_utils.py, _init_streams). The input of FSDP2's
+// reduce-scatter and what it copies out belong to the stream of the computation.
+
 // The all-gather. FSDP1 writes into the flat parameter; FSDP2 into a buffer that is then copied out.
 void ParameterLifeCycle::gather(Unit& unit, bool frees_last) {
   const std::size_t first = unit.members.front();
   if (fsdp1()) {
-    unit.gathered.push_back(ledger_.allocate(Part::kTemporaries, unit.whole, 1, first));
+    unit.gathered.push_back(ledger_.allocate(Part::kTemporaries, unit.whole, 1, first, kCommunicationStream));
     stage(unit.whole, first);
     return;
   }
-  unit.buffer = ledger_.allocate(Part::kTemporaries, unit.whole, 1, first);
-  stage(unit.whole, first);
+  if (shards(parameters_[first]) > 1) {
+    unit.buffer = ledger_.allocate(Part::kTemporaries, unit.buffered, 1, first, kCommunicationStream);
+    stage(unit.buffered, first);
+  }
   if (frees_last) {
     release(last_buffer_);
   }
@@ -225,12 +345,13 @@ void ParameterLifeCycle::gather(Unit& unit, bool frees_last) {
 
 void ParameterLifeCycle::copy_out(Unit& unit) {
   for (const std::size_t member : unit.members) {
-    unit.gathered.push_back(
-        ledger_.allocate(Part::kTemporaries, parameters_[member].bytes(), parameters_[member].count, member));
+    unit.gathered.push_back(ledger_.allocate(Part::kTemporaries, parameters_[member].gathered_bytes(),
+                                             parameters_[member].count, member));
   }
 }
 
 void ParameterLifeCycle::reshard(Unit& unit) {
+  drop(unit.used_from, unit.used_to);
   for (BlockId& block : unit.gathered) {
     release(block);
   }
@@ -238,22 +359,33 @@ void ParameterLifeCycle::reshard(Unit& unit) {
 }
 
 void ParameterLifeCycle::enter_forward(std::int32_t id) {
-  const auto found = units_.find(id);
-  if (!gathers() || found == units_.end() || !found->second.gathered.empty()) {
+  if (zero3()) {
+    fetch_forward(id);
     return;
   }
-  Unit& unit = found->second;
-  gather(unit, true);
-  if (fsdp2()) {
-    copy_out(unit);
-    last_buffer_ = std::exchange(unit.buffer, -1);  // until the next unit's gather
+  for (const std::int32_t each : {id, experts_of(id)}) {
+    const auto found = units_.find(each);
+    if (!gathers() || found == units_.end() || !found->second.gathered.empty()) {
+      continue;
+    }
+    Unit& unit = found->second;
+    gather(unit, true);
+    if (fsdp2()) {
+      copy_out(unit);
+      last_buffer_ = std::exchange(unit.buffer, -1);  // until the next unit's gather
+    }
   }
 }
 
 void ParameterLifeCycle::leave_forward(std::int32_t id) {
-  const auto found = units_.find(id);
-  if (gathers() && found != units_.end() && id != kRootUnit && replication_.reshard_after_forward) {
-    reshard(found->second);
+  for (const std::int32_t each : {experts_of(id), id}) {
+    const auto found = units_.find(each);
+    if (gathers() && found != units_.end() && each != kRootUnit && reshards_after_forward(found->second)) {
+      reshard(found->second);
+    }
+  }
+  if (zero3()) {
+    fetch_after(id);
   }
 }
 
@@ -265,16 +397,22 @@ void ParameterLifeCycle::enter_backward(std::int32_t id, std::int32_t next) {
   if (!gathers() || id == kRootUnit) {
     return;
   }
-  for (const std::int32_t each : {id, next}) {
+  if (zero3()) {
+    fetch_backward(id);
+    return;
+  }
+  // Experts begin their unit's backward, and gather the next unit ahead.
+  for (const std::int32_t each : {id, experts_of(id), next}) {
     const auto found = units_.find(each);
     if (found == units_.end() || each == kRootUnit) {
       continue;
     }
     Unit& unit = found->second;
-    if (unit.gathered.empty() && unit.buffer < 0) {
+    const bool whole = !unit.gathered.empty();
+    if (!whole && unit.buffer < 0) {
       gather(unit, false);
     }
-    if (each == id && unit.buffer >= 0) {
+    if (each != next && !whole && fsdp2()) {
       copy_out(unit);
       release(unit.buffer);
     }
@@ -282,40 +420,70 @@ void ParameterLifeCycle::enter_backward(std::int32_t id, std::int32_t next) {
 }
 
 void ParameterLifeCycle::take_gradient(std::size_t parameter, BlockId gradient) {
-  if (gathers()) {
-    unit(parameters_[parameter].unit).gradients.emplace_back(parameter, gradient);
+  if (deepspeed()) {
+    to_bucket(parameter, gradient);
     return;
   }
-  const ReplicaParameter& tensor = parameters_[parameter];
+  if (accumulates_whole() && kept_gradients_[parameter] >= 0) {  // added in place
+    ledger_.release(gradient);
+    return;
+  }
+  if (gathers()) {
+    const std::int32_t id = unit_of(parameters_[parameter]);
+    Unit& of = unit(id);
+    of.gradients.emplace_back(parameter, gradient);
+    if (id != parameters_[parameter].unit && of.gradients.size() == of.members.size()) {
+      finish_unit(id);
+    }
+    return;
+  }
   const bool view =
       replication_.strategy == crds::ParallelStrategy::kDDP && replication_.gradient_as_bucket_view;
-  if (view) {  // copied into the bucket
+  if (view || megatron()) {  // copied into the bucket, or added to main_grad
     ledger_.release(gradient);
     return;
   }
   BlockId& kept = kept_gradients_[parameter];
-  if (shards_gradients()) {  // sent through the bucket to its owner
-    ledger_.release(gradient);
-    if (kept < 0) {
-      const Bytes shard = Bytes{shard_elements(tensor)} * tensor.width;
-      kept = ledger_.allocate(Part::kGradients, shard, tensor.count, parameter);
-    }
-  } else if (kept >= 0) {
+  if (kept >= 0) {
     ledger_.release(gradient);  // added to the gradient of earlier micro-batches
+  } else if (replication_.steps_in_backward) {
+    step_now(parameter);
+    ledger_.release(gradient);
   } else {
     kept = gradient;
   }
 }
 
-// The reduce-scatter of a unit's gradients, which leaves this rank's shard.
+void ParameterLifeCycle::step_now(std::size_t parameter) {
+  for (std::int64_t k = 0; k < parameters_[parameter].count; ++k) {
+    step({stepped(parameter)});
+  }
+}
+
+// The first micro-batch's gradients are cast to the reduction's precision (_fsdp_param_group.py:
+// _set_unsharded_grad_dtypes); later ones are added to them.
+void ParameterLifeCycle::accumulate(Unit& unit) {
+  for (auto& [parameter, gradient] : unit.gradients) {
+    const ReplicaParameter& tensor = parameters_[parameter];
+    BlockId& kept = kept_gradients_[parameter];
+    kept = gradient;
+    if (has_optimizer_copy(tensor)) {
+      kept = ledger_.allocate(Part::kGradients, Bytes{tensor.elements} * tensor.optimizer_width, tensor.count,
+                              parameter);
+      ledger_.release(gradient);
+    }
+  }
+  unit.gradients.clear();
+}
+
+// The reduce-scatter of a unit's gradients, which leaves this rank's shard. HSDP's all-reduce among the groups
+// works on that shard in place (_fsdp_collectives.py: foreach_reduce; FSDP1: _runtime_utils.py, _reduce_grad).
 void ParameterLifeCycle::reduce(Unit& unit) {
   if (unit.gradients.empty()) {
     return;
   }
   const std::size_t first = unit.members.front();
-  // FSDP reduces and keeps gradients in fp32 if the optimizer has an fp32 copy; DeepSpeed does not.
-  const std::int64_t width_ratio =
-      half_gradients() ? 1 : parameters_[first].optimizer_width / parameters_[first].width;
+  const std::int64_t width_ratio = gradient_width_ratio(unit);
   BlockId flat = -1;
   if (fsdp1()) {  // the members' gradients are copied into the flat parameter's gradient
     flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, first);
@@ -333,10 +501,13 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   }
   BlockId padded = -1;
   if (fsdp1() && unit.unpadded != unit.whole) {  // _get_reduce_scatter_tensors copies to pad
-    padded = ledger_.allocate(Part::kTemporaries, unit.whole, 1, first);
+    padded = ledger_.allocate(Part::kTemporaries, unit.whole, 1, first, kReductionStream);
   }
-  const BlockId shard = ledger_.allocate(Part::kGradients, unit.shard * width_ratio, 1, first);
-  stage(unit.whole * width_ratio, first);
+  const BlockId shard =
+      ledger_.allocate(Part::kGradients, unit.shard * width_ratio, 1, first, kReductionStream);
+  if (shards(parameters_[first]) > 1) {
+    stage(unit.whole * width_ratio, first);
+  }
   release(padded);
   if (fsdp1()) {
     ledger_.release(flat);
@@ -344,42 +515,112 @@ void ParameterLifeCycle::reduce(Unit& unit) {
     scattering_ = flat;
   }
   BlockId& kept = kept_gradients_[first];
-  if (kept >= 0) {
-    ledger_.release(shard);  // added to the gradient of earlier micro-batches
+  if (replication_.steps_in_backward) {
+    for (const std::size_t member : unit.members) {
+      step_now(member);
+    }
+  }
+  // It is copied to the host, updates the parameters, or is added to the gradient of earlier micro-batches.
+  if (offloads_optimizer() || replication_.steps_in_backward || kept >= 0) {
+    ledger_.release(shard);
   } else {
     kept = shard;
   }
 }
 
 void ParameterLifeCycle::leave_backward(std::int32_t id) {
+  if (gathers() && id != kRootUnit) {
+    finish_unit(experts_of(id));
+    finish_unit(id);
+  }
+}
+
+// All gradients of the unit are there.
+void ParameterLifeCycle::finish_unit(std::int32_t id) {
   const auto found = units_.find(id);
-  if (gathers() && id != kRootUnit && found != units_.end()) {
+  if (found == units_.end()) {
+    return;
+  }
+  if (zero3()) {
+    reshard(found->second);
+  } else if (accumulates_whole()) {
+    accumulate(found->second);
+  } else {
     reduce(found->second);
   }
 }
 
 void ParameterLifeCycle::end_backward() {
-  const auto root = units_.find(kRootUnit);
-  if (gathers() && root != units_.end()) {
-    reduce(root->second);
-    reshard(root->second);
+  if (zero3()) {
+    finish_fetches();
   }
+  const auto root = units_.find(kRootUnit);
+  if (gathers() && !zero3() && root != units_.end()) {
+    if (accumulates_whole()) {
+      accumulate(root->second);
+    } else {
+      reduce(root->second);
+      reshard(root->second);
+    }
+  }
+  release(scattering_);
+  if (deepspeed()) {
+    reduce_bucket();
+    if (!zero3()) {
+      release(bucket_);
+    }
+  }
+}
+
+// stage.py: start_gradient_reduction. The units in reverse order, the root last.
+void ParameterLifeCycle::end_accumulation(std::int32_t first, std::int32_t last) {
+  if (!accumulates_whole()) {
+    return;
+  }
+  const auto finish = [&](std::int32_t id) {
+    charge(budget_, 1);
+    const auto found = units_.find(id);
+    if (found == units_.end()) {
+      return;
+    }
+    Unit& unit = found->second;
+    for (const std::size_t member : unit.members) {
+      if (BlockId& kept = kept_gradients_[member]; kept >= 0) {
+        unit.gradients.emplace_back(member, std::exchange(kept, -1));
+      }
+    }
+    reduce(unit);
+    reshard(unit);
+  };
+  for (std::int32_t id = last - 1; id >= first; --id) {
+    finish(experts_of(id));
+    finish(id);
+  }
+  finish(experts_of(kRootUnit));
+  finish(kRootUnit);
   release(scattering_);
 }
 
 void ParameterLifeCycle::step() {
+  if (offloads_optimizer() || replication_.steps_in_backward) {
+    return;  // on the host, or done
+  }
+  if (deepspeed()) {
+    step_partitions();
+    return;
+  }
   for (const bool separate : {true, false}) {
     std::int64_t count = 0;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      count += owns(i) && parameters_[i].separate_step == separate ? parameters_[i].count : 0;
+      count += owns(i) && steps_apart(parameters_[i]) == separate ? parameters_[i].count : 0;
     }
     charge(budget_, parameters_.size() + static_cast<std::size_t>(count));
     const BudgetBytes memory(budget_, Bytes{sizeof(SteppedParameter)} * count);
     std::vector<SteppedParameter> updated;
     updated.reserve(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      for (std::int64_t k = 0;
-           owns(i) && parameters_[i].separate_step == separate && k < parameters_[i].count; ++k) {
+      for (std::int64_t k = 0; owns(i) && steps_apart(parameters_[i]) == separate && k < parameters_[i].count;
+           ++k) {
         updated.push_back(stepped(i));
       }
     }
@@ -403,6 +644,27 @@ void ParameterLifeCycle::step(const std::vector<SteppedParameter>& updated) {
   };
   Step step(ledger_, updated);
   optimizer_step(optimizer_, updated, step);
+}
+
+bool gathers(crds::ParallelStrategy strategy) {
+  using enum crds::ParallelStrategy;
+  return strategy == kFSDP || strategy == kFSDP2 || strategy == kZeRO3;
+}
+
+Bytes persistent_bytes(const Replication& replication, const BudgetVector<ReplicaParameter>& parameters,
+                       const OptimizerRun& optimizer, Budget* budget) {
+  class Sum : public ParameterLedger {
+   public:
+    BlockId allocate(Part, Bytes bytes_of_one, std::int64_t count, std::size_t, StreamId) override {
+      bytes += bytes_of_one * count;
+      return 0;
+    }
+    void release(BlockId) override {}
+    Bytes bytes;
+  };
+  Sum sum;
+  ParameterLifeCycle(sum, replication, parameters, optimizer, budget).persist();
+  return sum.bytes;
 }
 
 }  // namespace plimsoll::estimator::parallel

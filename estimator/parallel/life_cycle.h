@@ -6,27 +6,32 @@
 //   life.persist();
 //   life.enter_forward(0); ... life.leave_forward(0); ... life.end_forward();
 //   life.enter_backward(0, -1); life.take_gradient(3, block); life.leave_backward(0);
-//   life.end_backward();
+//   life.end_backward();      // after each micro-batch
+//   life.end_accumulation(0, 4);  // after the last micro-batch, for units 0 to 3
 //   life.step();
 //
 // A unit is what FSDP wraps: a layer of a transformer, a block. Parameters outside all units belong to the
-// root unit (kRootUnit), FSDP's outermost module. Not thread-safe; each iteration owns its object.
+// root unit (kRootUnit), FSDP's outermost module. With FSDP2 the experts of a unit that trainers share are a unit of
+// their own within it (torchtitan, models/llama4/infra/parallelize.py: apply_fsdp), which has no events. Not thread-safe; each iteration owns its object.
 //
 // Sources: torch/nn/parallel/distributed.py and csrc/distributed/c10d/reducer.cpp (DDP);
 // torch/distributed/optim/zero_redundancy_optimizer.py; torch/distributed/fsdp/_runtime_utils.py and
 // _flat_param.py (FSDP1); torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py
-// (FSDP2); ZeRO: arXiv 1910.02054 and deepspeed/runtime/zero. The order of events was recorded in real runs
-// (tests/accuracy/parallel).
+// (FSDP2); DeepSpeed's ZeRO: deepspeed.cc. The order of events was recorded in real runs (tests/accuracy/parallel).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "base/budget.h"
 #include "base/bytes.h"
+#include "base/result.h"
 #include "crds/training_job.h"
 #include "estimator/ledger/ledger.h"
+#include "estimator/trace/host_memory.h"
 #include "estimator/trace/optimizer.h"
 
 namespace plimsoll::estimator::inline parallel {
@@ -35,35 +40,72 @@ inline constexpr std::int32_t kRootUnit = -1;
 
 // A parameter of a replica, or several equal ones.
 struct ReplicaParameter {
-  std::int64_t elements = 0;         // of one of the `count` equal parameters
-  std::int64_t rows = 0;             // number of elements divided by the size of the last dimension
-  std::int64_t columns = 0;          // number of elements divided by the second-last one's; 0 for a vector
+  std::int64_t elements = 0;  // of one of the `count` equal parameters
+  std::int64_t rows = 0;      // number of elements divided by the size of the last dimension
+  std::int64_t columns = 0;   // number of elements divided by the second-last one's; 0 for a vector
+  std::int64_t dimensions = 1;
   std::int64_t first = 1;            // size of the first dimension, along which FSDP2 shards
   std::int64_t width = 4;            // bytes per element in the model's computation
+  std::int64_t gathered_width = 0;   // bytes per element that FSDP2 gathers; 0: width
   std::int64_t optimizer_width = 4;  // bytes per element that the optimizer updates: 4 for an fp32 copy
   std::int64_t count = 1;
   std::int32_t unit = kRootUnit;
+  // Trainers that share a layer's experts: as many times fewer hold the same expert (torchtitan's mesh efsdp,
+  // DeepSpeed's and Megatron-LM's expert data parallel groups).
+  std::int64_t experts_over = 1;
   bool separate_step = false;  // the optimizer updates it in a separate group (see TraceRunRequest)
 
   Bytes bytes() const { return Bytes{elements} * width; }
+  Bytes gathered_bytes() const { return Bytes{elements} * (gathered_width > 0 ? gathered_width : width); }
 };
 
 // How replicas are synchronized and sharded.
 struct Replication {
   crds::ParallelStrategy strategy = crds::ParallelStrategy::kAuto;
-  std::int64_t replicas = 1;
+  std::int64_t replicas = 1;             // trainers that hold the same part of the model
+  std::int64_t replicate = 1;            // FSDP: groups of them that shard by themselves (HSDP)
   std::int64_t rank = 0;                 // of this trainer among the replicas
   bool gradient_as_bucket_view = false;  // DDP's option
   bool reshard_after_forward = true;     // FSDP's option
-  bool collectives_copy = false;         // collectives work on a copy: true for gloo, false for NCCL
+  // FSDP2: micro-batches add to whole gradients, which are reduced once after the last one, and parameters
+  // stay gathered until then (torch.distributed.pipelining, stage.py: backward_maybe_with_nosync).
+  bool reduces_once = false;
+  // FSDP2 with reduces_once: inputs of the last reduce-scatters, one a chunk, that stay until the next iteration.
+  std::int64_t kept_scatters = 0;
+  bool collectives_copy = false;  // collectives work on a copy: true for gloo, false for NCCL
+  std::int64_t reduce_bucket_elements = crds::kReduceBucketSize;  // DeepSpeed's reduce_bucket_size
+  crds::Offload offload = crds::Offload::kNone;
+  // A parameter is updated, and its gradient freed, once the gradient is complete: one optimizer a parameter
+  // (torchtitan, components/optimizer.py: OptimizersInBackwardContainer).
+  bool steps_in_backward = false;
+  // What is gathered and scattered is as large as the parameters themselves, not padded to equal shards: no number of
+  // replicas has less. How much the padding is depends on the number, and does not rise or fall with it.
+  bool without_padding = false;
+
+  bool operator==(const Replication&) const = default;
 };
+
+// `holders`: trainers that hold the same part of the model. Errors: kInvalid if parallelism.replicate does not
+// divide them, or leaves FSDP1 nothing to shard over: PyTorch then makes it NO_SHARD, which does not average
+// gradients among the groups (fsdp/_init_utils.py: _init_core_state).
+Result<void> check_replicate(const crds::Parallelism& parallelism, std::int64_t holders);
+
+// Errors: kInvalid if the optimizer cannot step in backward: gradients are not complete then (several
+// micro-batches), or are exchanged later (replicas without FSDP), or the host steps.
+Result<void> check_steps(const crds::Parallelism& parallelism, bool steps_in_backward, std::int64_t holders,
+                         std::int64_t micro_batches);
+
+// FSDP2 pads the first dimension to whole rows a trainer (_fsdp_param.py: _chunk_with_empty). A warning for a
+// parameter that this makes at least twice as large, with its name and the alternatives; else empty.
+std::string padding_warning(const std::string& name, const ReplicaParameter& parameter, std::int64_t shards);
 
 // Receives the blocks that the life cycle allocates and frees.
 class ParameterLedger {
  public:
   virtual ~ParameterLedger() = default;
   // `parameter`: index in the life cycle's list; for a buffer of several parameters, one of them.
-  virtual BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter) = 0;
+  virtual BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter,
+                           StreamId stream = kComputeStream) = 0;
   virtual void release(BlockId block) = 0;
 };
 
@@ -76,6 +118,10 @@ class ParameterLifeCycle {
 
   // Allocates what stays live from iteration to iteration.
   void persist();
+
+  // Allocates gradients that are there all the time, as zero_grad(set_to_none=False) leaves them: each
+  // backward adds to them.
+  void keep_gradients();
 
   // Allocates the gradients that the last backward left, for a loop that keeps them until the next backward.
   // The caller frees the blocks.
@@ -92,8 +138,17 @@ class ParameterLifeCycle {
   void take_gradient(std::size_t parameter, BlockId gradient);
   void leave_backward(std::int32_t unit);
   void end_backward();
+  // The last micro-batch of the units [first, last) and of the root has ended.
+  void end_accumulation(std::int32_t first, std::int32_t last);
 
   void step();
+
+  // Saves a checkpoint of the model and its optimizer (checkpoint_saving.cc): allocates what is gathered for it, and
+  // frees it again. Called after step().
+  void save(crds::CheckpointSaving saving);
+
+  // What this trainer keeps in its host's memory; of a full checkpoint that of rank 0, which writes it.
+  HostMemory host_memory(crds::CheckpointSaving saving) const;
 
  private:
   struct Unit {
@@ -102,16 +157,39 @@ class ParameterLifeCycle {
     BudgetVector<std::size_t> members;
     Bytes unpadded;  // size of all members
     Bytes whole;     // size of all members, padded to equal shards
+    Bytes buffered;  // the same in the precision that FSDP2 gathers
     Bytes shard;
+    std::int64_t elements = 0;        // of all members
+    std::int64_t elements_after = 0;  // of all units whose forward comes later
+    std::size_t used_from = 0;        // ZeRO-3: the unit's part of used_, [used_from, used_to)
+    std::size_t used_to = 0;
     BudgetVector<BlockId> gathered;  // the members after the all-gather
     BlockId buffer = -1;             // FSDP2: output of the all-gather, before it is copied out
     BudgetVector<std::pair<std::size_t, BlockId>> gradients;
   };
 
+  // ZeRO-3: an all-gather ahead, of what next_use_ passed over in [from, to).
+  struct Flight {
+    BlockId buffer = -1;
+    std::int64_t waiting = 0;  // parameters that have not been used: they keep the buffer
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+    bool copied_out = false;
+  };
+
   bool fsdp1() const;
   bool fsdp2() const;
-  bool gathers() const { return fsdp1() || fsdp2(); }
-  bool half_gradients() const;
+  bool zero2() const { return replication_.strategy == crds::ParallelStrategy::kZeRO2; }
+  bool zero3() const { return replication_.strategy == crds::ParallelStrategy::kZeRO3; }
+  bool deepspeed() const;
+  bool gathers() const { return fsdp1() || fsdp2() || zero3(); }
+  bool accumulates_whole() const { return fsdp2() && replication_.reduces_once; }
+  std::int64_t shards() const { return replication_.replicas / replication_.replicate; }
+  std::int64_t shards(const ReplicaParameter& parameter) const {
+    return std::max<std::int64_t>(1, shards() / parameter.experts_over);
+  }
+  bool reshards_after_forward(const Unit& unit) const;
+  bool megatron() const { return replication_.strategy == crds::ParallelStrategy::kMegatron; }
   bool shards_gradients() const;
   bool shards_state() const;
   // True if the optimizer updates a copy that is wider than the model's parameter.
@@ -120,16 +198,55 @@ class ParameterLifeCycle {
   }
   std::int64_t shard_elements(const ReplicaParameter& parameter) const;
   bool owns(std::size_t parameter) const;  // ZeRO-1: this rank updates it
+  bool offloads_optimizer() const { return replication_.offload != crds::Offload::kNone; }
+  bool offloads_parameters() const { return replication_.offload == crds::Offload::kParameters; }
   void assign_owners();
   SteppedParameter stepped(std::size_t parameter) const;
-  Unit& unit(std::int32_t id);  // created if it does not exist
+  bool gradients_in_buckets() const;
+  Bytes gradient_bytes(std::size_t parameter) const;          // what remains of it after backward
+  std::int64_t gradient_width_ratio(const Unit& unit) const;  // of reduced to computed gradients
+  Unit& unit(std::int32_t id);                                // created if it does not exist
+  // Whether the parameter belongs to experts that trainers share, and FSDP2 shards apart from the rest of the unit.
+  bool is_apart(const ReplicaParameter& parameter) const { return fsdp2() && parameter.experts_over > 1; }
+  // A separate group of the optimizer: the foreach functions do not mix DTensors of different meshes.
+  bool steps_apart(const ReplicaParameter& parameter) const {
+    return parameter.separate_step || is_apart(parameter);
+  }
+  std::int32_t unit_of(const ReplicaParameter& parameter) const;
+  void finish_unit(std::int32_t id);
   void gather(Unit& unit, bool frees_last);
   void copy_out(Unit& unit);
   void reshard(Unit& unit);
+  void accumulate(Unit& unit);
   void reduce(Unit& unit);
+  void persist_partitions();
+  bool persists(const ReplicaParameter& parameter) const;
+  void order_uses();
+  std::size_t used_at(std::int64_t use) const;
+  std::int64_t uses() const { return 2 * static_cast<std::int64_t>(used_.size()); }
+  void fetch_forward(std::int32_t id);
+  void fetch_after(std::int32_t id);
+  void fetch_backward(std::int32_t id);
+  void finish_fetches();
+  void use(std::int64_t at);
+  void prefetch();
+  void land(Flight& flight);
+  void drop(std::size_t from, std::size_t to);
+  void open_bucket(std::size_t parameter);
+  void to_bucket(std::size_t parameter, BlockId gradient);
+  void reduce_bucket();
+  void step_partitions();
   void stage(Bytes bytes, std::size_t parameter);
   void step(const std::vector<SteppedParameter>& updated);
+  void step_now(std::size_t parameter);
   void release(BlockId& block);
+  Bytes saved_bytes(std::size_t parameter) const;
+  std::vector<Bytes> saved_state(std::size_t parameter) const;
+  Bytes saved_by_rank() const;
+  void save_dtensors(bool offloaded);
+  void save_flat_parameters(crds::CheckpointSaving saving);
+  void save_module_by_module();
+  void consolidate_states();
 
   ParameterLedger& ledger_;
   Budget* const budget_;
@@ -141,8 +258,31 @@ class ParameterLifeCycle {
   BudgetVector<std::int64_t> owner_;  // by parameter: the rank that updates it
   // Gradients of earlier micro-batches, by parameter; if gradients are sharded, by the unit's first member.
   BudgetVector<BlockId> kept_gradients_;
-  BlockId last_buffer_ = -1;  // FSDP2: buffer of the previous all-gather, still being copied out
-  BlockId scattering_ = -1;   // FSDP2: input of the reduce-scatter in progress
+  BlockId last_buffer_ = -1;            // FSDP2: buffer of the previous all-gather, still being copied out
+  BlockId scattering_ = -1;             // FSDP2: input of the reduce-scatter in progress
+  BlockId bucket_ = -1;                 // DeepSpeed: where gradients wait for their reduction
+  BudgetVector<std::size_t> bucketed_;  // the parameters whose gradients are there
+  std::int64_t bucketed_elements_ = 0;
+  // Gradients that exceed the bucket, until their reduction.
+  BudgetVector<BlockId> beside_bucket_;
+  // ZeRO-3. Sharded parameters in the order in which forward uses them; backward is the reverse. The root's first one
+  // comes before the units, its others after them.
+  BudgetVector<std::size_t> used_;
+  std::size_t used_after_units_ = 0;      // where those of the root begin
+  BudgetVector<BlockId> whole_;           // by parameter: what is gathered
+  BudgetVector<std::int64_t> in_flight_;  // by parameter: index of its flight; -1: none
+  BudgetVector<Flight> flights_;          // of this pass
+  std::int64_t next_use_ = 0;             // the coordinator's queue: uses before it are gathered or have been
+  std::int64_t live_elements_ = 0;        // gathered, or on the way
 };
+
+// FSDP and ZeRO-3 gather a unit's parameters before it runs. With several shards the order of all their blocks is the
+// same for any number of replicas.
+bool gathers(crds::ParallelStrategy strategy);
+
+// Bytes of the blocks that persist() allocates. Where they are sharded, more replicas never have more each, but for
+// padding.
+Bytes persistent_bytes(const Replication& replication, const BudgetVector<ReplicaParameter>& parameters,
+                       const OptimizerRun& optimizer, Budget* budget = nullptr);
 
 }  // namespace plimsoll::estimator::parallel

@@ -7,15 +7,12 @@
 #include <utility>
 
 #include "estimator/parallel/schedule.h"
+#include "estimator/parallel/stage_memory.h"
 
 namespace plimsoll::estimator::inline parallel {
 namespace {
 
 constexpr std::int32_t kNever = -1;
-// From 2.15 on, receive buffers are allocated for each receive, and outputs are freed after they were sent.
-// Before, buffers were allocated once for all micro-batches, and outputs stayed allocated until their
-// backward (torch/distributed/pipelining/_recv_buffers.py, stage.py: release_fwd_send_outputs).
-constexpr TorchVersion kBuffersByReceive = 215;
 
 Count times(const Count& count, std::int64_t factor) {
   Count result = count;
@@ -54,7 +51,11 @@ struct MicroBatch {
 class Unroller {
  public:
   Unroller(const Trace& trace, const PipelineCut& cut, const std::vector<std::int32_t>& parts)
-      : trace_(trace), cut_(cut), part_of_(parts), persistent_(trace.storages.size(), kNever) {}
+      : trace_(trace),
+        cut_(cut),
+        memory_of_stage_(stage_memory_of(cut.version, cut.chunks)),
+        part_of_(parts),
+        persistent_(trace.storages.size(), kNever) {}
 
   Trace run() {
     charge_memory(memory_of(trace_));
@@ -103,7 +104,7 @@ class Unroller {
   }
   void scan(std::size_t elements) const { charge(cut_.budget, elements / kScannedPerUnit + 1); }
 
-  bool buffers_by_receive() const { return cut_.version >= kBuffersByReceive; }
+  bool buffers_by_receive() const { return !memory_of_stage_.buffers_stay; }
   // schedules.py has two executors: one for 1F1B, one for all schedules with several chunks per trainer.
   bool interleaved() const { return cut_.chunks > 1; }
   std::int32_t now() const { return static_cast<std::int32_t>(out_.operators.size()); }
@@ -286,8 +287,8 @@ class Unroller {
   }
 
   // Adds the storages that accumulate over the micro-batches that are not simulated. On the last stage these
-  // are received activations, outputs and losses; if interleaved, also the gradients that were sent; before
-  // 2.15, all that is received.
+  // are received activations, outputs and losses; if interleaved, also the gradients that were sent; in older
+  // versions all that is received or sent (stage_memory.h).
   void add_accumulated_storages() {
     Count accumulated;
     const auto add = [&](std::int32_t storage) {
@@ -302,7 +303,10 @@ class Unroller {
       if (!buffers_by_receive()) {
         std::for_each(part.received_gradients.begin(), part.received_gradients.end(), add);
       }
-      if (interleaved()) {
+      if (memory_of_stage_.outputs_stay) {
+        std::for_each(part.sent.begin(), part.sent.end(), add);
+      }
+      if (memory_of_stage_.sent_gradients_stay) {
         std::for_each(part.sent_gradients.begin(), part.sent_gradients.end(), add);
       }
       for (std::size_t i = 0; part.last && i < trace_.storages.size(); ++i) {
@@ -492,7 +496,8 @@ class Unroller {
       }
     }
     for (const std::int32_t old : part.sent) {
-      if (!buffers_by_receive() || interleaved()) {  // the executor waits for the send here
+      // The executor waits for the send here; older ones keep the output until the next step().
+      if (!memory_of_stage_.outputs_stay && (!buffers_by_receive() || interleaved())) {
         release(storage(batch, old));
       }
     }
@@ -501,7 +506,8 @@ class Unroller {
     }
     for (const std::int32_t old : part.sent_gradients) {
       const auto found = batch.storages.find(old);
-      if (found != batch.storages.end() && !part.first) {
+      const bool until_next_step = memory_of_stage_.buffers_stay;  // it is the receive buffer's .grad
+      if (found != batch.storages.end() && !part.first && !until_next_step) {
         gradients_sent_.push_back(found->second);
       }
     }
@@ -661,6 +667,7 @@ class Unroller {
 
   const Trace& trace_;
   const PipelineCut& cut_;
+  const StageMemory memory_of_stage_;
   BudgetBytes memory_{cut_.budget};
   Bytes taken_;
   Bytes covered_;

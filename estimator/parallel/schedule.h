@@ -10,6 +10,8 @@ struct ScheduleStep {
   std::int64_t chunk = 0;  // which of the stage's chunks
   std::int64_t micro_batch = 0;
   bool forward = true;
+
+  bool operator==(const ScheduleStep&) const = default;
 };
 
 // The schedule of stage `stage` of `stages` with `chunks` chunks each: 1F1B (PipeDream-Flush, arXiv

@@ -4,21 +4,51 @@
 
 namespace plimsoll::estimator::inline provisioner {
 
-std::string gpus_text(std::int64_t count, const std::string& model) {
-  return std::to_string(count) + " x " + model;
+namespace {
+
+// What the number of trainers does to the samples of an optimizer step, or to how trainers take them; empty where
+// it does nothing.
+std::string batch_text(const crds::TrainingSpec& training, const crds::Trainers& requested,
+                       const Choice& choice) {
+  if (training.global_batch_size > 0) {
+    const crds::BatchSplit& batch = choice.batch;
+    return "; each replica takes " + std::to_string(batch.batch_size) + " of the " +
+           std::to_string(training.global_batch_size) + " samples" +
+           (batch.accumulation > 1 ? ", in " + std::to_string(batch.accumulation) + " parts" : "");
+  }
+  const std::int64_t now = crds::global_batch_of(training, choice.trainers);
+  const std::int64_t before = crds::global_batch_of(training, requested.replicas);
+  if (!requested.replicas_given || requested.replicas == choice.trainers || now == 0 || before == 0) {
+    return "";
+  }
+  return "; the global batch is " + std::to_string(now) + " samples instead of " + std::to_string(before);
 }
 
+const char* reason_of(crds::Objective objective) {
+  switch (objective) {
+    case crds::Objective::kFewestGPUs: break;
+    case crds::Objective::kLowestCost: return " GPUs are the cheapest choice that holds the job";
+    case crds::Objective::kLowestCostPerSample: return " GPUs cost the least for the same samples";
+    case crds::Objective::kSoonestStart: return " GPUs are what can start the soonest";
+  }
+  return " GPUs are the fewest that hold the job";
+}
+
+}  // namespace
+
 std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Trainers& requested,
-                           const Candidate& chosen, std::int64_t trainers, Bytes peak) {
+                           const Choice& choice) {
+  const Candidate& chosen = *choice.candidate;
+  const std::int64_t trainers = choice.trainers;
   std::string text = gpus_text(trainers, chosen.name());
   const bool as_requested = requested.replicas_given && requested.replicas == trainers &&
                             (requested.gpu_model.empty() || same_name(requested.gpu_model, chosen.name()));
   if (as_requested) {
     text += " GPUs, as requested";
+  } else if (chosen.kept > 0 && trainers == chosen.least && requested.replicas == trainers) {
+    text += " GPUs keep the requested number, on another GPU model";
   } else {
-    text += spec.provisioning.objective == crds::Objective::kLowestCost
-                ? " GPUs are the cheapest choice that holds the job"
-                : " GPUs are the fewest that hold the job";
+    text += reason_of(spec.provisioning.objective);
   }
   if (requested.replicas_given && !as_requested) {
     text += "; " +
@@ -31,11 +61,29 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
       text += trainers == chosen.least ? ", below minTrainers in whole nodes" : ", too few to hold it";
     }
   }
+  text += batch_text(spec.training, requested, choice);
   const std::int64_t present = chosen.gpu->total_gpus - chosen.gpu->addable_gpus;
   if (trainers > present) {
     text += "; " + std::to_string(trainers - present) + " of them on nodes that autoscaling has yet to add";
   }
-  return text + ". Peak at most " + to_string(peak) + " of " + to_string(chosen.gpu->model.memory) + " a GPU";
+  return text + ". Peak at most " + to_string(choice.peak) + " of " + to_string(chosen.gpu->model.memory) +
+         " a GPU";
+}
+
+std::string explain_swap(const crds::Trainers& requested, const Candidate& candidate,
+                         const SwapTraining& swap) {
+  const std::int64_t gpus = swap.planned.plan.gpus;
+  std::string text = gpus_text(gpus, candidate.name());
+  if (requested.replicas_given && requested.replicas != gpus) {
+    text += " of one node instead of " + std::to_string(requested.replicas);
+  }
+  return text + " train the job through host memory, as no allowed GPUs hold it, by " + text_of(swap);
+}
+
+std::string explain_no_division(const crds::TrainingJobSpec& spec, const Candidate& candidate) {
+  return "training.globalBatchSize " + std::to_string(spec.training.global_batch_size) +
+         " cannot be divided among any number of trainers from " + std::to_string(candidate.least) + " to " +
+         std::to_string(candidate.most) + " in whole nodes of " + std::to_string(candidate.per_node);
 }
 
 std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const Candidate& candidate) {

@@ -7,17 +7,36 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "crds/global_batch.h"
 #include "crds/training_job.h"
+#include "estimator/host_training/swap_training.h"
 #include "estimator/provisioner/candidates.h"
 
 namespace plimsoll::estimator::inline provisioner {
 
-// "16 x A100-80GB"
-std::string gpus_text(std::int64_t count, const std::string& model);
+// A setting that may take fewer trainers.
+inline constexpr const char* kExpandableSegments =
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the template, which avoids fragmentation";
+
+// What is given to a job.
+struct Choice {
+  const Candidate* candidate = nullptr;
+  std::int64_t trainers = 0;
+  crds::BatchSplit batch;
+  Bytes peak;  // of one trainer, at most
+};
 
 // One sentence: what is given, how that compares with the original request, and the highest peak.
 std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Trainers& requested,
-                           const Candidate& chosen, std::int64_t trainers, Bytes peak);
+                           const Choice& choice);
+
+// One sentence: the GPUs that train the job through host memory, how that compares with the original request, and how long it
+// takes.
+std::string explain_swap(const crds::Trainers& requested, const Candidate& candidate,
+                         const SwapTraining& swap);
+
+// No number of trainers of this candidate divides the global batch.
+std::string explain_no_division(const crds::TrainingJobSpec& spec, const Candidate& candidate);
 
 // The limits of the spec leave no number of trainers for this candidate.
 std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const Candidate& candidate);

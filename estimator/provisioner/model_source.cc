@@ -2,24 +2,35 @@
 
 namespace plimsoll::estimator::inline provisioner {
 
+void take_tables_of_graph(crds::TrainingJob& job, const TraceFile& graph) {
+  if (!job.spec.model.embeddings && !graph.embeddings.empty()) {
+    job.spec.model.embeddings = crds::EmbeddingsModel{.tables = graph.embeddings, .tables_from = {}};
+  }
+}
+
 Result<SharedGraph> resolve_model(crds::TrainingJob& job, ModelSource* source, Budget* budget) {
-  const bool tables_wanted = job.spec.model.dlrm && job.spec.model.dlrm->tables_from;
-  if (!tables_wanted && !job.spec.model.graph) {
+  crds::ModelSpec& model = job.spec.model;
+  if (!model.tables_from() && !model.graph) {
     return SharedGraph();
   }
   if (source == nullptr) {
     return Error(ErrorCode::kUnavailable, "this process has no access to ConfigMaps");
   }
-  if (job.spec.model.graph) {
-    return source->graph(job.namespace_name, *job.spec.model.graph, budget);
+  if (model.tables_from()) {
+    const Result<SharedTables> tables = source->tables(job.namespace_name, *model.tables_from(), budget);
+    if (!tables) {
+      return tables.error();
+    }
+    model.own_tables().insert(model.own_tables().end(), (*tables)->begin(), (*tables)->end());
   }
-  crds::DlrmModel& model = *job.spec.model.dlrm;
-  const Result<SharedTables> tables = source->tables(job.namespace_name, *model.tables_from, budget);
-  if (!tables) {
-    return tables.error();
+  if (!model.graph) {
+    return SharedGraph();
   }
-  model.tables.insert(model.tables.end(), (*tables)->begin(), (*tables)->end());
-  return SharedGraph();
+  Result<SharedGraph> graph = source->graph(job.namespace_name, *model.graph, budget);
+  if (graph && *graph != nullptr) {
+    take_tables_of_graph(job, **graph);
+  }
+  return graph;
 }
 
 }  // namespace plimsoll::estimator::provisioner

@@ -1,5 +1,6 @@
-// ModelSource: the parts of a job's model that are in a ConfigMap: embedding tables (spec.model.dlrm.tablesFrom)
-// and exported graphs (spec.model.graph). Implementations are in other folders.
+// ModelSource: the parts of a job's model that are in a ConfigMap: embedding tables (tablesFrom of
+// spec.model.dlrm and spec.model.embeddings), exported graphs (spec.model.graph), and descriptions of workloads of other kinds.
+// Implementations are in other folders.
 //
 //   Result<SharedGraph> graph = resolve_model(job, source, &budget);   // tables are now in the job
 //   ProvisionRequest request{.job = &job, .graph = graph->get(), .budget = &budget};
@@ -9,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/budget.h"
@@ -20,6 +22,7 @@ namespace plimsoll::estimator::inline provisioner {
 
 using SharedTables = std::shared_ptr<const std::vector<crds::EmbeddingTable>>;
 using SharedGraph = std::shared_ptr<const TraceFile>;
+using SharedText = std::shared_ptr<const std::string>;
 
 class ModelSource {
  public:
@@ -30,7 +33,13 @@ class ModelSource {
   // The same for a graph in JSON or gzipped JSON.
   virtual Result<SharedGraph> graph(const std::string& namespace_name, const crds::GraphReference& from,
                                     Budget* budget) = 0;
+  // A key's content as it is.
+  virtual Result<SharedText> text(const std::string& namespace_name, const std::string& config_map_name,
+                                  const std::string& key, Budget* budget) = 0;
 };
+
+// Gives a graph's job the tables that the graph's file describes, unless the job has its own.
+void take_tables_of_graph(crds::TrainingJob& job, const TraceFile& graph);
 
 // Appends the tables that the job's model refers to, and returns the graph that it refers to, or null. Errors: the source's; kUnavailable when there is no source.
 Result<SharedGraph> resolve_model(crds::TrainingJob& job, ModelSource* source, Budget* budget);

@@ -82,6 +82,9 @@ std::optional<std::vector<std::string>> values_under(const std::string& key, con
   if (key == kGpuFamilyLabel && !gpu.model.family.empty()) {
     return std::vector{gpu.model.family};
   }
+  if (key == kCpuArchitectureLabel && !gpu.cpu_architectures.empty()) {
+    return gpu.cpu_architectures;
+  }
   // A cloud's label is recognized by its values, which are GPU names.
   const bool names_gpus = std::any_of(requested.begin(), requested.end(),
                                       [&](const std::string& value) { return cloud_values.contains(value); });
@@ -110,6 +113,13 @@ bool OriginalRequest::allows(const AvailableGpu& gpu, const std::string& product
   }
   return terms.empty() || std::any_of(terms.begin(), terms.end(), [&](const auto& term) {
            return std::all_of(term.begin(), term.end(), holds);
+         });
+}
+
+bool OriginalRequest::selects_label(const std::string& key) const {
+  return node_selector.contains(key) || std::any_of(terms.begin(), terms.end(), [&](const auto& term) {
+           return std::any_of(term.begin(), term.end(),
+                              [&](const LabelRequirement& requirement) { return requirement.key == key; });
          });
 }
 

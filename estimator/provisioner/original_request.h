@@ -40,6 +40,9 @@ struct OriginalRequest {
   // labels of all models that are present.
   bool allows(const AvailableGpu& gpu, const std::string& product_label,
               const std::set<std::string>& cloud_values) const;
+
+  // Whether the template's selectors say anything about this label.
+  bool selects_label(const std::string& key) const;
 };
 
 OriginalRequest original_request_of(const crds::TrainingJob& job);

@@ -36,6 +36,10 @@ std::string decision_record(const OriginalRequest& original, const Decision& dec
   }
   record["trainers"] = decision.trainers;
   record["perNode"] = decision.per_node;
+  if (decision.batch.batch_size > 0) {
+    record["batchSizePerTrainer"] = decision.batch.batch_size;
+    record["gradientAccumulation"] = decision.batch.accumulation;
+  }
   if (decision.estimate.peak.upper_bound > Bytes{}) {
     record["upperBoundBytes"] = decision.estimate.peak.upper_bound.count;
   }
@@ -43,6 +47,12 @@ std::string decision_record(const OriginalRequest& original, const Decision& dec
     record["learnedBytes"] = decision.estimate.learned.count;
   }
   record["capacityBytes"] = decision.capacity.count;
+  if (decision.swap) {
+    record["swapPlan"] = name_of(decision.swap->planned.plan.mode);
+  }
+  if (decision.host_memory > Bytes{}) {
+    record["hostMemoryBytes"] = decision.host_memory.count;
+  }
   record["gpusSaved"] = gpus_saved(original, decision);
   if (decision.plan.mean_memory.count > 0) {
     char ratio[32];
@@ -191,7 +201,18 @@ Json to_json(const Alternative& alternative) {
   json["trainers"] = alternative.trainers;
   json["perNode"] = alternative.per_node;
   json["cost"] = alternative.cost;
+  if (alternative.samples_per_second > 0) {
+    json["samplesPerSecond"] = rounded_text(alternative.samples_per_second);
+  }
   json["reason"] = alternative.reason;
+  return json;
+}
+
+Json to_json(const Change& change) {
+  JsonObject json;
+  json["changes"] = array_of(change.changes);
+  json["gpuModel"] = change.gpu_model;
+  json["trainers"] = change.trainers;
   return json;
 }
 
@@ -200,6 +221,8 @@ Json to_json(const OriginalRequest& original, const Decision& decision) {
   json["gpuModel"] = decision.gpu_model;
   json["trainers"] = decision.trainers;
   json["perNode"] = decision.per_node;
+  json["batchSizePerTrainer"] = decision.batch.batch_size;
+  json["gradientAccumulation"] = decision.batch.accumulation;
   json["reason"] = decision.reason;
   json["gpusSaved"] = gpus_saved(original, decision);
   json["capacityBytes"] = decision.capacity.count;
@@ -207,6 +230,15 @@ Json to_json(const OriginalRequest& original, const Decision& decision) {
   json["peak"] = to_json(decision.estimate.peak);
   json["breakdown"] = to_json(decision.estimate.breakdown);
   json["peakPhase"] = decision.estimate.peak_phase;
+  if (decision.host_memory > Bytes{}) {
+    json["hostMemoryBytes"] = decision.host_memory.count;
+  }
+  if (decision.swap) {
+    json["swapPlan"] = to_json(*decision.swap);
+  }
+  if (decision.throughput) {
+    json["throughput"] = to_json(*decision.throughput, decision.requested);
+  }
   if (!decision.plan.placements.empty()) {
     const Plan& plan = decision.plan;
     const JsonPlace sharding = json["sharding"];
@@ -260,6 +292,10 @@ Json to_json(const crds::TrainingJob& job, const Provision& provision) {
   json["alternatives"] = Json(::Json::arrayValue);
   for (const Alternative& alternative : provision.alternatives) {
     json["alternatives"].append(to_json(alternative));
+  }
+  json["changes"] = Json(::Json::arrayValue);
+  for (const Change& change : provision.changes) {
+    json["changes"].append(to_json(change));
   }
   json["patch"] = patch_for(job, provision);
   json["eventReason"] = provision.event_reason;

@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/utf8.h"
+#include "base/words.h"
 #include "estimator/provisioner/candidates.h"
+#include "estimator/provisioner/changes_that_fit.h"
 #include "estimator/provisioner/explanation.h"
+#include "estimator/provisioner/through_host.h"
 #include "estimator/provisioner/trainer_count_search.h"
 
 namespace plimsoll::estimator::inline provisioner {
 namespace {
+
+Provision provision_within(const ProvisionRequest& request, Budget& budget);
 
 // Decides one request, whose budget is not null.
 class Provisioning {
@@ -30,18 +37,23 @@ class Provisioning {
       answer_.reason = std::string("the annotation ") + crds::kProvisioningAnnotation + " says disabled";
       return std::move(answer_);
     }
-    const std::optional<crds::DlrmModel>& dlrm = spec_.model.dlrm;
-    if (dlrm && dlrm->tables.empty() && dlrm->tables_from && !request_.unestimated) {
-      return refuse("ModelUnknown", "the embedding tables in ConfigMap " +
-                                        dlrm->tables_from->config_map_name + " were not read");
+    const std::optional<crds::TablesFrom>& from = spec_.model.tables_from();
+    if (spec_.model.tables().empty() && from && !request_.unestimated) {
+      return refuse("ModelUnknown",
+                    "the embedding tables in ConfigMap " + from->config_map_name + " were not read");
     }
-    Candidates candidates = candidates_for(spec_, original_, *request_.gpus, request_.failed);
+    Candidates candidates = candidates_for(spec_, request_.graph, original_, *request_.gpus, request_.failed);
     warn(candidates.warnings);
     if (candidates.list.empty()) {
       return refuse("NoGPUInCluster", candidates.why_none);
     }
+    std::copy_if(candidates.list.begin(), candidates.list.end(), std::back_inserter(capable_),
+                 [](const Candidate& candidate) { return candidate.impossible.empty(); });
     search_.learn_from(request_.failed);
     for (Candidate& candidate : candidates.list) {
+      if (!candidate.impossible.empty()) {
+        continue;
+      }
       Result<void> bounded;
       within_budget(candidate, [&] { bounded = search_.bound(candidate); });
       if (!bounded) {
@@ -50,18 +62,41 @@ class Provisioning {
       }
     }
     if (std::optional<Fit> best = choose(candidates.list)) {
+      const std::optional<Fit> fewer = with_expandable_segments({best->candidate}, best->trainers - 1);
+      const std::int64_t resized = without_keeping(*best);
       decide(*std::move(best));
+      if (fewer) {
+        warn({gpus_text(fewer->trainers, fewer->candidate->name()) + " would hold the job with " +
+              kExpandableSegments});
+      }
+      if (resized > 0) {
+        warn({std::to_string(resized) + " would hold the job; the global batch is kept, unless " +
+              "provisioning.resizeDataParallel is true"});
+      }
       return std::move(answer_);
     }
     if (exceeded_) {
       return refuse(event_reason_of(*exceeded_), exceeded_->message);
     }
-    if (spec_.provisioning.placement == crds::Placement::kHBMOrSwap) {
-      warn({"spec.provisioning.placement HBMOrSwap: this version places in GPU memory only"});
+    std::string why_not_through_host;
+    if (spec_.provisioning.placement == crds::Placement::kHBMOrSwap && !request_.unestimated) {
+      if (std::optional<Provision> decided = through_host(why_not_through_host)) {
+        return *std::move(decided);
+      }
+      if (exceeded_) {
+        return refuse(event_reason_of(*exceeded_), exceeded_->message);
+      }
+      warn({"provisioning.placement HBMOrSwap: " + why_not_through_host});
+    }
+    if (request_.suggest && !request_.unestimated) {
+      find_changes();
     }
     const Alternative& nearest = answer_.alternatives.front();
-    return refuse("NoFittingGPU", "no allowed GPU of the cluster holds this job; " + nearest.gpu_model +
-                                      ": " + nearest.reason);
+    const bool changed = !answer_.changes.empty();
+    return refuse("NoFittingGPU", (changed ? answer_.changes.front().text() + "; " : std::string()) +
+                                      "no allowed GPU of the cluster can run this job" +
+                                      (changed ? " as it is" : "") + "; " + nearest.gpu_model + ": " +
+                                      nearest.reason);
   }
 
  private:
@@ -76,6 +111,124 @@ class Provisioning {
     answer_.reason = reason;
     answer_.warnings.push_back(unchanged_warning(reason, spec_));
     return std::move(answer_);
+  }
+
+  // The least samples a second that the job must have on this GPU model; 0: any.
+  Result<double> least_rate(const AvailableGpu& gpu) {
+    const std::optional<MinThroughput> required = min_throughput_of(spec_.provisioning);
+    if (!required) {
+      return 0.0;
+    }
+    const std::optional<Throughput> requested = search_.requested_throughput(gpu);
+    return required->samples_per_second(requested ? std::optional(requested->iteration.samples_per_second)
+                                                  : std::nullopt);
+  }
+
+  // Nothing: `why_not` says why, or exceeded_ is set.
+  std::optional<Provision> through_host(std::string& why_not) {
+    std::optional<Provision> found;
+    const Result<void> done = request_.budget->run([&]() -> Result<void> {
+      found = spec_.model.has_tables() ? tables_on_hosts(why_not) : swap_plan(why_not);
+      return {};
+    });
+    if (!done) {
+      exceeded_ = done.error();
+    }
+    return found;
+  }
+
+  std::optional<Provision> tables_on_hosts(std::string& why_not) {
+    Result<Provision> answer = with_tables_on_hosts(request_, capable_, [](const ProvisionRequest& trial) {
+      return provision_within(trial, *trial.budget);
+    });
+    if (!answer) {
+      why_not = answer.error().message;
+      return std::nullopt;
+    }
+    answer->alternatives = answer_.alternatives;
+    return *std::move(answer);
+  }
+
+  std::optional<Provision> swap_plan(std::string& why_not) {
+    const Result<SwapChoice> choice =
+        by_swap_plan({.request = &request_,
+                      .original = &original_,
+                      .capable = &capable_,
+                      .least_rate = [this](const AvailableGpu& gpu) { return least_rate(gpu); }});
+    if (!choice) {
+      why_not = choice.error().message;
+      return std::nullopt;
+    }
+    const Candidate& chosen = *choice->candidate;
+    const std::int64_t gpus = choice->found.training.planned.plan.gpus;
+    answer_.reason = explain_swap(original_.trainers, chosen, choice->found.training);
+    answer_.decision = Decision{.gpu_model = chosen.name(),
+                                .product_labels = chosen.product_labels,
+                                .trainers = gpus,
+                                .per_node = gpus,
+                                .batch = {choice->samples, 1},
+                                .reason = answer_.reason,
+                                .estimate = choice->found.estimate,
+                                .plan = {},
+                                .capacity = chosen.gpu->model.memory,
+                                .throughput = choice->throughput,
+                                .requested = search_.requested_throughput(*chosen.gpu),
+                                .swap = choice->found.training,
+                                .host_memory = choice->found.training.host_memory};
+    // What was requested is not what it seems to be: that is told, unless an earlier admission did.
+    announce(chosen, gpus, original_.recorded && has_already(chosen, gpus, gpus));
+    return std::move(answer_);
+  }
+
+  void find_changes() {
+    answer_.changes = changes_that_fit(request_, [](ProvisionRequest trial) {
+      trial.suggest = false;
+      return provision_within(trial, *trial.budget);
+    });
+    for (const Change& change : answer_.changes) {
+      warn({change.text()});
+    }
+  }
+
+  // How many of the chosen GPU model would hold the job if it did not keep what it requested; 0: no fewer.
+  std::int64_t without_keeping(const Fit& fit) {
+    Candidate candidate = *fit.candidate;
+    if (candidate.kept == 0 || candidate.failed > 0 || fit.trainers != candidate.least) {
+      return 0;
+    }
+    std::string why_not;
+    std::optional<Fit> fewer;
+    const Result<void> done = request_.budget->run([&]() -> Result<void> {
+      candidate.least =
+          whole_replicas(spec_.provisioning.min_trainers, candidate.per_node, spec_.training.parallelism);
+      Result<void> bounded = search_.bound(candidate);
+      if (bounded && candidate.impossible.empty()) {
+        fewer = search_.run(candidate, fit.trainers - 1, why_not);
+      }
+      return bounded;
+    });
+    return done && fewer ? fewer->trainers : 0;
+  }
+
+  // What holds the job on the first of these candidates that can, with at most `most` trainers, where the allocator's
+  // fragmentation is what makes it take more.
+  std::optional<Fit> with_expandable_segments(const std::vector<const Candidate*>& candidates,
+                                              std::int64_t most) {
+    std::optional<Fit> found;
+    const Result<void> done = request_.budget->run([&]() -> Result<void> {
+      for (const Candidate* candidate : candidates) {
+        const std::int64_t limit = std::min({most, candidate->most, candidate->capacity});
+        const std::optional<std::int64_t> count =
+            candidate->impossible.empty() && !found && candidate->bound <= limit
+                ? search_.run_with_expandable_segments(*candidate, limit)
+                : std::nullopt;
+        if (count) {
+          found = Fit{.candidate = candidate, .trainers = *count, .batch = {}, .estimate = {}, .plan = {}};
+        }
+      }
+      return {};
+    });
+    return done ? found : std::nullopt;
   }
 
   // A candidate for which the budget is exceeded counts as impossible; earlier results are kept.
@@ -95,10 +248,22 @@ class Provisioning {
     return rank_of(spec_.provisioning.objective, candidate, trainers);
   }
 
+  CandidateRank rank(const Fit& fit) const {
+    return rank_of(spec_.provisioning.objective, *fit.candidate, fit.trainers, rate_of(fit));
+  }
+
+  // Samples a second; 0: not known.
+  static double rate_of(const Fit& fit) {
+    return fit.throughput ? fit.throughput->iteration.samples_per_second : 0;
+  }
+
   // The largest number of trainers of this candidate that would be chosen over the best found.
   std::int64_t most_that_beats(const Fit& best, const Candidate& candidate) const {
-    const CandidateRank to_beat = rank(*best.candidate, best.trainers);
     const std::int64_t limit = std::min(candidate.most, candidate.capacity);
+    if (spec_.provisioning.objective == crds::Objective::kLowestCostPerSample) {
+      return limit;  // the throughput of a number decides, which is not known before
+    }
+    const CandidateRank to_beat = rank(*best.candidate, best.trainers);
     std::int64_t most = 0;
     for (std::int64_t count = candidate.bound; count <= limit && rank(candidate, count) < to_beat;
          count = round_up_to_nodes(count + 1, candidate.per_node)) {
@@ -136,7 +301,10 @@ class Provisioning {
       result.trainers = fit->trainers;
       result.reason = "fits, peak at most " + to_string(fit->estimate.peak.upper_bound) + " of " +
                       to_string(candidate.gpu->model.memory);
-      best = std::move(fit);
+      result.samples_per_second = rate_of(*fit);
+      if (!best || rank(*fit) < rank(*best)) {
+        best = std::move(fit);
+      }
       return result;
     }
     result.trainers = most;
@@ -165,9 +333,10 @@ class Provisioning {
     for (Candidate& candidate : candidates) {
       Alternative result = consider(candidate, best);
       result.cost = candidate.cost_of(result.trainers);
-      ranked.emplace_back(
-          std::pair(!result.fits, result.fits ? rank(candidate, result.trainers) : CandidateRank{}),
-          std::move(result));
+      const CandidateRank at = result.fits ? rank_of(spec_.provisioning.objective, candidate, result.trainers,
+                                                     result.samples_per_second)
+                                           : CandidateRank{};
+      ranked.emplace_back(std::pair(!result.fits, at), std::move(result));
     }
     std::stable_sort(ranked.begin(), ranked.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -180,33 +349,84 @@ class Provisioning {
   void decide(Fit fit) {
     const Candidate& chosen = *fit.candidate;
     const AvailableGpu& gpu = *chosen.gpu;
-    const crds::Trainers& now = spec_.trainers;
-    const bool already = now.replicas == fit.trainers && now.per_node == chosen.per_node &&
-                         (now.gpu_model.empty() || same_name(now.gpu_model, chosen.name()));
-    const bool recommend_only = spec_.provisioning.mode == crds::ProvisioningMode::kOff;
-    answer_.event_reason = already ? "AlreadyRight" : recommend_only ? "Recommended" : "Provisioned";
-    answer_.reason =
-        explain_choice(spec_, original_.trainers, chosen, fit.trainers, fit.estimate.peak.upper_bound);
+    const bool already = has_already(chosen, fit.trainers, chosen.per_node);
+    answer_.reason = explain_choice(spec_, original_.trainers,
+                                    {.candidate = &chosen,
+                                     .trainers = fit.trainers,
+                                     .batch = fit.batch,
+                                     .peak = fit.estimate.peak.upper_bound});
+    const bool same = spec_.trainers.replicas == original_.trainers.replicas && already;
+    std::optional<Throughput> requested =
+        same && original_.trainers.replicas_given ? fit.throughput : search_.requested_throughput(gpu);
     answer_.decision = Decision{.gpu_model = chosen.name(),
                                 .product_labels = chosen.product_labels,
                                 .trainers = fit.trainers,
                                 .per_node = chosen.per_node,
+                                .batch = fit.batch,
                                 .reason = answer_.reason,
                                 .estimate = std::move(fit.estimate),
                                 .plan = std::move(fit.plan),
-                                .capacity = gpu.model.memory};
+                                .capacity = gpu.model.memory,
+                                .throughput = std::move(fit.throughput),
+                                .requested = std::move(requested)};
+    if (!answer_.decision->throughput &&
+        spec_.provisioning.objective == crds::Objective::kLowestCostPerSample) {
+      warn(
+          {"provisioning.objective LowestCostPerSample: the time of an iteration is not known, so the cheapest GPUs "
+           "an hour were taken"});
+    }
     if (exceeded_) {
       warn({"not all GPU models were compared: " + chosen.name() + " fits, another might take fewer; " +
             exceeded_->message});
     }
+    announce(chosen, fit.trainers, already);
+  }
+
+  bool has_already(const Candidate& chosen, std::int64_t trainers, std::int64_t per_node) const {
+    const crds::Trainers& now = spec_.trainers;
+    return now.replicas == trainers && now.per_node == per_node &&
+           (now.gpu_model.empty() || same_name(now.gpu_model, chosen.name()));
+  }
+
+  // Tells of the decision that has been made, unless the job has it already.
+  void announce(const Candidate& chosen, std::int64_t trainers, bool already) {
+    const bool recommend_only = spec_.provisioning.mode == crds::ProvisioningMode::kOff;
+    answer_.event_reason = already ? "AlreadyRight" : recommend_only ? "Recommended" : "Provisioned";
     if (already || recommend_only) {
       return;
     }
+    const AvailableGpu& gpu = *chosen.gpu;
     warn({answer_.reason});
-    if (fit.trainers > gpu.free_gpus) {
+    warn_of_throughput();
+    warn_of_cpu(gpu);
+    if (trainers > gpu.free_gpus) {
       warn({"only " + std::to_string(gpu.free_gpus) + " of the cluster's " +
             std::to_string(gpu.total_gpus - gpu.addable_gpus) + " " + chosen.name() +
-            " GPUs are free now: the job will wait"});
+            " GPUs are free now: the job will wait" +
+            (spec_.provisioning.objective == crds::Objective::kSoonestStart
+                 ? std::string()
+                 : "; provisioning.objective SoonestStart prefers GPUs that are free")});
+    }
+  }
+
+  void warn_of_throughput() {
+    const std::optional<Throughput>& given = answer_.decision->throughput;
+    const std::optional<Throughput>& requested = answer_.decision->requested;
+    if (given && requested &&
+        (given->trainers != requested->trainers || given->gpu_model != requested->gpu_model)) {
+      warn({compared_text(*given, *requested)});
+    }
+  }
+
+  // Images are often built for one CPU architecture, and the user may have had another GPU model in mind.
+  void warn_of_cpu(const AvailableGpu& gpu) {
+    const bool other_cpu = std::any_of(gpu.cpu_architectures.begin(), gpu.cpu_architectures.end(),
+                                       [](const std::string& name) { return name != "amd64"; });
+    if (other_cpu && !same_name(original_.trainers.gpu_model, gpu.model.name) &&
+        !original_.selects_label(kCpuArchitectureLabel)) {
+      warn({"nodes with " + gpu.model.name + " are " + gpu.cpu_architectures.front() +
+            ": the job's image must be built for it, or the template must select another " +
+            kCpuArchitectureLabel});
     }
   }
 
@@ -214,27 +434,15 @@ class Provisioning {
   const crds::TrainingJobSpec& spec_;
   const OriginalRequest original_;
   TrainerCountSearch search_;
-  std::optional<Error> exceeded_;  // the budget, during a part of the search
+  std::vector<Candidate> capable_;  // the candidates that can run the job, whatever their memory
+  std::optional<Error> exceeded_;   // the budget, during a part of the search
   Provision answer_;
 };
 
-}  // namespace
-
-bool more_trainers_take_less(const crds::TrainingJobSpec& spec) {
-  using enum crds::ParallelStrategy;
-  const std::optional<crds::DlrmModel>& dlrm = spec.model.dlrm;
-  const bool has_tables = dlrm && (!dlrm->tables.empty() || dlrm->tables_from);
-  const crds::ParallelStrategy strategy = spec.training.parallelism.strategy;
-  return has_tables || (strategy != kAuto && strategy != kDDP);
-}
-
-Provision provision(const ProvisionRequest& request) {
-  assert(request.job != nullptr && request.gpus != nullptr);
-  Budget unlimited;
+Provision provision_within(const ProvisionRequest& request, Budget& budget) {
   ProvisionRequest bounded = request;
-  bounded.budget = request.budget == nullptr ? &unlimited : request.budget;
-  Result<Provision> answer =
-      bounded.budget->run([&]() -> Result<Provision> { return Provisioning(bounded).run(); });
+  bounded.budget = &budget;
+  Result<Provision> answer = budget.run([&]() -> Result<Provision> { return Provisioning(bounded).run(); });
   if (answer) {
     return *std::move(answer);
   }
@@ -243,6 +451,25 @@ Provision provision(const ProvisionRequest& request) {
   none.reason = answer.error().message;
   none.warnings.push_back(unchanged_warning(none.reason, request.job->spec));
   return none;
+}
+
+}  // namespace
+
+bool more_trainers_take_less(const crds::TrainingJobSpec& spec) {
+  using enum crds::ParallelStrategy;
+  const crds::ParallelStrategy strategy = spec.training.parallelism.strategy;
+  return spec.model.has_tables() || (strategy != kAuto && strategy != kDDP) ||
+         spec.training.parallelism.expert > 1 || spec.training.global_batch_size > 0;
+}
+
+std::string Change::text() const {
+  return "fits " + gpus_text(trainers, gpu_model) + " with " + listed(changes);
+}
+
+Provision provision(const ProvisionRequest& request) {
+  assert(request.job != nullptr && request.gpus != nullptr);
+  Budget unlimited;
+  return provision_within(request, request.budget == nullptr ? unlimited : *request.budget);
 }
 
 }  // namespace plimsoll::estimator::provisioner

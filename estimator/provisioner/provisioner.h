@@ -8,8 +8,8 @@
 // smallest number of trainers whose plan fits (sharder). The most loaded trainer decides, never the mean (AMP,
 // Finding 4). The number of trainers changes the communication cost and the share of each, so each number has
 // its own estimate (Findings 7 and 9). Bounds exclude numbers and models before any search. When nothing fits or
-// nothing can be estimated, the user's values stay and `reason` says why (AMP's fallback). Pure; any thread;
-// `budget` bounds the work.
+// nothing can be estimated, the user's values stay and `reason` says why (AMP's fallback). With placement HBMOrSwap, what fits
+// nowhere trains through host memory, if it can: through_host.h. Pure; any thread; `budget` bounds the work.
 #pragma once
 
 #include <optional>
@@ -19,12 +19,15 @@
 #include "base/budget.h"
 #include "base/bytes.h"
 #include "base/json/json.h"
+#include "crds/global_batch.h"
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
 #include "estimator/catalog/inventory.h"
 #include "estimator/estimate/estimate.h"
+#include "estimator/host_training/swap_training.h"
 #include "estimator/provisioner/size_exclusion.h"
 #include "estimator/sharder/sharder.h"
+#include "estimator/speed/throughput.h"
 
 namespace plimsoll::estimator::inline provisioner {
 
@@ -42,6 +45,10 @@ struct ProvisionRequest {
   // Never reused (size_exclusion.h). What the estimate of a failed size lacked is added to all other estimates,
   // as part of the allocator's slack.
   std::vector<FailedSize> failed = {};
+  // Whether to look for changes with which a job fits that does not.
+  bool suggest = false;
+  // As if the template had PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+  bool expandable_segments = false;
   // Skips the estimate: minTrainers hold the job on any GPU.
   bool unestimated = false;
 };
@@ -53,8 +60,18 @@ struct Alternative {
   bool searched = false;      // false: a bound excluded it, or another model was already better
   std::int64_t trainers = 0;  // when !fits: the largest number tried, or the bound
   std::int64_t per_node = 0;
-  double cost = 0;     // trainers times the model's relative cost
-  std::string reason;  // why it fits, or was not searched, or does not fit
+  double cost = 0;                // trainers times the model's relative cost
+  double samples_per_second = 0;  // of these trainers, where they fit; 0: not known
+  std::string reason;             // why it fits, or was not searched, or does not fit
+};
+
+// Changes to a job that does not fit, with which it would.
+struct Change {
+  std::vector<std::string> changes;  // "training.activationCheckpointing: Full"
+  std::string gpu_model;
+  std::int64_t trainers = 0;
+
+  std::string text() const;  // "fits 16 x A100-80GB with ..."
 };
 
 struct Decision {
@@ -62,10 +79,18 @@ struct Decision {
   std::vector<std::string> product_labels;  // what the node selector (one) or affinity (several) must say
   std::int64_t trainers = 0;
   std::int64_t per_node = 0;
-  std::string reason;  // one sentence for people
-  Estimate estimate;   // of the most loaded trainer, embeddings included
-  Plan plan;           // empty when the model has no embedding tables
-  Bytes capacity;      // of one GPU, as its nodes report it
+  crds::BatchSplit batch{};                // of one replica of the model
+  std::string reason;                      // one sentence for people
+  Estimate estimate;                       // of the most loaded trainer, embeddings included
+  Plan plan;                               // empty when the model has no embedding tables
+  Bytes capacity;                          // of one GPU, as its nodes report it
+  std::optional<Throughput> throughput{};  // nothing: it is not known
+  std::optional<Throughput> requested{};   // of the requested trainers, if any
+  // With provisioning.placement HBMOrSwap, where nothing fits in GPU memory. The batch is then all of a step's samples, which
+  // one process takes.
+  std::optional<SwapTraining> swap{};
+  std::optional<Bytes> host_memory_per_trainer{};  // of embedding tables; nothing: as the job says
+  Bytes host_memory{};  // that the trainer's container asks for; 0: as the template says
 };
 
 struct Provision {
@@ -77,13 +102,14 @@ struct Provision {
   std::string reason;                     // one sentence
   std::vector<std::string> warnings;      // for kubectl, each at most 256 characters
   std::vector<Alternative> alternatives;  // every allowed model that is present, best first
+  std::vector<Change> changes;            // with which a job fits that does not; the cheapest first
   bool decided() const { return decision.has_value(); }
 };
 
 Provision provision(const ProvisionRequest& request);
 
 // Whether each trainer holds less when there are more of them: embedding tables are spread over all trainers,
-// or the trainers share parameters, gradients or optimizer state.
+// or the trainers share parameters, experts, gradients, optimizer state or a global batch.
 bool more_trainers_take_less(const crds::TrainingJobSpec& spec);
 
 }  // namespace plimsoll::estimator::provisioner

@@ -64,7 +64,11 @@ std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::ve
          .trainers = attempt.trainers > 0 ? attempt.trainers : job.spec.trainers.replicas,
          .per_node = attempt.per_node,
          .capacity = *capacity,
-         .needed = out_of_memory ? needed_at_least(attempt, *capacity, job.spec.failure_policy) : Bytes{}});
+         .needed = out_of_memory ? needed_at_least(attempt, *capacity, job.spec.failure_policy) : Bytes{},
+         .in_startup = out_of_memory && attempt.ended_in_startup,
+         .swap_plan = attempt.swap_plan,
+         .estimated = attempt.estimated.value_or(Bytes{}),
+         .accumulation = attempt.batch_size > 0 ? attempt.accumulation : 0});
   }
   return failed;
 }
@@ -72,6 +76,9 @@ std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::ve
 std::int64_t trainers_ruled_out(const std::vector<FailedSize>& failed, const AvailableGpu& gpu) {
   std::int64_t trainers = 0;
   for (const FailedSize& size : failed) {
+    if (size.swap_plan) {
+      continue;  // its GPUs never held the whole job
+    }
     if (same_name(size.gpu_model, gpu.model.name) || gpu.model.memory <= size.capacity) {
       trainers = std::max(trainers, size.trainers);
     }

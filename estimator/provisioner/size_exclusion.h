@@ -23,8 +23,12 @@ struct FailedSize {
   std::string gpu_model;
   std::int64_t trainers = 0;
   std::int64_t per_node = 0;
-  Bytes capacity;  // of one GPU
-  Bytes needed;    // by one trainer, at least; 0: not known
+  Bytes capacity;                 // of one GPU
+  Bytes needed;                   // by one trainer, at least; 0: not known
+  bool in_startup = false;        // before the first forward pass, whatever the number of trainers
+  bool swap_plan = false;         // it trained through host memory: other sizes are not ruled out by that
+  Bytes estimated{};              // upper bound of one trainer when it began; 0: not known
+  std::int64_t accumulation = 0;  // parts that a share of a global batch was taken in; 0: not known
 };
 
 // The failed sizes among a job's attempts.

@@ -1,7 +1,8 @@
 // TrainerCountSearch: the fewest trainers of one candidate whose memory holds a job. The reserved memory of an
 // estimate (a model without its embeddings) leaves a budget for embeddings, and the sharder finds the smallest
 // number of trainers whose plan is within it. Both depend on the number of trainers, so each number has its own
-// estimate.
+// estimate: a job that fits on 32 trainers need not fit on 40, whose allocator may waste more. So every number is
+// tried, in ascending order, but for those that a lower bound excludes.
 //
 //   TrainerCountSearch search(request);
 //   search.learn_from(request.failed);
@@ -14,14 +15,17 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
+#include "crds/global_batch.h"
 #include "estimator/estimate/estimate.h"
 #include "estimator/provisioner/candidates.h"
+#include "estimator/provisioner/original_request.h"
 #include "estimator/provisioner/provisioner.h"
 #include "estimator/sharder/bound.h"
 #include "estimator/sharder/sharder.h"
+#include "estimator/speed/throughput.h"
 
 namespace plimsoll::estimator::inline provisioner {
 
@@ -29,8 +33,10 @@ namespace plimsoll::estimator::inline provisioner {
 struct Fit {
   const Candidate* candidate = nullptr;
   std::int64_t trainers = 0;
-  Estimate estimate;  // of the fullest trainer, embeddings included
-  Plan plan;          // empty when the model has no embedding tables
+  crds::BatchSplit batch;
+  Estimate estimate;                       // of the fullest trainer, embeddings included
+  Plan plan;                               // empty when the model has no embedding tables
+  std::optional<Throughput> throughput{};  // nothing: it is not known
 };
 
 class TrainerCountSearch {
@@ -47,17 +53,53 @@ class TrainerCountSearch {
   // The smallest number from the candidate's bound to `most` that fits. Nothing: `why_not` says why.
   std::optional<Fit> run(const Candidate& candidate, std::int64_t most, std::string& why_not);
 
+  // The same with expandable_segments:True, for models without tables. Nothing if the job has it already.
+  std::optional<std::int64_t> run_with_expandable_segments(const Candidate& candidate, std::int64_t most);
+
+  // Of the requested trainers, on the GPU model that the job names, or else on `otherwise`. Nothing: none were
+  // requested, or it is not known.
+  std::optional<Throughput> requested_throughput(const AvailableGpu& otherwise);
+
   // Of the runtime settings in the job's template.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  // What a trainer takes at least, without embeddings.
+  struct LeastMemory {
+    MemoryFloor tensors;
+    Bytes outside;  // of the tensors: on the first of the numbers
+    Bytes at(std::int64_t holders, Budget* budget) const { return tensors.at(holders, budget) + outside; }
+  };
+
   Bytes shortfall_of(const FailedSize& failed);
   Result<void> bound_with_tables(Candidate& candidate);
+  Result<void> bound_with_tables_and_shards(Candidate& candidate);
+  void rule_out_tables(Candidate& candidate, Bytes left);
   Result<void> bound_without_tables(Candidate& candidate);
-  Result<Estimate> estimate(const Candidate& candidate, std::int64_t trainers, Bytes embeddings);
-  Result<Bytes> budget(const Candidate& candidate, std::int64_t trainers);
-  Result<Bytes> exact_budget(const Candidate& candidate, std::int64_t trainers);
+  // A number of trainers of a candidate, and what each takes of the batch.
+  struct Size {
+    const Candidate* candidate = nullptr;
+    std::int64_t trainers = 0;
+    crds::BatchSplit batch;
+  };
+
+  std::vector<Size> sizes(const Candidate& candidate, std::int64_t trainers) const;
+  EstimateRequest request_for(const Size& size, Bytes embeddings);
+  Result<Estimate> estimate(const Size& size, Bytes embeddings);
+  std::vector<std::int64_t> counts(const Candidate& candidate, std::int64_t least, std::int64_t most) const;
+  Result<bool> holds(const Size& size);
+  Result<LeastMemory> least_memory(const Candidate& candidate, const std::vector<std::int64_t>& counts);
+  Result<std::optional<Size>> fewest(const Candidate& candidate, std::int64_t most);
+  Result<Throughput> throughput(const Size& size, double lookup_milliseconds);
+  Result<void> fast_enough(const Size& size, const Plan& plan);
+  Result<bool> suffices(const Size& size);
+  Result<double> lookup_milliseconds(const Size& size);
+  std::optional<Fit> run_without_tables(const Candidate& candidate, std::int64_t most, std::string& why_not);
+  std::optional<Fit> run_with_tables(const Candidate& candidate, std::int64_t most, std::string& why_not);
+  Result<Bytes> budget(const Size& size);
+  Result<Bytes> exact_budget(const Size& size);
   Bytes usable(const Candidate& candidate) const;
+  Bytes startup(const Candidate& candidate) const;
 
   const ProvisionRequest& request_;
   const crds::TrainingJobSpec& spec_;
@@ -67,8 +109,13 @@ class TrainerCountSearch {
   ShardRequest sharding_;            // the tables stay; topology and budget change from search to search
   std::optional<StateBound> state_;  // of the tables
   Estimator estimator_;
-  std::map<std::pair<std::string, std::int64_t>, Bytes> budgets_;
+  crds::TrainingSpec training_;  // with the batch of the last request
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, Bytes> budgets_;
   Bytes shortfall_;  // what estimates lack, as attempts that ran out of memory have shown
+  const OriginalRequest original_;
+  const std::optional<MinThroughput> min_throughput_;
+  std::string too_slow_;  // why the last number of trainers that was tried is too slow; empty: it is not
+  std::map<std::string, std::optional<Throughput>> requested_throughputs_;  // by GPU model
 };
 
 }  // namespace plimsoll::estimator::provisioner

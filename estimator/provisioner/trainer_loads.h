@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/json/json.h"
 #include "estimator/estimate/estimate.h"
+#include "estimator/provisioner/exchange.h"
 #include "estimator/sharder/sharder.h"
 
 namespace plimsoll::estimator::inline provisioner {
@@ -25,6 +26,11 @@ struct TrainerLoad {
 
 // By rank. `fullest`: the estimate made with plan.max_memory. Empty when there is no plan.
 std::vector<TrainerLoad> trainer_loads(const Estimate& fullest, const Plan& plan);
+
+// The same of a graph, whose lookups are operators (fullest.lookups): buffers of lookups and exchanges count when
+// they exist, and not during the whole iteration. `exchanges`: of the plan.
+std::vector<TrainerLoad> trainer_loads(const Estimate& fullest, const Plan& plan,
+                                       const std::vector<RankExchange>& exchanges);
 
 // [{"allocatedBytes", "embeddingBytes", "lookupBytes"}]
 Json to_json(const std::vector<TrainerLoad>& loads);

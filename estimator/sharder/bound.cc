@@ -255,8 +255,8 @@ StateBound::StateBound(const ShardRequest& request)
     state_ += static_cast<double>(held.weights.count) + static_cast<double>(held.optimizer.count);
     if (outputs) {
       const double rows = !table.pooled           ? table.lookups_per_sample
-                          : model.allocated_bytes ? 1.0
-                                                  : std::min(1.0, table.lookups_per_sample);
+                          : model.allocated_bytes ? table.pooled_rows()
+                                                  : table.pooled_rows_looked_up();
       buffers_ +=
           rows * model.batch * static_cast<double>(table.dim) * static_cast<double>(table.element_bytes);
     }

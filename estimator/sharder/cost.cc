@@ -64,8 +64,7 @@ double states(crds::Optimizer optimizer, std::int64_t dim) {
     case crds::Optimizer::kLAMB:
     case crds::Optimizer::kAdam:
     case crds::Optimizer::kAdamW: return 2;
-    case crds::Optimizer::kAdafactor:  // the API refuses both for tables
-    case crds::Optimizer::kAdam8bit: break;
+    default: break;  // crds::kNotForTables
   }
   return 0;
 }
@@ -116,9 +115,9 @@ TableCost::TableCost(const CostModel& model, const Table& table)
       lookups_(table.lookups_per_sample * model.batch),
       // An exchange has a pooled row for every sample, with or without a lookup, and so have its buffers.
       outputs_(!table.pooled                         ? lookups_
-               : model.method == CostMethod::kStages ? model.batch
-                                                     : std::min(1.0, table.lookups_per_sample) * model.batch),
-      held_outputs_(model.allocated_bytes && table.pooled ? model.batch : outputs_),
+               : model.method == CostMethod::kStages ? table.pooled_rows() * model.batch
+                                                     : table.pooled_rows_looked_up() * model.batch),
+      held_outputs_(model.allocated_bytes && table.pooled ? table.pooled_rows() * model.batch : outputs_),
       input_(Bytes::ceil(kIndexBytes * lookups_)),
       input_of_all_(Bytes::ceil(lookups_ * static_cast<double>(model.trainers) * kIndexBytes)),
       input_of_nodes_(Bytes::ceil(lookups_ * static_cast<double>(model.nodes) * kIndexBytes)) {}

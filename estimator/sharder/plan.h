@@ -21,10 +21,15 @@ struct Table {
   std::string name;
   std::int64_t rows = 0;
   std::int64_t dim = 0;
-  double lookups_per_sample = 1;  // pooling factor times lookup frequency
+  double lookups_per_sample = 1;  // pooling factor times lookup frequency, of all features
   std::int64_t element_bytes = 4;
-  bool weighted = false;  // lookups carry weights, and the weights have gradients
-  bool pooled = true;     // false: a row is sent for each lookup instead of one for each sample
+  bool weighted = false;      // lookups carry weights, and the weights have gradients
+  bool pooled = true;         // false: a row is sent for each lookup instead of one for each sample
+  std::int64_t features = 1;  // that share it: a pooled row each
+
+  // Pooled rows of a sample that has lookups of all features, or as many as it has on average.
+  double pooled_rows() const { return static_cast<double>(features); }
+  double pooled_rows_looked_up() const { return std::min(pooled_rows(), lookups_per_sample); }
 };
 
 // "name" for a single table, "name.0", "name.1", ... for a group.

@@ -14,6 +14,7 @@ constexpr std::int64_t kMaxRows = std::int64_t{1} << 60;
 constexpr std::int64_t kMaxColumns = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxBatch = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxElementBytes = 16;
+constexpr std::int64_t kMaxFeatures = 1 << 20;
 constexpr double kMaxLookups = 1e12;
 constexpr double kMaxSlack = 10;
 
@@ -33,6 +34,9 @@ Result<void> check_table(const Table& table) {
     if (Result<void> checked = within(what, value, most, &table); !checked) {
       return checked;
     }
+  }
+  if (table.features < 1 || table.features > kMaxFeatures) {
+    return within("features", table.features, kMaxFeatures, &table);
   }
   if (!(table.lookups_per_sample >= 0 && table.lookups_per_sample <= kMaxLookups)) {
     return invalid("lookups a sample of table " + table.name + " must be from 0 to 1e12, is " +
@@ -66,9 +70,11 @@ std::vector<Table> expand_tables(const std::vector<crds::EmbeddingTable>& groups
       tables.push_back({.name = group.count == 1 ? group.name : group.name + "." + std::to_string(i),
                         .rows = group.rows,
                         .dim = group.dim,
-                        .lookups_per_sample = group.pooling_factor * group.lookup_frequency,
+                        .lookups_per_sample = group.pooling_factor * group.lookup_frequency *
+                                              static_cast<double>(group.features),
                         .element_bytes = crds::width_bytes(group.dtype),
-                        .pooled = group.sequence_length == 0});
+                        .pooled = group.sequence_length == 0,
+                        .features = group.features});
     }
   }
   return tables;

@@ -500,7 +500,7 @@ class Search {
     const auto kind = [&](std::size_t table) {
       const Table& of = request_.tables[table];
       return std::tuple(of.rows, of.dim, of.lookups_per_sample, of.element_bytes, of.weighted, of.pooled,
-                        choice(table));
+                        of.features, choice(table));
     };
     charge(request_.work_budget, options_.tables());
     std::vector<std::size_t> tables;  // equal ones are adjacent

@@ -128,16 +128,20 @@ Infeasibility unplaced(const ShardRequest& request, const MemoryLimits& limits,
           .table = {}};
 }
 
+Result<void> check(const ShardRequest& request) {
+  if (Result<void> checked = check_tables(request); !checked) {
+    return checked;
+  }
+  if (Result<void> checked = check_trainers(request.topology); !checked) {
+    return checked;
+  }
+  return check_ranks(request);
+}
+
 }  // namespace
 
 Result<Plan> shard(const ShardRequest& request, Infeasibility* why) {
-  if (Result<void> checked = check_tables(request); !checked) {
-    return checked.error();
-  }
-  if (Result<void> checked = check_trainers(request.topology); !checked) {
-    return checked.error();
-  }
-  if (Result<void> checked = check_ranks(request); !checked) {
+  if (Result<void> checked = check(request); !checked) {
     return checked.error();
   }
   const Options options(request);
@@ -151,6 +155,17 @@ Result<Plan> shard(const ShardRequest& request, Infeasibility* why) {
     return unfittable(unplaced(request, limits, found), why);
   }
   return make_plan(request, found, bound.milliseconds);
+}
+
+Result<double> least_milliseconds(const ShardRequest& request) {
+  if (Result<void> checked = check(request); !checked) {
+    return checked.error();
+  }
+  const Options options(request);
+  if (const Infeasibility bounds = rule_out(request, options); !bounds.constraint.empty()) {
+    return unfittable(bounds, nullptr);
+  }
+  return bound_time(options, request.topology.trainers, MemoryLimits(request)).milliseconds;
 }
 
 }  // namespace plimsoll::estimator::sharder

@@ -17,4 +17,8 @@ namespace plimsoll::estimator::inline sharder {
 // that are missing, and the table if one is the cause; `why`, if given, gets the same as figures).
 Result<Plan> shard(const ShardRequest& request, Infeasibility* why = nullptr);
 
+// The lower_bound_milliseconds of that plan, without a search, which takes most of the time. Errors: those of shard(), except
+// that a request that no lower bound excludes may still have no plan.
+Result<double> least_milliseconds(const ShardRequest& request);
+
 }  // namespace plimsoll::estimator::sharder

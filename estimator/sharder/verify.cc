@@ -222,7 +222,8 @@ class Verifier {
     if (!table.pooled) {
       return table.lookups_per_sample * batch;
     }
-    return of_all ? batch : std::min(1.0, table.lookups_per_sample) * batch;
+    const double features = static_cast<double>(table.features);
+    return batch * (of_all ? features : std::min(features, table.lookups_per_sample));
   }
 
   void hold(const Table& table, const TablePlacement& placement, const Shard& shard, RankLoad* load) const {
@@ -289,8 +290,7 @@ class Verifier {
       case crds::Optimizer::kAdam:
       case crds::Optimizer::kAdamW:
       case crds::Optimizer::kLAMB: of_each = 2; break;
-      case crds::Optimizer::kAdafactor:  // no optimizer of tables
-      case crds::Optimizer::kAdam8bit: return Bytes{0};
+      default: return Bytes{0};  // crds::kNotForTables
     }
     if (allocated()) {  // in fp32
       return Bytes{weights.count / table.element_bytes} * (of_each == 2 ? 8 : 4);

@@ -26,6 +26,9 @@ struct AutogradRule {
 
   // Kept from forward until this operator's backward has run: indices of inputs, or kResult.
   SmallList<std::int16_t, 6> saved;
+  // Inputs that the node of a Python function has as attributes: no saved-tensor hook of checkpointing sees them, and
+  // they live as long as the node.
+  SmallList<std::int16_t, 6> attributes;
   SmallList<InputGradient, 8> gradients;  // by input
   Bytes auxiliary;                        // saved besides: computed by the operator only for its backward
   Bytes forward_temporary;                // allocated while the operator runs

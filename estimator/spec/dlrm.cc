@@ -16,7 +16,9 @@ namespace {
 constexpr double kMaxLookupsPerSample = 1e12;
 constexpr std::int64_t kMaxSequence = std::int64_t{1} << 20;
 
-// Summary of the tables, of which there may be thousands.
+constexpr std::int64_t kMaxFeatures = 64;  // of a table; as the API's
+
+// Summary of the tables, of which there may be thousands. A table that several features share counts once for each.
 struct Sequences {  // tables of one width and sequence length
   std::int64_t tables = 0;
   double rows_per_sample = 0;  // of all of them together
@@ -91,21 +93,30 @@ Result<void> check(const crds::DlrmModel& model) {
 
 Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups, Budget* budget) {
   TableSummary summary;
+  std::int64_t tables = 0;
   for (const crds::EmbeddingTable& group : groups) {
     charge(budget, 1);
     if (!is_valid_dim(group.dim)) {
       return check_dim(group.dim, "table " + group.name + ": dim").error();
     }
-    if (group.count < 1 || group.count > crds::kMaxEmbeddingTables - summary.tables) {
+    if (group.count < 1 || group.count > crds::kMaxEmbeddingTables - tables) {
       return invalid("table " + group.name + ": count must be at least 1, and all tables together at most " +
                      std::to_string(crds::kMaxEmbeddingTables));
     }
-    const double lookups = group.pooling_factor * group.lookup_frequency * static_cast<double>(group.count);
+    if (group.features < 1 || group.features > kMaxFeatures) {
+      return invalid("table " + group.name + ": features must be from 1 to " + std::to_string(kMaxFeatures) +
+                     ", is " + std::to_string(group.features));
+    }
+    // Each feature of a table has rows of its own, as a table of its own would.
+    const std::int64_t lookup_results = group.count * group.features;
+    const double lookups =
+        group.pooling_factor * group.lookup_frequency * static_cast<double>(lookup_results);
     if (!(lookups >= 0 && lookups <= kMaxLookupsPerSample)) {
       return invalid("table " + group.name +
                      ": poolingFactor and lookupFrequency must be positive and below 1e12");
     }
-    summary.tables += group.count;
+    tables += group.count;
+    summary.tables += lookup_results;
     summary.lookups_per_sample += lookups;
     if (group.sequence_length < 0 || group.sequence_length > kMaxSequence) {
       return invalid("table " + group.name + ": sequenceLength must be from 0 to " +
@@ -113,11 +124,11 @@ Result<TableSummary> summarise(const std::vector<crds::EmbeddingTable>& groups, 
     }
     if (group.sequence_length > 0) {
       Sequences& group_sequences = summary.sequences[{group.dim, group.sequence_length}];
-      group_sequences.tables += group.count;
+      group_sequences.tables += lookup_results;
       group_sequences.rows_per_sample += lookups;
     } else {
-      summary.tables_of_width[group.dim] += group.count;
-      summary.columns += group.count * group.dim;
+      summary.tables_of_width[group.dim] += lookup_results;
+      summary.columns += lookup_results * group.dim;
     }
   }
   return summary;

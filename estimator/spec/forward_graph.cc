@@ -16,8 +16,9 @@ struct ElementFormat {
   const char* dtype;
   std::int64_t width;
 };
-constexpr ElementFormat kFormats[kElementTypes] = {
-    {"float32", 4}, {"float16", 2}, {"bfloat16", 2}, {"int64", 8}, {"bool", 1}};
+constexpr ElementFormat kFormats[kElementTypes] = {{"float32", 4},      {"float16", 2}, {"bfloat16", 2},
+                                                   {"int64", 8},        {"bool", 1},    {"uint8", 1},
+                                                   {"float8_e4m3fn", 1}};
 
 }  // namespace
 
@@ -33,12 +34,25 @@ const char* name_of(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbedding: return "aten::embedding";
     case OpKind::kEmbeddingLookup: return "fbgemm::split_embedding_codegen_lookup";
+    // Policies of selective checkpointing see the product of torchao's tensors before it becomes _scaled_mm.
+    case OpKind::kFloat8Linear:
+    case OpKind::kFusedFloat8Linear:
     case OpKind::kLinear: return "aten::addmm";
+    case OpKind::kLinear4bit:
+    case OpKind::kLinear4bitOfInput: return "bitsandbytes::gemm_4bit";
+    case OpKind::kLinear8bit: return "bitsandbytes::int8_mixed_scaled_mm";
+    case OpKind::kConvolution: return "aten::convolution";
     case OpKind::kRelu: return "aten::relu";
     case OpKind::kTanh: return "aten::tanh";
     case OpKind::kSigmoid: return "aten::sigmoid";
     case OpKind::kGelu: return "aten::gelu";
     case OpKind::kSilu: return "aten::silu";
+    case OpKind::kBloomGelu: return "GeLUFunction";
+    case OpKind::kExp: return "aten::exp";
+    case OpKind::kSoftplus: return "aten::softplus";
+    case OpKind::kSolveTriangular: return "aten::linalg_solve_triangular";
+    case OpKind::kPad: return "aten::constant_pad_nd";
+    case OpKind::kSelectiveScan: return "mamba_selective_scan";
     case OpKind::kScale: return "aten::mul";
     case OpKind::kPower: return "aten::pow";
     case OpKind::kMean: return "aten::mean";
@@ -46,8 +60,12 @@ const char* name_of(OpKind kind) {
     case OpKind::kSoftmax: return "aten::_softmax";
     case OpKind::kLogSoftmax: return "aten::_log_softmax";
     case OpKind::kLayerNorm: return "aten::native_layer_norm";
+    case OpKind::kRmsNorm: return "aten::_fused_rms_norm";
+    case OpKind::kRotary: return "triton::rotary";
+    case OpKind::kGatedActivation: return "triton::gated_activation";
     case OpKind::kDropout: return "aten::native_dropout";
     case OpKind::kAttention: return "aten::_scaled_dot_product_flash_attention";
+    case OpKind::kRingAttention: return "c10d::ring_attention";
     case OpKind::kAdd: return "aten::add";
     case OpKind::kMul: return "aten::mul";
     case OpKind::kMatMul: return "aten::bmm";
@@ -74,6 +92,11 @@ const char* name_of(OpKind kind) {
     case OpKind::kAllToAll: return "c10d::alltoall_";
     case OpKind::kBceWithLogits: return "aten::binary_cross_entropy_with_logits";
     case OpKind::kNllLoss: return "aten::nll_loss_forward";
+    case OpKind::kCrossEntropy: return "triton::cross_entropy";
+    case OpKind::kChunkedLoss:
+    case OpKind::kFusedChunkedLoss: return "plimsoll::chunked_loss";
+    case OpKind::kSplitLogSoftmax: return "aten::_log_softmax";
+    case OpKind::kSplitNllLoss: return "aten::nll_loss_forward";
     case OpKind::kScopeEnd: return "prim::scope_end";
   }
   assert(false);
@@ -103,10 +126,22 @@ TensorId ForwardGraph::add_input(std::string name, Shape shape, ElementType type
   return add({.type = type, .role = TensorRole::kInput}, std::move(name), std::move(shape));
 }
 
-TensorId ForwardGraph::add_parameter(std::string name, Shape shape, ElementType type, std::int64_t count) {
+TensorId ForwardGraph::add_parameter(std::string name, Shape shape, ElementType type, std::int64_t count,
+                                     bool trained) {
   return add(
-      {.unit = unit_, .count = count, .type = type, .role = TensorRole::kParameter, .requires_grad = true},
+      {.unit = unit_, .count = count, .type = type, .role = TensorRole::kParameter, .requires_grad = trained},
       std::move(name), std::move(shape));
+}
+
+TensorId ForwardGraph::add_expert_parameters(std::string name, Shape shape, ElementType type,
+                                             std::int64_t experts) {
+  return add({.unit = unit_,
+              .count = experts,
+              .type = type,
+              .role = TensorRole::kParameter,
+              .requires_grad = true,
+              .expert = true},
+             std::move(name), std::move(shape));
 }
 
 void ForwardGraph::append(OpKind kind, const TensorIds& inputs, const TensorIds& outputs) {
@@ -143,6 +178,12 @@ TensorId ForwardGraph::apply(OpKind kind, std::string name, const TensorIds& inp
           std::move(name), std::move(shape));
   append(kind, inputs, {output});
   return output;
+}
+
+void ForwardGraph::set_gradient_type(TensorId id, ElementType type) {
+  Tensor& activation = tensors_[static_cast<std::size_t>(id)];
+  assert(activation.role == TensorRole::kActivation && activation.storage == id);
+  activation.gradient_type = type;
 }
 
 TensorId ForwardGraph::alias(OpKind kind, std::string name, const TensorIds& inputs, Shape shape) {

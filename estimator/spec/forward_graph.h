@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,8 +23,8 @@
 
 namespace plimsoll::estimator::inline spec {
 
-enum class ElementType : std::uint8_t { kFP32, kFP16, kBF16, kInt64, kBool };
-inline constexpr std::size_t kElementTypes = static_cast<std::size_t>(ElementType::kBool) + 1;
+enum class ElementType : std::uint8_t { kFP32, kFP16, kBF16, kInt64, kBool, kUInt8, kFP8 };
+inline constexpr std::size_t kElementTypes = static_cast<std::size_t>(ElementType::kFP8) + 1;
 std::int64_t width_bytes(ElementType type);
 const char* dtype_of(ElementType type);  // PyTorch's name: "float32", ...
 // The result type of arithmetic on both (torch.result_type of two floating-point tensors).
@@ -47,7 +48,7 @@ Bytes elements_of(const Shape& shape, std::int64_t batch);
 enum class TensorRole : std::uint8_t {
   kActivation,  // result of an operator
   kInput,       // data of a batch, live in the whole iteration
-  kParameter,   // trained
+  kParameter,   // trained, unless it requires no gradient
 };
 
 using TensorId = std::int32_t;
@@ -62,6 +63,8 @@ struct Tensor {
   ElementType type = ElementType::kFP32;
   TensorRole role = TensorRole::kActivation;
   bool requires_grad = false;
+  bool expert = false;                            // a parameter of one expert each
+  std::optional<ElementType> gradient_type = {};  // nothing: as the tensor
 };
 
 // What autograd saves for each kind, and what its backward allocates: estimator/spec/autograd_rules.cc.
@@ -69,47 +72,68 @@ enum class OpKind : std::uint8_t {
   kEmbedding,        // (indices, weight) -> rows of the weight, whose gradient is dense
   kEmbeddingLookup,  // (indices) -> pooled embeddings of all tables, received from the trainers that have them
   kLinear,           // (x, weight[, bias])
-  kRelu,             // (x)
-  kTanh,             // (x)
-  kSigmoid,          // (x)
-  kGelu,             // (x), exact or by tanh
-  kSilu,             // (x)
-  kScale,            // (x) -> -x, x + 1, x * 2 and similar
-  kPower,            // (x) -> x to a constant power
-  kMean,             // (x) -> its mean over the last dimension
-  kRsqrt,            // (x) -> 1 / sqrt(x)
-  kSoftmax,          // (x)
-  kLogSoftmax,       // (x)
-  kLayerNorm,        // (x[, weight, bias]) over the last dimension
-  kDropout,          // (x)
-  kAttention,        // (q, k, v[, mask]): scaled_dot_product_attention in one kernel, without a score matrix
-  kAdd,              // (a, b), b may broadcast
-  kMul,              // (a, b)
-  kMatMul,           // (a, b), batched
-  kConcat,           // (parts...)
-  kSplit,            // (x) -> views of parts of it
-  kView,             // (x) -> the same memory in another shape
-  kSlice,            // (x) -> a view of a part of it; unlike a split's, its gradient is as large as x
-  kReshape,          // (x) -> the same memory; its gradient has another layout and must be copied
-  kCopy,             // (x) -> the same values in other strides
-  kRepeat,           // (x) -> each value several times
-  kToPadded,         // (rows of sequences) -> the sequences, padded to one length
-  kExpand,           // (x) -> a copy of x, repeated along a dimension; the gradient is a sum
-  kSum,              // (x) -> sums over a dimension; the gradient is a view of the output's gradient
-  kSort,             // (x) -> the sorting order: integers
-  kGather,           // (x, indices): elements at constant indices
-  kSelectRows,       // (x, indices) -> rows of x
-  kTopK,             // (x) -> the largest values and their indices
-  kCast,             // (x) -> a copy in another type
-  kReceive,          // () -> what the previous stage sent; its gradient is sent back
-  kAllReduce,        // (x) -> x, summed over the trainers in place; the gradient is passed through
-  kCopyToRegion,     // (x) -> x; its gradient is summed over the trainers in place
-  kAllGather,        // (x) -> the trainers' parts of x, concatenated; the gradient is reduce-scattered
-  kReduceScatter,    // (x) -> this trainer's part of the sum; the gradient is all-gathered
-  kAllToAll,         // (x) -> parts exchanged with the other trainers
-  kBceWithLogits,    // (logits, labels) -> mean loss
-  kNllLoss,          // (log probabilities, labels) -> mean loss
-  kScopeEnd,         // (values...): the model's code holds references to them until here
+  kFloat8Linear,     // (x, weight[, bias]), multiplied in 8 bits
+  kFusedFloat8Linear,  // the same where torch.compile fuses the casts
+  kLinear4bit,         // (x, packed weight[, bias]), bitsandbytes': the weight is made whole for each product
+  kLinear4bitOfInput,  // the same of bitsandbytes before 0.43.2, which keeps x
+  kLinear8bit,         // (x, weight[, bias]), bitsandbytes' LLM.int8()
+  kConvolution,        // (x, weight[, bias])
+  kRelu,               // (x)
+  kTanh,               // (x)
+  kSigmoid,            // (x)
+  kGelu,               // (x), exact or by tanh
+  kSilu,               // (x)
+  kBloomGelu,          // (x): an autograd function of BLOOM, which computes its derivative step by step
+  kExp,                // (x)
+  kSoftplus,           // (x)
+  kSolveTriangular,    // (matrix, right side) -> the solution
+  kPad,                // (x) -> x with zeros behind it
+  kSelectiveScan,      // (decay, input, readout): Mamba's recurrence, step by step over the tokens
+  kScale,              // (x) -> -x, x + 1, x * 2 and similar
+  kPower,              // (x) -> x to a constant power
+  kMean,               // (x) -> its mean over the last dimension
+  kRsqrt,              // (x) -> 1 / sqrt(x)
+  kSoftmax,            // (x)
+  kLogSoftmax,         // (x)
+  kLayerNorm,          // (x[, weight, bias]) over the last dimension
+  kRmsNorm,            // (x, weight) in one kernel
+  kRotary,             // (x, cos, sin) in one kernel: rotary positions
+  kGatedActivation,    // (x, gate) in one kernel: activation(x) * gate
+  kDropout,            // (x)
+  kAttention,         // (q, k, v[, mask]): scaled_dot_product_attention in one kernel, without a score matrix
+  kRingAttention,     // (q, k, v, all trainers' keys and values): the same where trainers split the tokens
+  kAdd,               // (a, b), b may broadcast
+  kMul,               // (a, b)
+  kMatMul,            // (a, b), batched
+  kConcat,            // (parts...)
+  kSplit,             // (x) -> views of parts of it
+  kView,              // (x) -> the same memory in another shape
+  kSlice,             // (x) -> a view of a part of it; unlike a split's, its gradient is as large as x
+  kReshape,           // (x) -> the same memory; its gradient has another layout and must be copied
+  kCopy,              // (x) -> the same values in other strides
+  kRepeat,            // (x) -> each value several times
+  kToPadded,          // (rows of sequences) -> the sequences, padded to one length
+  kExpand,            // (x) -> a copy of x, repeated along a dimension; the gradient is a sum
+  kSum,               // (x) -> sums over a dimension; the gradient is a view of the output's gradient
+  kSort,              // (x) -> the sorting order: integers
+  kGather,            // (x, indices): elements at constant indices
+  kSelectRows,        // (x, indices) -> rows of x
+  kTopK,              // (x) -> the largest values and their indices
+  kCast,              // (x) -> a copy in another type
+  kReceive,           // () -> what the previous stage sent; its gradient is sent back
+  kAllReduce,         // (x) -> x, summed over the trainers in place; the gradient is passed through
+  kCopyToRegion,      // (x) -> x; its gradient is summed over the trainers in place
+  kAllGather,         // (x) -> the trainers' parts of x, concatenated; the gradient is reduce-scattered
+  kReduceScatter,     // (x) -> this trainer's part of the sum; the gradient is all-gathered
+  kAllToAll,          // (x) -> parts exchanged with the other trainers
+  kBceWithLogits,     // (logits, labels) -> mean loss
+  kNllLoss,           // (log probabilities, labels) -> mean loss
+  kCrossEntropy,      // (logits, labels) -> mean loss, in one kernel
+  kChunkedLoss,       // (x, weight, labels, a part of x) -> mean loss of x * weight^T, part by part
+  kFusedChunkedLoss,  // the same with the loss in one kernel
+  kSplitLogSoftmax,   // (x): log-softmax of logits that the trainers split by the vocabulary
+  kSplitNllLoss,      // (log probabilities, labels) -> mean loss, of the same
+  kScopeEnd,          // (values...): the model's code holds references to them until here
 };
 
 inline constexpr std::size_t kOpKinds = static_cast<std::size_t>(OpKind::kScopeEnd) + 1;
@@ -133,12 +157,18 @@ class ForwardGraph {
       : budget_(budget), tensors_(budget), ops_(budget), ids_(budget), shapes_(budget), names_(budget) {}
 
   TensorId add_input(std::string name, Shape shape, ElementType type);
-  TensorId add_parameter(std::string name, Shape shape, ElementType type, std::int64_t count = 1);
+  TensorId add_parameter(std::string name, Shape shape, ElementType type, std::int64_t count = 1,
+                         bool trained = true);
+
+  // As many equal parameters as there are experts.
+  TensorId add_expert_parameters(std::string name, Shape shape, ElementType type, std::int64_t experts);
 
   // Appends an operator with one output in its own memory. The output requires a gradient if an input does,
   // or if the operator is an embedding lookup (the tables are trained).
   TensorId apply(OpKind kind, std::string name, const TensorIds& inputs, Shape shape, ElementType type,
                  std::int64_t count = 1);
+  // The gradient of an activation, which has its own memory, is of another type than the activation.
+  void set_gradient_type(TensorId id, ElementType type);
   // Appends a kView, or another operator whose output shares the memory of its first input.
   TensorId view(std::string name, TensorId x, Shape shape) {
     return alias(OpKind::kView, std::move(name), {x}, std::move(shape));
@@ -154,6 +184,9 @@ class ForwardGraph {
   void end_scope(const TensorIds& values) { append(OpKind::kScopeEnd, values, {}); }
   void end_block() { block_ = -1; }
   bool in_block() const { return block_ >= 0; }
+  // What the model returns, if its caller keeps it.
+  void set_result(TensorId result) { result_ = result; }
+  TensorId result() const { return result_; }
   // Operators and parameters appended from now on belong to a new unit, whose parameters FSDP gathers
   // together: a layer. Outside of units: -1.
   void begin_unit() { unit_ = ++last_unit_; }
@@ -221,6 +254,7 @@ class ForwardGraph {
   std::int32_t unit_ = -1;
   std::int32_t last_unit_ = -1;
   std::int32_t block_ = -1;
+  TensorId result_ = -1;
   std::int32_t last_block_ = -1;
 };
 

@@ -119,10 +119,11 @@ class Recorder {
                                      .storage = storage_[i],
                                      .layout = of.shape,
                                      .dtype = static_cast<std::int16_t>(of.type),
-                                     .trainable = true,
+                                     .trainable = of.requires_grad,
                                      .gradient = {},
                                      .sparse_gradient = false,
-                                     .unit = of.unit});
+                                     .unit = of.unit,
+                                     .expert = of.expert});
       } else if (of.role == TensorRole::kInput) {
         const Shape& shape = graph_.shape_of(id);
         const bool per_sample =
@@ -220,7 +221,7 @@ class Recorder {
     }
     operation.outputs = add_operands(op.outputs);
     if (auxiliary >= 0) {
-      trace_.operands.push_back(add_tensor(auxiliary, op.outputs[0]));
+      trace_.operands.push_back(add_tensor(auxiliary, op.outputs[0], tensor(op.outputs[0]).type));
       trace_.tensors.back().dtype = static_cast<std::int16_t>(ElementType::kBool);  // counted in bytes
       ++operation.outputs.size;
     }
@@ -236,6 +237,11 @@ class Recorder {
       }
       if (auxiliary >= 0) {
         trace_.saved.push_back({.tensor = trace_.operands.back(), .packed_at = now() + 1});
+      }
+    }
+    for (const std::int16_t input : rule.attributes) {
+      if (saves) {
+        attributes_.push_back(storage_[index(tensor(op.inputs[static_cast<std::size_t>(input)]).storage)]);
       }
     }
     saved_[index(i) + 1] = static_cast<std::int32_t>(trace_.saved.size());
@@ -272,20 +278,20 @@ class Recorder {
     return span;
   }
 
-  std::int32_t add_tensor(std::int32_t storage, TensorId like) {
-    trace_.tensors.push_back({.storage = storage,
-                              .layout = tensor(like).shape,
-                              .dtype = static_cast<std::int16_t>(tensor(like).type)});
+  ElementType gradient_type(TensorId of) const { return tensor(of).gradient_type.value_or(tensor(of).type); }
+
+  std::int32_t add_tensor(std::int32_t storage, TensorId like, ElementType type) {
+    trace_.tensors.push_back(
+        {.storage = storage, .layout = tensor(like).shape, .dtype = static_cast<std::int16_t>(type)});
     return static_cast<std::int32_t>(trace_.tensors.size()) - 1;
   }
 
   // ---- backward ----
 
   void backward() {
-    if (options_.keeps_result) {
-      for (std::int32_t i = graph_.op_count(); result_ < 0 && i-- > 0;) {
-        result_ = graph_.op(i).outputs.empty() ? -1 : graph_.op(i).outputs.front();
-      }
+    result_ = options_.keeps_result ? graph_.result() : kNone;
+    if (graph_.result() >= 0) {
+      recording_.result = storage_[index(tensor(graph_.result()).storage)];
     }
     for (std::int32_t i = graph_.op_count(); i-- > 0;) {
       charge(options_.budget, 1);
@@ -294,6 +300,10 @@ class Recorder {
         backward(i, op);
       }
     }
+    // The loss holds the nodes until backward() returns.
+    for (const std::int32_t storage : attributes_) {
+      hold_until(storage, now());
+    }
   }
 
   // Appends an operator of backward that allocates these gradients, in the module of the forward operator.
@@ -301,7 +311,7 @@ class Recorder {
               OpKind kind) {
     const auto begin = static_cast<std::int32_t>(trace_.operands.size());
     for (const auto& [id, gradient] : allocated) {
-      trace_.operands.push_back(add_tensor(gradients_[index(gradient)].storage, id));
+      trace_.operands.push_back(add_tensor(gradients_[index(gradient)].storage, id, gradient_type(id)));
     }
     trace_.operators.push_back({.name = static_cast<std::int32_t>(kind),
                                 .module = trace_.operators[index(forward)].module,
@@ -311,7 +321,8 @@ class Recorder {
   }
 
   std::int32_t new_gradient(TensorId of) {
-    gradients_.push_back({add_storage(of, bytes_of(of), tensor(of).count, StorageRole::kBackward), 1});
+    const Bytes bytes = elements_[index(tensor(of).shape)] * width_bytes(gradient_type(of));
+    gradients_.push_back({add_storage(of, bytes, tensor(of).count, StorageRole::kBackward), 1});
     return static_cast<std::int32_t>(gradients_.size()) - 1;
   }
 
@@ -339,7 +350,12 @@ class Recorder {
     if (!new_gradients_.empty()) {
       append(i, new_gradients_, OpKind::kReceive);
     }
+    if (op.kind == OpKind::kReceive) {
+      recording_.received = storage_[index(op.outputs[0])];
+      recording_.sent_gradient = gradients_[index(output_gradients_.front())].storage;
+    }
     if (std::find(op.outputs.begin(), op.outputs.end(), result_) != op.outputs.end()) {
+      recording_.received_gradient = gradients_[index(output_gradients_.front())].storage;
       hold_until(storage_[index(tensor(std::exchange(result_, kNone)).storage)], now());
     }
     const AutogradRule& rule = this->rule(i);
@@ -406,7 +422,7 @@ class Recorder {
     trace_.storages[index(storage)].role = StorageRole::kGradient;
     trace_.parameters[index(parameter)].gradient = {storage};
     // A gradient is complete after the last operator that has it as an output.
-    trace_.operands.push_back(add_tensor(storage, input));
+    trace_.operands.push_back(add_tensor(storage, input, tensor(input).type));
     ++trace_.operators.back().outputs.size;
     pending = {};
   }
@@ -424,9 +440,10 @@ class Recorder {
   BudgetVector<std::int32_t> missing_gradients_;  // by tensor: missing summands of a parameter's gradient
   BudgetVector<Pending> pending_;                 // by tensor
   BudgetVector<Gradient> gradients_;
-  BudgetVector<std::int32_t> saved_;  // by operator: where its entries in Trace::saved begin
-  std::int32_t tables_ = kNone;       // the tensor that stands for the embedding tables
-  TensorId result_ = kNone;           // kept for the next stage
+  BudgetVector<std::int32_t> saved_;      // by operator: where its entries in Trace::saved begin
+  std::vector<std::int32_t> attributes_;  // storages that nodes have as attributes
+  std::int32_t tables_ = kNone;           // the tensor that stands for the embedding tables
+  TensorId result_ = kNone;               // kept for the next stage
   // For the operator whose backward is being recorded: gradients of its outputs, gradients that it allocates,
   // and gradients of its inputs.
   std::vector<std::int32_t> output_gradients_;

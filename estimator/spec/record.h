@@ -23,13 +23,18 @@ struct RecordOptions {
   std::int64_t batch = 1;              // samples per micro-batch; the trace is valid for no other
   std::int64_t input_batch = 1;        // samples whose inputs are on the device
   std::int64_t batches_in_flight = 1;  // batches whose inputs are on the device at once
-  bool keeps_result = false;           // the last value is kept for the next stage until its gradient arrives
-  Budget* budget = nullptr;            // pays for the trace and must outlive it
+  bool keeps_result = false;  // the graph's result is kept for the next stage until its gradient arrives
+  Budget* budget = nullptr;   // pays for the trace and must outlive it
 };
 
 struct Recording {
   Trace trace;
   BudgetVector<TensorId> tensor_of_storage;  // the graph's tensor, or the one whose gradient it is
+  // Storages that a stage of a pipeline exchanges with its neighbours; -1: none.
+  std::int32_t received = -1;           // from the previous stage
+  std::int32_t result = -1;             // for the next stage; of the last one, what the model returns
+  std::int32_t received_gradient = -1;  // of the result
+  std::int32_t sent_gradient = -1;      // of what was received
 };
 
 Recording record(const ForwardGraph& graph, const RecordOptions& options);

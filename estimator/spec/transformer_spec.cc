@@ -1,6 +1,7 @@
 #include "estimator/spec/transformer_spec.h"
 
 #include <initializer_list>
+#include <limits>
 #include <utility>
 
 #include "estimator/spec/hugging_face_config.h"
@@ -9,13 +10,15 @@ namespace plimsoll::estimator::inline spec {
 namespace {
 
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxLayers = std::int64_t{1} << 16;
+constexpr std::int64_t kMaxLayers = kMaxTransformerLayers;
 
 TransformerSpec spec_of_sizes(const crds::TransformerModel& model) {
   TransformerSpec spec;
   spec.encoder_decoder = model.architecture == crds::TransformerArchitecture::kEncoderDecoder;
   spec.head = model.architecture == crds::TransformerArchitecture::kEncoder ? Head::kMasked : Head::kCausal;
-  spec.post_norm = spec.embedding_norm = spec.head == Head::kMasked;
+  spec.embedding_norm = spec.head == Head::kMasked;
+  spec.norm_place = spec.embedding_norm ? NormPlace::kAfterSum : NormPlace::kBefore;
+  spec.final_norm = !spec.embedding_norm;
   spec.head_bias = spec.head == Head::kMasked;
   spec.layers = model.layers;
   spec.encoder_layers = spec.encoder_decoder ? model.layers : 0;
@@ -47,6 +50,7 @@ TransformerSpec spec_of_sizes(const crds::TransformerModel& model) {
   spec.experts_per_token = model.experts_per_token;
   spec.tied = model.tied_embeddings;
   spec.embedding_dropout = spec.residual_dropout = spec.attention_dropout = model.dropout;
+  spec.ffn_dropout = spec.encoder_decoder ? model.dropout : 0;
   return spec;
 }
 
@@ -61,7 +65,24 @@ Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
       {names.layers, spec.layers, 1, kMaxLayers},
       {names.layers, spec.encoder_layers, 0, kMaxLayers},
       {names.hidden, spec.hidden, 1, kMaxWidth},
-      {names.vocab, spec.vocab, 1, kMaxWidth},
+      {names.vocab, spec.vocab, spec.vocab == 0 && spec.no_words() ? 0 : 1, kMaxWidth},
+      {"hidden_size x expand", spec.state_space.inner, 0, kMaxWidth},
+      {"state_size", spec.state_space.state, spec.state_space.inner > 0 ? 1 : 0, kMaxLayers},
+      {"conv_kernel", spec.state_space.kernel, spec.state_space.inner > 0 ? 1 : 0, kMaxLayers},
+      {"time_step_rank", spec.state_space.rank, spec.state_space.inner > 0 ? 1 : 0, kMaxWidth},
+      {"linear_num_key_heads", spec.delta.key_heads, spec.linear.empty() ? 0 : 1, kMaxLayers},
+      {"linear_num_value_heads", spec.delta.value_heads, spec.linear.empty() ? 0 : 1, kMaxLayers},
+      {"linear_key_head_dim", spec.delta.key_dim, spec.linear.empty() ? 0 : 1, kMaxLayers},
+      {"linear_value_head_dim", spec.delta.value_dim, spec.linear.empty() ? 0 : 1, kMaxLayers},
+      {"linear_conv_kernel_dim", spec.delta.kernel, spec.linear.empty() ? 0 : 1, kMaxLayers},
+      {"image_size", spec.image.height, 0, kMaxLayers},
+      {"image_size", spec.image.width, spec.image.height > 0 ? 1 : 0, kMaxLayers},
+      {"patch_size", spec.image.patch_height, spec.image.height > 0 ? 1 : 0, spec.image.height},
+      {"patch_size", spec.image.patch_width, spec.image.height > 0 ? 1 : 0, spec.image.width},
+      {"num_channels", spec.image.channels, spec.image.height > 0 ? 1 : 0, kMaxLayers},
+      {"num_mel_bins", spec.speech.mel_bins, 0, kMaxWidth},
+      {"number of labels", spec.classes, spec.head == Head::kClasses ? 1 : 0, kMaxWidth},
+      {"projection_dim", spec.projection, 0, kMaxWidth},
       {"seqLen", spec.sequence, 1, kMaxWidth},
       {names.heads, spec.heads, 1, kMaxLayers},
       {names.kv_heads, spec.kv_heads, 1, spec.heads},
@@ -71,12 +92,17 @@ Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
       {names.experts_per_token, spec.experts_per_token, spec.experts > 0 ? 1 : 0, spec.experts},
       {names.expert_ffn, spec.expert_ffn, spec.experts > 0 ? 1 : 0, kMaxWidth},
       {"shared experts", spec.shared_ffn, 0, kMaxWidth},
+      {"every which layer is sparse", spec.sparse_step, 1, kMaxLayers},
       {"first_k_dense_replace", spec.first_dense, 0, kMaxLayers},
       {"q_lora_rank", spec.query_rank, 0, kMaxWidth},
       {"kv_lora_rank", spec.kv_rank, 0, kMaxWidth},
       {"qk_rope_head_dim", spec.rope_dim, spec.kv_rank > 0 ? 2 : 0, kMaxLayers},
       {"qk_nope_head_dim", spec.nope_dim, spec.kv_rank > 0 ? 1 : 0, kMaxLayers},
       {"v_head_dim", spec.value_dim, spec.kv_rank > 0 ? 1 : 0, kMaxLayers},
+      {"sliding_window", spec.window, spec.all_slide || !spec.sliding.empty() ? 1 : 0,
+       std::numeric_limits<std::int64_t>::max()},
+      {"rotated part of a head", spec.rotary_dim, spec.partial_rotary ? 2 : 0, spec.head_dim},
+      {"word_embed_proj_dim", spec.embedding_dim, 0, kMaxWidth},
       {"max_position_embeddings", spec.max_positions, 0, kMaxWidth},
       {"relative_attention_num_buckets", spec.relative_buckets, 0, kMaxWidth},
       {"type_vocab_size", spec.token_types, 0, kMaxWidth},
@@ -93,6 +119,11 @@ Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
                    names.kv_heads + ", is " + std::to_string(spec.heads) + " and " +
                    std::to_string(spec.kv_heads));
   }
+  if (!spec.linear.empty() && spec.delta.value_heads % spec.delta.key_heads != 0) {
+    return invalid(
+        "model.transformer: linear_num_value_heads must be a multiple of linear_num_key_heads, is " +
+        std::to_string(spec.delta.value_heads) + " and " + std::to_string(spec.delta.key_heads));
+  }
   if (spec.positions == Positions::kLearned && spec.sequence > spec.max_positions) {
     return invalid("model.transformer: seqLen is " + std::to_string(spec.sequence) +
                    ", and the model has only " + std::to_string(spec.max_positions) + " positions");
@@ -105,11 +136,64 @@ Result<void> check(const TransformerSpec& spec, const SizeNames& names) {
   return {};
 }
 
+// What the job adds to a config.json.
+Result<void> complete(TransformerSpec& spec, std::int64_t sequence, crds::AttentionKind attention) {
+  using enum crds::AttentionKind;
+  if (attention == kFlash && (spec.kernels == Kernels::kNone || spec.kernels == Kernels::kSdpa)) {
+    return invalid("model.transformer.attention: this family has no Flash attention in transformers, only " +
+                   std::string(spec.kernels == Kernels::kNone ? "Eager" : "SDPA and Eager"));
+  }
+  // transformers chooses eager attention for a family without SDPA.
+  const bool has_sdpa = spec.kernels == Kernels::kAll || spec.kernels == Kernels::kSdpa;
+  spec.attention = attention == kSDPA && !has_sdpa ? kEager : attention;
+  for (TransformerSpec& tower : spec.towers) {
+    tower.attention = spec.attention;
+    Result<void> checked = check(tower, kConfigNames);
+    if (!checked) {
+      return checked;
+    }
+    tower.sequence = tower.image.height > 0 ? tower.image.tokens() : tower.sequence;
+  }
+  if (spec.image.height == 0) {
+    spec.sequence = sequence;
+    return {};
+  }
+  Result<void> checked = check(spec, kConfigNames);
+  if (!checked) {
+    return checked;
+  }
+  spec.sequence = spec.image.tokens();
+  if (sequence != spec.sequence) {
+    return invalid(
+        "model.transformer: seqLen must be " + std::to_string(spec.sequence) +
+        ", a token for each patch of the image (image_size / patch_size) and one for the class, is " +
+        std::to_string(sequence));
+  }
+  return {};
+}
+
+// Experts with parameters of their own, if the job asks for them.
+Result<TransformerSpec> with_experts(Result<TransformerSpec> spec, bool split) {
+  if (spec && split && (spec->experts == 0 || spec->experts_take_all)) {
+    return invalid(
+        "model.transformer: splitExperts is for models with experts that compute the tokens that chose them");
+  }
+  if (spec) {
+    spec->split_experts = split;
+  }
+  return spec;
+}
+
 }  // namespace
+
+std::int64_t ImageInput::tokens() const {
+  return (height / patch_height) * (width / patch_width) + 1;
+}
 
 Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model) {
   if (!model.config.empty()) {
-    return spec_of_config(model.config, model.sequence_length, model.attention);
+    return with_experts(spec_of_config(model.config, model.sequence_length, model.attention),
+                        model.split_experts);
   }
   if (model.head_dim == 0 && model.heads > 0 && model.hidden % model.heads != 0) {
     return invalid("model.transformer: hidden must be a multiple of heads, is " +
@@ -121,7 +205,7 @@ Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model) {
   if (!checked) {
     return checked.error();
   }
-  return spec;
+  return with_experts(std::move(spec), model.split_experts);
 }
 
 Result<TransformerSpec> spec_of_config(const std::string& config, std::int64_t sequence,
@@ -130,9 +214,10 @@ Result<TransformerSpec> spec_of_config(const std::string& config, std::int64_t s
   if (!spec) {
     return spec.error();
   }
-  spec->sequence = sequence;
-  spec->attention = attention;
-  Result<void> checked = check(*spec, kConfigNames);
+  Result<void> checked = complete(*spec, sequence, attention);
+  if (checked) {
+    checked = check(*spec, kConfigNames);
+  }
   if (!checked) {
     return checked.error();
   }

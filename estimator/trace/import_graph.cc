@@ -11,6 +11,7 @@
 #include "base/gzip.h"
 #include "base/json/view.h"
 #include "base/utf8.h"
+#include "estimator/trace/import_tables.h"
 
 namespace plimsoll::estimator::inline trace {
 namespace {
@@ -72,6 +73,7 @@ class TableBudget {
   explicit TableBudget(Budget* budget) : memory_(budget) {}
 
   void rows(std::size_t count) { take(Bytes{kBytesPerRow} * static_cast<std::int64_t>(count), count); }
+  Budget* budget() const { return memory_.budget(); }
   void elements(std::size_t count) {
     take(Bytes{kBytesPerElement} * static_cast<std::int64_t>(count), count);
   }
@@ -608,19 +610,6 @@ class TraceReader {
   Error error_;
 };
 
-// "2.15.0+cu132" -> 215. 0: not a version.
-TorchVersion version_of(std::string_view text) {
-  const char* const end = text.data() + text.size();
-  std::int32_t major = 0;
-  std::int32_t minor = 0;
-  const auto [dot, failed] = std::from_chars(text.data(), end, major);
-  if (failed != std::errc() || dot == end || *dot != '.' ||
-      std::from_chars(dot + 1, end, minor).ec != std::errc() || major < 0 || minor < 0) {
-    return 0;
-  }
-  return std::min(major, 9999) * 100 + std::min(minor, 99);
-}
-
 Result<TraceProducer> read_producer(JsonView root) {
   const Place place("producer");
   TraceProducer producer;
@@ -630,7 +619,7 @@ Result<TraceProducer> read_producer(JsonView root) {
     return error_at(place, "must be an object with \"torch\", the version of PyTorch");
   }
   producer.torch = std::string(*torch->text()).substr(0, kMaxNameShown);
-  producer.version = version_of(producer.torch);
+  producer.version = torch_version_of(producer.torch);
   if (producer.version == 0) {
     return error_at(Place(place, "torch"), "is not a version: " + quoted(producer.torch));
   }
@@ -666,6 +655,11 @@ Result<TraceFile> read_file(JsonView root, TableBudget& budget) {
     return producer.error();
   }
   file.producer = *std::move(producer);
+  Result<std::vector<crds::EmbeddingTable>> embeddings = import_tables(root, budget.budget());
+  if (!embeddings) {
+    return embeddings.error();
+  }
+  file.embeddings = *std::move(embeddings);
   const std::optional<JsonView> traces = root.member("traces");
   const Place place("traces");
   if (!traces || traces->elements().empty()) {

@@ -72,8 +72,13 @@ std::int32_t later(std::int32_t a, std::int32_t b) {
 
 class Planner {
  public:
-  Planner(const Trace& trace, ActivationCheckpointing checkpointing, bool stops_early, Budget* budget)
-      : trace_(trace), checkpointing_(checkpointing), stops_early_(stops_early), budget_(budget) {
+  Planner(const Trace& trace, ActivationCheckpointing checkpointing, bool stops_early, bool compiled,
+          Budget* budget)
+      : trace_(trace),
+        checkpointing_(checkpointing),
+        stops_early_(stops_early),
+        compiled_(compiled),
+        budget_(budget) {
     charge(budget_, trace.storages.size() + trace.operators.size());
     python_.reserve(trace.storages.size());
     for (const TraceStorage& storage : trace.storages) {
@@ -111,6 +116,11 @@ class Planner {
     }
     std::sort(plan_.recomputations.begin(), plan_.recomputations.end(),
               [](const Recomputation& a, const Recomputation& b) { return a.at < b.at; });
+    plan_.deaths = TimeTable(plan_.death, trace_.operators.size() + 1);
+    return std::move(plan_);
+  }
+
+  TracePlan plan_forward_only() {
     plan_.deaths = TimeTable(plan_.death, trace_.operators.size() + 1);
     return std::move(plan_);
   }
@@ -263,7 +273,7 @@ class Planner {
                                  .released_at = wanted == saved.end() ? -1 : wanted->second});
       }
     }
-    for (std::int32_t op = pass.end; op < whole_end; ++op) {
+    for (std::int32_t op = pass.end; op < whole_end && !compiled_; ++op) {
       for (const std::int32_t storage : plan_.births.at(index(op))) {
         if (kept(op)) {  // kept until the time when the second pass would have freed it
           const auto wanted = saved.find(storage);
@@ -296,6 +306,7 @@ class Planner {
   const Trace& trace_;
   const ActivationCheckpointing checkpointing_;
   const bool stops_early_;
+  const bool compiled_;
   Budget* const budget_;
   TracePlan plan_;
   std::vector<std::int32_t> python_;   // by storage: when Python frees it
@@ -326,7 +337,8 @@ TimeTable::TimeTable(const std::vector<std::int32_t>& times, std::size_t end) : 
 }
 
 Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, ActivationCheckpointing checkpointing,
-                             const std::vector<std::string>& checkpoint_modules, Budget* budget) {
+                             const std::vector<std::string>& checkpoint_modules, Budget* budget,
+                             bool compiled) {
   std::vector<std::int32_t> blocks;
   if (checkpointing != ActivationCheckpointing::kNone && !trace.module_groups.empty()) {
     for (const ModuleGroup& group : trace.module_groups) {
@@ -359,7 +371,11 @@ Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version, Activatio
       }
     }
   }
-  return Planner(trace, checkpointing, version >= kStopsEarly, budget).plan(blocks);
+  return Planner(trace, checkpointing, version >= kStopsEarly, compiled, budget).plan(blocks);
+}
+
+TracePlan plan_forward_only(const Trace& trace, Budget* budget) {
+  return Planner(trace, ActivationCheckpointing::kNone, true, false, budget).plan_forward_only();
 }
 
 }  // namespace plimsoll::estimator::trace

@@ -53,10 +53,15 @@ struct TracePlan {
 };
 
 // `version`: from 2.1 on, a recomputation stops when all tensors that backward needs exist
-// (torch/utils/checkpoint.py: set_checkpoint_early_stop). 0: it never stops early (reentrant). Errors:
-// kInvalid if a module of kPerModule matches nothing. Throws the budget's BudgetExceeded.
+// (torch/utils/checkpoint.py: set_checkpoint_early_stop). 0: it never stops early (reentrant). `compiled`: results
+// that selective checkpointing's policy keeps, but backward does not need, are freed; uncompiled they are kept
+// (_CachingTorchDispatchMode). Errors: kInvalid if a module of kPerModule matches nothing. Throws the budget's BudgetExceeded.
 Result<TracePlan> plan_trace(const Trace& trace, TorchVersion version,
                              crds::ActivationCheckpointing checkpointing,
-                             const std::vector<std::string>& checkpoint_modules, Budget* budget = nullptr);
+                             const std::vector<std::string>& checkpoint_modules, Budget* budget = nullptr,
+                             bool compiled = false);
+
+// Of a forward pass under no_grad(), for which nothing is saved.
+TracePlan plan_forward_only(const Trace& trace, Budget* budget = nullptr);
 
 }  // namespace plimsoll::estimator::trace

@@ -21,6 +21,7 @@ struct SteppedParameter {
   std::int64_t elements = 0;
   std::int64_t rows = 0;     // number of elements divided by the size of the last dimension
   std::int64_t columns = 0;  // number of elements divided by the size of the second-last one; 0 for a vector
+  std::int64_t dimensions = 0;
   Bytes gradient;
   bool sparse = false;
 };
@@ -35,12 +36,20 @@ struct OptimizerRun {
   TorchVersion version = 0;
 };
 
-// Errors: kUnsupported for an implementation that this PyTorch version does not have.
+// Errors: kUnsupported for an optimizer or an implementation that this PyTorch version does not have.
 Result<OptimizerRun> optimizer_run(crds::Optimizer kind, crds::OptimizerImplementation implementation,
                                    Device device, TorchVersion version);
 
-// Sizes of the blocks that stay allocated between iterations, for one parameter.
+// Sizes of the blocks that stay allocated between iterations, for one parameter. Without what a paged
+// optimizer keeps in managed memory.
 std::vector<Bytes> optimizer_state(const OptimizerRun& run, const SteppedParameter& parameter);
+
+// State of a paged optimizer in CUDA's managed memory. The driver moves it to the host when the GPU is full,
+// so it takes no GPU memory from others.
+Bytes managed_state(const OptimizerRun& run, const SteppedParameter& parameter);
+
+// True for bitsandbytes' optimizers, whose kernels take plain tensors and no DTensors.
+bool is_of_bitsandbytes(crds::Optimizer kind);
 
 // Receives the allocations and frees of a step, in order. `parameter` is an index into the list of
 // optimizer_step().

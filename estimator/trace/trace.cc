@@ -1,6 +1,7 @@
 #include "estimator/trace/trace.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -77,6 +78,10 @@ Bytes memory_of(const Trace& trace) {
 
 Bytes memory_of(const TraceFile& graph) {
   Bytes sum{sizeof(TraceFile)};
+  sum += Bytes{sizeof(crds::EmbeddingTable)} * static_cast<std::int64_t>(graph.embeddings.capacity());
+  for (const crds::EmbeddingTable& table : graph.embeddings) {
+    sum += Bytes{static_cast<std::int64_t>(table.name.capacity())};
+  }
   for (const Trace& trace : graph.traces) {
     sum += memory_of(trace);
   }
@@ -91,6 +96,18 @@ std::int64_t width_of_dtype(const std::string& name) {
 bool is_floating_dtype(const std::string& name) {
   const DtypeName* dtype = find(name);
   return dtype != nullptr && dtype->floating;
+}
+
+TorchVersion torch_version_of(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  std::int32_t major = 0;
+  std::int32_t minor = 0;
+  const auto [dot, failed] = std::from_chars(text.data(), end, major);
+  if (failed != std::errc() || dot == end || *dot != '.' ||
+      std::from_chars(dot + 1, end, minor).ec != std::errc() || major < 0 || minor < 0) {
+    return 0;
+  }
+  return std::min(major, 9999) * 100 + std::min(minor, 99);
 }
 
 }  // namespace plimsoll::estimator::trace

@@ -13,11 +13,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "base/budget.h"
 #include "base/bytes.h"
+#include "crds/training_job.h"
 
 namespace plimsoll::estimator::inline trace {
 
@@ -112,6 +114,7 @@ struct TraceParameter {
   std::vector<std::int32_t> gradient;  // storages: the dense gradient, or indices and values of a sparse one
   bool sparse_gradient = false;
   std::int32_t unit = -1;  // its FSDP unit, if Trace::module_groups is set
+  bool expert = false;     // of one expert each
 };
 
 struct TraceBuffer {
@@ -169,6 +172,8 @@ struct Trace {
 
 // major * 100 + minor: 1.13 is 113, 2.15 is 215.
 using TorchVersion = std::int32_t;
+// "2.15.0+cu132" -> 215. 0: not a version.
+TorchVersion torch_version_of(std::string_view text);
 
 struct TraceProducer {
   std::string torch;
@@ -180,7 +185,8 @@ struct TraceProducer {
 struct TraceFile {
   std::string name;
   TraceProducer producer;
-  std::vector<Trace> traces;  // at most one per device and precision
+  std::vector<crds::EmbeddingTable> embeddings;  // that the traces look up and do not hold
+  std::vector<Trace> traces;                     // at most one per device and precision
 };
 
 // Approximate memory of a trace, or of a file, in this process.

@@ -42,6 +42,15 @@ Json to_json(const Breakdown& breakdown) {
   return json;
 }
 
+Json to_json(const HostMemory& host) {
+  JsonObject json;
+  json["parameters"] = Json::Int64(host.parameters.count);
+  json["gradients"] = Json::Int64(host.gradients.count);
+  json["optimizerState"] = Json::Int64(host.optimizer_state.count);
+  json["checkpoint"] = Json::Int64(host.checkpoint.count);
+  return json;
+}
+
 Json to_json(const std::vector<LiveTensor>& tensors) {
   JsonArray json;
   for (const LiveTensor& tensor : tensors) {
@@ -49,6 +58,18 @@ Json to_json(const std::vector<LiveTensor>& tensors) {
     each["name"] = tensor.name;
     each["kind"] = tensor.kind;
     each["bytes"] = Json::Int64(tensor.bytes.count);
+    json.append(std::move(each));
+  }
+  return json;
+}
+
+Json to_json(const std::vector<Margin>& margins) {
+  JsonArray json;
+  for (const Margin& margin : margins) {
+    JsonObject each;
+    each["name"] = margin.name;
+    each["bytes"] = Json::Int64(margin.bytes.count);
+    each["source"] = margin.source;
     json.append(std::move(each));
   }
   return json;

@@ -13,6 +13,9 @@
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
 #include "estimator/catalog/gpu_catalog.h"
+#include "estimator/trace/between_iterations.h"
+#include "estimator/trace/host_memory.h"
+#include "estimator/trace/lookups.h"
 #include "estimator/trace/trace.h"
 #include "estimator/types/runtime_settings.h"
 
@@ -24,7 +27,7 @@ enum class Method {
 };
 
 struct EstimateRequest {
-  const crds::ModelSpec* model = nullptr;  // required; tables_from is already resolved into dlrm->tables
+  const crds::ModelSpec* model = nullptr;        // required; tables_from is already resolved into its tables
   const crds::TrainingSpec* training = nullptr;  // required
   const TraceFile* graph = nullptr;              // the graph that model->graph refers to, already imported
   const GpuModel* gpu = nullptr;                 // null: no fixed costs of a GPU are counted (device kCpu)
@@ -37,7 +40,12 @@ struct EstimateRequest {
   Device device = Device::kCuda;
   bool reentrant_checkpointing = false;    // graphs: torch.utils.checkpoint's use_reentrant=True
   bool zero_grad_before_backward = false;  // graphs: gradients are freed before backward, not before forward
-  bool next_batch_early = false;           // the next batch arrives on the GPU before the last one is freed
+  // This alone instead of an iteration, a validation pass with batch_size_per_trainer samples. Only
+  // estimate/other_passes.h sets it.
+  std::optional<BetweenIterations> between{};
+  // Replication::without_padding: sizes that fewer trainers have at least (estimate/floor.h).
+  bool without_padding = false;
+  bool next_batch_early = false;  // the next batch arrives on the GPU before the last one is freed
   bool lenient = false;  // graphs: charge an operator without a rule a bound and warn, instead of failing
   RuntimeSettings runtime{};        // from the job's environment variables
   std::optional<Bytes> capacity{};  // GPU memory for this trainer; absent: all of gpu->memory
@@ -68,6 +76,13 @@ struct Peak {
   Bytes upper_bound;  // safe bound on all memory used on the GPU; equals breakdown.total()
 };
 
+// Room in the upper bound for one thing that the simulation cannot know.
+struct Margin {
+  std::string name;    // in docs/estimation.md, "The upper bound"
+  Bytes bytes;         // part of breakdown.allocator_slack
+  std::string source;  // of its figure
+};
+
 // A block that is live at the peak.
 struct LiveTensor {
   std::string name;  // of the parameter, or of the module and operator that allocated it
@@ -82,8 +97,12 @@ struct Estimate {
   // The part of the upper bound that comes from `learned` minus `given`; negative if these lowered it.
   Bytes learned;
   Bytes dense_parameters;                  // parameter bytes of the dense part of the model
+  std::vector<Margin> margins{};           // empty on the CPU and for kAmp
   std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; empty for kAmp
   std::vector<std::string> warnings{};
+  HostMemory host{};  // of the trainer; zero for kAmp
+  // Of graphs with embedding tables: tensors that are live at its lookups, when their exchanges take memory too.
+  std::optional<LookupLevels> lookups{};
   // The allocated peak of each rank, if ranks differ (pipeline stages, owners under ZeRO-1).
   std::vector<Bytes> allocated_by_rank{};
 };
@@ -95,5 +114,7 @@ Json to_json(const Breakdown& breakdown);
 // [{"allocatedBytes"}]
 Json to_json(const std::vector<Bytes>& allocated_by_rank);
 Json to_json(const std::vector<LiveTensor>& tensors);  // [{name, kind, bytes}]
+Json to_json(const std::vector<Margin>& margins);      // [{name, bytes, source}]
+Json to_json(const HostMemory& host);                  // {parameters, gradients, optimizerState, checkpoint}
 
 }  // namespace plimsoll::estimator::types

@@ -17,7 +17,10 @@ BUILD_PACKAGES=(
   libgtest-dev libgmock-dev
   libcurl4-openssl-dev nlohmann-json3-dev libprotoc-dev # of the fake API server, which scripts/demo runs too
 )
-TEST_PACKAGES=(clang-format-14 shellcheck python3 python3-yaml openssl curl)
+TEST_PACKAGES=(clang-format-14 shellcheck python3 python3-yaml openssl curl
+  python3-torch # of the tests that train: tests/trainer, tests/e2e/real_training_test.cc
+  chromium # of tests/cli/page_in_browser.py
+)
 
 is_installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }
 
@@ -51,23 +54,55 @@ need_clang() { (need_packages "${FUZZ_PACKAGES[@]}"); }
 # need_kubectl: the kubectl on PATH, whichever made it, else Debian's.
 need_kubectl() { command -v kubectl >/dev/null || need_packages kubernetes-client; }
 
-# need_torch2: PyPI's PyTorch, transformers and timm in a virtual environment of its own; PLIMSOLL_TORCH_PYTHON is its
+# need_torch2: PyPI's PyTorch, transformers, timm and peft in a virtual environment of its own; PLIMSOLL_TORCH_PYTHON is its
 # interpreter. Where PyPI can't be reached it says so, and the tests that need it skip.
 need_torch2() {
   local home=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/torch2
   export PLIMSOLL_TORCH_PYTHON=$home/bin/python
-  "$PLIMSOLL_TORCH_PYTHON" -c 'import torch, torchvision, transformers, timm' 2>/dev/null && return 0
+  "$PLIMSOLL_TORCH_PYTHON" -c 'import torch, torchvision, transformers, timm, peft' 2>/dev/null && return 0
   need_packages python3-venv
-  say "Installing PyTorch 2, transformers and timm from PyPI in $home (5.4 GB, once)"
+  say "Installing PyTorch 2, transformers, timm and peft from PyPI in $home (5.4 GB, once)"
   local log
   log=$(mktemp)
-  if ! { /usr/bin/python3 -m venv "$home" && "$home/bin/pip" install --quiet torch torchvision transformers timm; } >"$log" 2>&1; then
+  if ! { /usr/bin/python3 -m venv "$home" && "$home/bin/pip" install --quiet torch torchvision transformers timm peft; } >"$log" 2>&1; then
     tail -n 3 "$log" >&2
     rm -f "$log"
-    note "SKIPPED: the accuracy tests that need what is missing of PyTorch 2, transformers and timm, because PyPI could not be reached (reason above)"
+    note "SKIPPED: the accuracy tests that need what is missing of PyTorch 2, transformers, timm and peft, because PyPI could not be reached (reason above)"
     return 0
   fi
   rm -f "$log"
+}
+
+# newest_torch: the interpreter of the newest PyTorch that is installed: PLIMSOLL_TORCH_PYTHON, need_torch2's, or Debian's.
+newest_torch() {
+  local torch2=${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/torch2/bin/python
+  if [ -n "${PLIMSOLL_TORCH_PYTHON:-}" ]; then
+    echo "$PLIMSOLL_TORCH_PYTHON"
+  elif [ -x "$torch2" ]; then
+    echo "$torch2"
+  else
+    need_packages python3-torch >&2
+    echo /usr/bin/python3
+  fi
+}
+
+# need_prometheus: Debian's prometheus and promtool, of the chart's tests, unpacked into the cache and not installed, because the
+# package starts a server on the machine. Fails, having said why, where the package can't be downloaded.
+need_prometheus() {
+  local home=${PLIMSOLL_CACHE:-$HOME/.cache/plimsoll}/prometheus log folder
+  command -v promtool >/dev/null && command -v prometheus >/dev/null && return 0
+  [ -x "$home/usr/bin/promtool" ] && return 0
+  say "Downloading Debian's prometheus into $home (19 MB, once)"
+  log=$(mktemp)
+  folder=$(mktemp -d)
+  if ! (cd "$folder" && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; } &&
+    mkdir -p "$home" && dpkg -x prometheus_*.deb "$home") >"$log" 2>&1; then
+    tail -n 3 "$log" >&2
+    rm -rf "$log" "$folder"
+    note "SKIPPED: the tests with Prometheus, because Debian's package could not be downloaded (reason above)"
+    return 1
+  fi
+  rm -rf "$log" "$folder"
 }
 
 # need_ruff: ruff, from PyPI, in a virtual environment of its own; PLIMSOLL_RUFF is the program. Debian 12 has none. Fails,

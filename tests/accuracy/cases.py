@@ -120,20 +120,29 @@ DRAWN = {
     "drawn:tv__efficientnet_b7": [(3, "Momentum")],
     "drawn:tv__regnet_x_800mf": [(2, "SGD")],
 }
-ALL = {**CASES, **REGRESSIONS, **DRAWN}
+# Fine-tuning with peft.
+TUNED = {
+    "tuned:lora": [(2, "AdamW")],
+    "tuned:lora_all_linear": [(2, "AdamW"), (4, "SGD")],
+    "tuned:lora_rank_stabilized": [(2, "Adam")],
+    "tuned:lora_with_head": [(2, "AdamW")],
+    "tuned:lora_checkpointed": [(2, "AdamW")],
+    "tuned:dora": [(2, "AdamW"), (4, "SGD")],
+}
+ALL = {**CASES, **REGRESSIONS, **DRAWN, **TUNED}
 
 # Models that PyTorch 1.13 has no function for. Precisions other than FP32 run with torch 2 alone: 1.13's autocast on the CPU
 # covers few operators.
-NEEDS_TORCH_2 = {"text:gpt_sdpa", "text:gpt_sdpa_dropout", *DRAWN}
+NEEDS_TORCH_2 = {"text:gpt_sdpa", "text:gpt_sdpa_dropout", *DRAWN, *TUNED}
 
 
 def needs_transformers(model):
-    return model.startswith("drawn:hf__")
+    return model.startswith(("drawn:hf__", "tuned:"))
 
 
 def has_transformers():
-    """Whether transformers is there, with timm, which one of its models wraps."""
-    return all(importlib.util.find_spec(package) for package in ("transformers", "timm"))
+    """Whether transformers is there, with timm, which one of its models wraps, and peft."""
+    return all(importlib.util.find_spec(package) for package in ("transformers", "timm", "peft"))
 
 
 def split():

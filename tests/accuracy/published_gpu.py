@@ -1,18 +1,30 @@
 #!/usr/bin/env python3
 """The estimates against GPU runs that others measured and published (published_gpu.json names the sources).
 
-Every model is exported through trainer/ (no GPU is needed) and estimated by `plimsoll estimate --graph` for the card of the
-run. Convolutional networks compare reserved memory; perceptrons compare the whole card, one constant (context and what else
-the process holds) being the median over the first half of the runs and the errors being those of the second half.
+Every model is estimated by `plimsoll estimate --graph` for the card of the run. The graphs of the convolutional networks are
+published_graphs/, so that they need neither PyTorch nor a GPU; `--export` exports them again, as the perceptrons' always are.
+Convolutional networks compare reserved memory, and the upper bound without the CUDA context, which the measurements do not
+contain; perceptrons compare the whole card, one constant (context and what else the process holds) being the median over the
+first half of the runs and the errors being those of the second half; ImageNet's networks likewise, the halves being batches of 32
+and of 128. torchtitan's rows (tests/estimator/estimate/torchtitan.csv)
+are specs, and compare reserved memory and the bound without the context and NCCL's memory.
 
     python3 tests/accuracy/published_gpu.py                      the development set
-    python3 tests/accuracy/published_gpu.py --set all            and the others, which no choice was made on
+    python3 tests/accuracy/published_gpu.py --set drawn          30 runs that were drawn by a seed before any was estimated
+    python3 tests/accuracy/published_gpu.py --set all            all sets, and the share of all runs that is above the bound
+    python3 tests/accuracy/published_gpu.py --set imagenet       convolutional networks on an A100
+    python3 tests/accuracy/published_gpu.py --set torchtitan     torchtitan's benchmarks of Llama 3.1
     python3 tests/accuracy/published_gpu.py --set perceptrons -o json
 
-Exit 1 when the development set misses its goal: median 2 %, worst 11 %. Graphs are kept under ~/.cache/plimsoll/published.
+Exit 1 when the development set misses its goal (median 2 %, worst 11 %), or the upper bound: of the runs without the
+regressions, which were chosen for their errors, at most one in 50, rounded up, may be above it, and it may be at most 25 % above
+any run. Perceptrons are exported by the interpreter's PyTorch; without one, `all` leaves them out and says so. Graphs that are
+exported are kept under ~/.cache/plimsoll/published.
 """
 import argparse
+import csv
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -24,6 +36,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "plimsoll" / "published"
 MEDIAN_GOAL, WORST_GOAL = 2.0, 11.0
+BOUND_ABOVE_PERCENT = 25.0  # at most
+RUNS_PER_EXCESS = 50
+SETS = ("development", "others", "drawn", "regressions")  # of convolutional networks
 EXPORTED_BATCH = 64
 MIB = 1 << 20
 
@@ -31,8 +46,10 @@ MIB = 1 << 20
 def sources_key():
     import torch
 
-    sources = sorted([*(ROOT / "trainer" / "plimsoll").glob("*.py"), HERE / "models" / "published.py", HERE / "published_gpu.json"])
-    return hashlib.sha256(b"".join(s.read_bytes() for s in sources) + torch.__version__.encode()).hexdigest()[:16]
+    sources = sorted([*(ROOT / "trainer" / "plimsoll").glob("*.py"), HERE / "models" / "published.py"])
+    data = json.loads((HERE / "published_gpu.json").read_text())
+    models = json.dumps([data["perceptrons"], data["convolutional"]["image"], data["convolutional"]["labels"]])
+    return hashlib.sha256(b"".join(s.read_bytes() for s in sources) + (models + torch.__version__).encode()).hexdigest()[:16]
 
 
 def exported(function, key):
@@ -62,38 +79,105 @@ def estimate(plimsoll, graph, batch, optimizer, gpu, *loop):
     return answer[0] if isinstance(answer, list) else answer
 
 
-def convolutional(plimsoll, runs, key):
+# layers, hidden, feed-forward width of Llama 3.1
+LLAMA = {"8B": (32, 4096, 14336), "70B": (80, 8192, 28672), "405B": (126, 16384, 53248)}
+
+
+def llama_job(row):
+    layers, hidden, ffn = LLAMA[row["model"]]
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": hidden,
+              "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": hidden // 128,
+              "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False}
+    tensor, pipeline = int(row["tensor"]), int(row["pipeline"])
+    parallelism = {"strategy": "FSDP2", "tensor": tensor, "sequence": tensor > 1, "pipeline": pipeline,
+                   "pipelineChunks": int(row["chunks"]), "context": int(row["context"]), "reshardAfterForward": pipeline == 1}
+    training = {"batchSizePerTrainer": int(row["batch"]), "precision": "BF16Mixed", "optimizer": "AdamW",
+                "optimizerImplementation": row["implementation"], "activationCheckpointing": row["checkpointing"],
+                "compile": row["compile"], "float8": row["float8"], "torchVersion": row["torch"],
+                "gradientAccumulation": pipeline, "parallelism": parallelism}
+    transformer = {"seqLen": int(row["tokens"]), "attention": "Flash", "config": json.dumps(config)}
+    pod = {"spec": {"containers": [{"name": "trainer", "image": "torchtitan"}]}}
+    return {"apiVersion": "plimsoll.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "llama"},
+            "spec": {"model": {"family": "llama", "transformer": transformer}, "training": training,
+                     "provisioning": {"headroom": "0%"},  # the bound is the job's, not the card's
+                     "trainers": {"replicas": int(row["trainers"]), "gpuModel": "H200" if "H200" in row["name"] else "H100-NVL"},
+                     "template": pod}}
+
+
+def torchtitan(plimsoll):
     rows = []
-    for run in runs:
-        graph = exported(f"{run['model']}_{run['classes']}", key)
-        peak = estimate(plimsoll, graph, run["batch"], run["optimizer"], run["gpu"], "--next-batch-early")["peak"]
-        row = {name: run[name] for name in ("model", "optimizer", "batch", "gpu")}
-        row["measuredMiB"] = run["reservedMiB"]
-        row["allocatedMiB"] = round(peak["allocatedBytes"] / MIB)
-        row["reservedMiB"] = round(peak["reservedBytes"] / MIB)
-        row["upperBoundMiB"] = round(peak["upperBoundBytes"] / MIB)
-        row["errorPercent"] = round(100 * (peak["reservedBytes"] / MIB / run["reservedMiB"] - 1), 2)
-        rows.append(row)
-        print(f"{row['model']:20} {row['optimizer']:8} batch {row['batch']:4} {row['gpu']:9} measured {row['measuredMiB']:6} MiB  "
-              f"allocated {row['allocatedMiB']:6}  reserved {row['reservedMiB']:6}  bound {row['upperBoundMiB']:6}  "
-              f"error {row['errorPercent']:+6.2f} %", file=sys.stderr)
+    table = (ROOT / "tests" / "estimator" / "estimate" / "torchtitan.csv").read_text().splitlines()
+    for row in csv.DictReader(line for line in table if not line.startswith("#")):
+        expandable = "expandable_segments:" + ("True" if row["expandable"] == "yes" else "False")
+        command = [plimsoll, "estimate", "-f", "-", "--alloc-conf", expandable, "-o", "json"]
+        done = subprocess.run(command, input=json.dumps(llama_job(row)), capture_output=True, text=True)
+        if not done.stdout.strip():
+            sys.exit(f"{row['name']}: {done.stderr.strip()}")
+        answer = json.loads(done.stdout)
+        answer = answer[0] if isinstance(answer, list) else answer
+        measured = float(row["measuredGiB"]) * 1024 * MIB
+        beside = answer["breakdown"]["cudaContext"] + answer["breakdown"]["communication"]
+        rows.append({"model": row["name"], "measuredMiB": round(measured / MIB),
+                     "reservedMiB": round(answer["peak"]["reservedBytes"] / MIB),
+                     "upperBoundMiB": round((answer["peak"]["upperBoundBytes"] - beside) / MIB),
+                     "errorPercent": round(100 * (answer["peak"]["reservedBytes"] / measured - 1), 2),
+                     "boundPercent": round(100 * ((answer["peak"]["upperBoundBytes"] - beside) / measured - 1), 2)})
+        print(f"{row['name']:40} measured {rows[-1]['measuredMiB']:6} MiB  reserved {rows[-1]['reservedMiB']:6}  "
+              f"error {rows[-1]['errorPercent']:+6.2f} %  bound {rows[-1]['boundPercent']:+6.2f} %", file=sys.stderr)
     return rows
 
 
-def perceptrons(plimsoll, published, key):
+def convolutional(plimsoll, runs, exports):
     rows = []
-    for index, run in enumerate(published["runs"]):
-        graph = exported(f"perceptron_{index}", key)
-        peak = estimate(plimsoll, graph, run["batch"], published["optimizer"], published["gpu"])["peak"]
-        rows.append({"model": f"perceptron_{index}", "measuredMiB": run["cardMiB"], "reservedMiB": peak["reservedBytes"] / MIB})
-    half = len(rows) // 2
-    constant = statistics.median(row["measuredMiB"] - row["reservedMiB"] for row in rows[:half])
+    for run in runs:
+        name = f"{run['model']}_{run['classes']}"
+        graph = exported(name, sources_key()) if exports else HERE / "published_graphs" / f"{name}.json.gz"
+        answer = estimate(plimsoll, graph, run["batch"], run["optimizer"], run["gpu"], "--next-batch-early")
+        peak = answer["peak"]
+        row = {name: run[name] for name in ("model", "optimizer", "batch", "gpu")}
+        row["measuredMiB"] = run["reservedMiB"]
+        repeated = f"  again {run['repeatedMiB']:6}" if "repeatedMiB" in run else ""
+        row["allocatedMiB"] = round(peak["allocatedBytes"] / MIB)
+        row["reservedMiB"] = round(peak["reservedBytes"] / MIB)
+        row["upperBoundMiB"] = round((peak["upperBoundBytes"] - answer["breakdown"]["cudaContext"]) / MIB)  # without the context
+        row["boundPercent"] = round(100 * (row["upperBoundMiB"] / run["reservedMiB"] - 1), 2)
+        row["errorPercent"] = round(100 * (peak["reservedBytes"] / MIB / run["reservedMiB"] - 1), 2)
+        rows.append(row)
+        print(f"{row['model']:20} {row['optimizer']:8} batch {row['batch']:4} {row['gpu']:9} measured {row['measuredMiB']:6} MiB  "
+              f"allocated {row['allocatedMiB']:6}  reserved {row['reservedMiB']:6}  error {row['errorPercent']:+6.2f} %  "
+              f"bound {row['upperBoundMiB']:6} {row['boundPercent']:+6.2f} %{repeated}", file=sys.stderr)
+    return rows
+
+
+def whole_cards(plimsoll, published, runs, first):
+    """Runs of (name, graph, batch, MiB of the whole card); what is beside the allocator is the median over the runs in `first`."""
+    rows = []
+    for name, graph, batch, card in runs:
+        answer = estimate(plimsoll, graph, batch, published["optimizer"], published["gpu"])
+        bound = (answer["peak"]["upperBoundBytes"] - answer["breakdown"]["cudaContext"]) / MIB
+        rows.append({"model": name, "batch": batch, "measuredMiB": card, "reservedMiB": answer["peak"]["reservedBytes"] / MIB,
+                     "boundMiB": bound})
+    constant = statistics.median(rows[i]["measuredMiB"] - rows[i]["reservedMiB"] for i in first)
     for row in rows:
         row["besideMiB"] = constant
         row["errorPercent"] = round(100 * ((row["reservedMiB"] + constant) / row["measuredMiB"] - 1), 2)
-        print(f"{row['model']:14} measured {row['measuredMiB']:5} MiB  reserved {row['reservedMiB']:6.0f}  with {constant:.0f} MiB "
-              f"beside it: error {row['errorPercent']:+6.2f} %", file=sys.stderr)
-    return rows[half:]
+        row["upperBoundMiB"] = round(row["boundMiB"] + constant)
+        row["boundPercent"] = round(100 * ((row["boundMiB"] + constant) / row["measuredMiB"] - 1), 2)
+        print(f"{row['model']:24} batch {row['batch']:4} measured {row['measuredMiB']:5} MiB  reserved {row['reservedMiB']:6.0f}  with "
+              f"{constant:.0f} MiB beside it: error {row['errorPercent']:+6.2f} %  bound {row['boundPercent']:+6.2f} %", file=sys.stderr)
+    return [row for i, row in enumerate(rows) if i not in first]
+
+
+def perceptrons(plimsoll, published, key):
+    runs = [(f"perceptron_{i}", exported(f"perceptron_{i}", key), run["batch"], run["cardMiB"])
+            for i, run in enumerate(published["runs"])]
+    return whole_cards(plimsoll, published, runs, range(len(runs) // 2))
+
+
+def imagenet(plimsoll, published):
+    runs = [(run["model"], HERE / "published_graphs" / f"{run['model']}.json.gz", run["batch"], run["cardMiB"])
+            for run in published["runs"]]
+    return whole_cards(plimsoll, published, runs, [i for i, run in enumerate(runs) if run[2] == 32])
 
 
 def summary(name, rows):
@@ -101,34 +185,52 @@ def summary(name, rows):
     found = {"set": name, "runs": len(rows), "medianPercent": round(statistics.median(errors), 2),
              "meanPercent": round(statistics.fmean(errors), 2), "worstPercent": errors[-1],
              "underByMoreThan2Percent": sum(row["errorPercent"] < -2 for row in rows)}
-    if "upperBoundMiB" in rows[0]:
-        found["aboveTheBound"] = sum(row["measuredMiB"] > row["upperBoundMiB"] for row in rows)
+    found["aboveTheBound"] = sum(row["boundPercent"] < 0 for row in rows)
+    found["highestBoundPercent"] = max(row["boundPercent"] for row in rows)
     print("  ".join(f"{key} {value}" for key, value in found.items()), file=sys.stderr)
     return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", choices=["development", "others", "perceptrons", "all"], default="development")
+    parser.add_argument("--set", choices=[*SETS, "imagenet", "torchtitan", "perceptrons", "all"], default="development")
+    parser.add_argument("--export", action="store_true", help="export the convolutional networks again, with this PyTorch")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "release" / "bin" / "plimsoll"), metavar="FILE")
     parser.add_argument("-o", dest="output", choices=["table", "json"], default="table")
     arguments = parser.parse_args()
     data = json.loads((HERE / "published_gpu.json").read_text())
-    key = sources_key()
     summaries, runs = [], []
-    for name in ("development", "others"):
+    for name in SETS:
         if arguments.set in (name, "all"):
-            rows = convolutional(arguments.plimsoll, data["convolutional"][name], key)
+            rows = convolutional(arguments.plimsoll, data["convolutional"][name], arguments.export)
             summaries.append(summary(name, rows))
             runs += rows
-    if arguments.set in ("perceptrons", "all"):
-        rows = perceptrons(arguments.plimsoll, data["perceptrons"], key)
+    if arguments.set in ("imagenet", "all"):
+        rows = imagenet(arguments.plimsoll, data["imagenet"])
+        summaries.append(summary("imagenet", rows))
+        runs += rows
+    if arguments.set in ("torchtitan", "all"):
+        rows = torchtitan(arguments.plimsoll)
+        summaries.append(summary("torchtitan", rows))
+        runs += rows
+    if arguments.set == "all" and importlib.util.find_spec("torch") is None:
+        print("perceptrons are left out: this Python has no PyTorch that could export them", file=sys.stderr)
+    elif arguments.set in ("perceptrons", "all"):
+        rows = perceptrons(arguments.plimsoll, data["perceptrons"], sources_key())
         summaries.append(summary("perceptrons", rows))
         runs += rows
     if arguments.output == "json":
         print(json.dumps({"summaries": summaries, "runs": runs}, indent=1))
     missed = [s for s in summaries if s["set"] == "development" and (s["medianPercent"] > MEDIAN_GOAL or s["worstPercent"] > WORST_GOAL)]
-    return 1 if missed else 0
+    bounded = [s for s in summaries if s["set"] != "regressions"]
+    excesses, count = sum(s["aboveTheBound"] for s in bounded), sum(s["runs"] for s in bounded)
+    above = excesses * RUNS_PER_EXCESS > count + RUNS_PER_EXCESS - 1
+    if arguments.set == "all":
+        highest = max(s["highestBoundPercent"] for s in summaries)
+        print(f"all but the regressions: {excesses} of {count} runs above the bound, which is at most {highest} % above a run",
+              file=sys.stderr)
+    high = any(s["highestBoundPercent"] > BOUND_ABOVE_PERCENT for s in summaries)
+    return 1 if missed or above or high else 0
 
 
 if __name__ == "__main__":

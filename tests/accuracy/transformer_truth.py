@@ -4,9 +4,11 @@
 Prints tests/estimator/estimate/transformer_torch2.yaml, to which the lowered specs are held. Needs torch 2 and
 transformers 5:
 
-    python3 tests/accuracy/transformer_truth.py
+    python3 tests/accuracy/transformer_truth.py                  # all
+    python3 tests/accuracy/transformer_truth.py gemma2 phi       # these families alone
 """
 import json
+import sys
 import warnings
 
 import torch
@@ -33,6 +35,68 @@ DEEPSEEK = {"model_type": "deepseek_v2", "hidden_size": 128, "intermediate_size"
             "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 96, "first_k_dense_replace": 1,
             "topk_method": "greedy", "n_group": 1, "topk_group": 1}
 
+GEMMA = {"model_type": "gemma", "hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 4, "head_dim": 32,
+         "num_hidden_layers": 3, "num_key_value_heads": 2, "vocab_size": 500}
+# A window of 48 tokens, so that it matters; every second layer of three has it.
+GEMMA2 = {**GEMMA, "model_type": "gemma2", "sliding_window": 48, "query_pre_attn_scalar": 32}
+GEMMA3 = {**GEMMA2, "model_type": "gemma3_text", "sliding_window_pattern": 3}
+PHI = {"model_type": "phi", "hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4,
+       "num_hidden_layers": 3, "vocab_size": 500}
+PHI_DROPOUT = {**PHI, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attention_dropout": 0.1, "qk_layernorm": True}
+PHI3 = {"model_type": "phi3", "hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 4,
+        "num_hidden_layers": 3, "num_key_value_heads": 2, "vocab_size": 500, "pad_token_id": 0}
+PHI3_DROPOUT = {**PHI3, "resid_pdrop": 0.1, "attention_dropout": 0.1}
+PHI3_WINDOW = {**PHI3, "sliding_window": 48}
+GPT_NEOX = {"model_type": "gpt_neox", "hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4,
+            "num_hidden_layers": 3, "vocab_size": 500}
+GPT_NEOX_DROPOUT = {**GPT_NEOX, "hidden_dropout": 0.1, "attention_dropout": 0.1, "use_parallel_residual": False}
+STABLELM = {"model_type": "stablelm", "hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 4,
+            "num_hidden_layers": 3, "num_key_value_heads": 2, "vocab_size": 500}
+STABLELM_PARALLEL = {**STABLELM, "use_parallel_residual": True, "qk_layernorm": True, "use_qkv_bias": True,
+                     "hidden_dropout": 0.1}
+OLMO2 = {**LLAMA, "model_type": "olmo2", "pad_token_id": 0, "eos_token_id": 1}
+OPT = {"model_type": "opt", "hidden_size": 128, "ffn_dim": 512, "num_attention_heads": 4, "num_hidden_layers": 3,
+       "vocab_size": 500, "max_position_embeddings": 128, "dropout": 0.0}
+OPT_AFTER = {**OPT, "do_layer_norm_before": False, "word_embed_proj_dim": 64, "dropout": 0.1, "attention_dropout": 0.1}
+FALCON = {"model_type": "falcon", "hidden_size": 128, "num_attention_heads": 4, "num_hidden_layers": 3, "vocab_size": 500}
+FALCON_GROUPS = {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "hidden_dropout": 0.1}
+BLOOM = {"model_type": "bloom", "hidden_size": 128, "n_head": 4, "n_layer": 3, "vocab_size": 500}
+BLOOM_DROPOUT = {**BLOOM, "hidden_dropout": 0.1, "attention_dropout": 0.1}
+VIT = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 128, "intermediate_size": 512,
+       "num_attention_heads": 4, "num_hidden_layers": 3, "image_size": 64, "patch_size": 8, "num_labels": 10}
+VIT_DROPOUT = {**VIT, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+CLIP = {"model_type": "clip", "projection_dim": 48,
+        "text_config": {"hidden_size": 96, "intermediate_size": 384, "num_attention_heads": 4, "num_hidden_layers": 3,
+                        "vocab_size": 500, "max_position_embeddings": 40, "eos_token_id": 2, "projection_dim": 48},
+        "vision_config": {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4, "num_hidden_layers": 3,
+                          "image_size": 64, "patch_size": 8, "projection_dim": 48}}
+WHISPER = {"model_type": "whisper", "d_model": 128, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 4,
+           "decoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_ffn_dim": 384, "max_source_positions": 100,
+           "max_target_positions": 64, "vocab_size": 500, "num_mel_bins": 16, "pad_token_id": 0,
+           "decoder_start_token_id": 1, "bos_token_id": 1, "eos_token_id": 2, "begin_suppress_tokens": None}
+WHISPER_DROPOUT = {**WHISPER, "dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
+MAMBA = {"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 3, "state_size": 8, "vocab_size": 500}
+LLAMA4 = {"model_type": "llama4_text", "hidden_size": 128, "intermediate_size": 96, "intermediate_size_mlp": 352,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 4, "vocab_size": 500,
+          "num_local_experts": 4, "interleave_moe_layer_step": 2, "attention_chunk_size": 64, "no_rope_layer_interval": 4,
+          "pad_token_id": 0}
+QWEN3_NEXT = {"model_type": "qwen3_next", "hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 4,
+              "num_key_value_heads": 2, "head_dim": 32, "num_hidden_layers": 4, "vocab_size": 500, "num_experts": 4,
+              "num_experts_per_tok": 2, "moe_intermediate_size": 96, "shared_expert_intermediate_size": 64,
+              "linear_key_head_dim": 16, "linear_value_head_dim": 32, "linear_num_key_heads": 2,
+              "linear_num_value_heads": 4}
+# Tokens of the families that do not take 128.
+TOKENS = {"vit": 65, "clip": 40, "whisper": 48}
+
+
+def of_family(config, *kinds):
+    """Cases of 4 samples of 128 tokens; "checkpointing" and "mixed" are with SDPA, unless the family has none."""
+    attention = "eager" if config["model_type"] in ("gemma2", "bloom", "mamba") else "sdpa"
+    tokens = TOKENS.get(config["model_type"], 128)
+    return [(config, kind if kind in ("sdpa", "eager") else attention, 4, tokens, "SGD", kind == "checkpointing",
+             kind == "mixed") for kind in kinds]
+
+
 # config, attention, batch, tokens, optimizer, checkpointing, mixed precision
 CASES = [
     (LLAMA, "eager", 2, 64, "SGD", False, False),
@@ -53,8 +117,37 @@ CASES = [
     (T5, "eager", 4, 128, "SGD", False, False),
     (MIXTRAL, "sdpa", 4, 128, "SGD", False, False),
     (DEEPSEEK, "eager", 4, 128, "SGD", False, False),
+    *of_family(GEMMA, "sdpa", "eager", "checkpointing", "mixed"),
+    *of_family(GEMMA2, "eager", "checkpointing"),
+    *of_family(GEMMA3, "sdpa", "eager", "checkpointing"),
+    *of_family(PHI, "sdpa", "eager", "checkpointing", "mixed"),
+    *of_family(PHI_DROPOUT, "eager"),
+    *of_family(PHI3, "sdpa", "eager", "checkpointing"),
+    *of_family(PHI3_DROPOUT, "eager"),
+    *of_family(PHI3_WINDOW, "sdpa", "eager"),
+    *of_family(GPT_NEOX, "sdpa", "eager", "checkpointing", "mixed"),
+    *of_family(GPT_NEOX_DROPOUT, "eager"),
+    *of_family(STABLELM, "sdpa", "eager", "checkpointing"),
+    *of_family(STABLELM_PARALLEL, "sdpa", "eager"),
+    *of_family(OLMO2, "sdpa", "eager", "checkpointing", "mixed"),
+    *of_family(OPT, "sdpa", "eager", "checkpointing"),
+    *of_family(OPT_AFTER, "eager"),
+    *of_family(FALCON, "sdpa", "eager", "checkpointing"),
+    *of_family(FALCON_GROUPS, "sdpa", "eager", "checkpointing", "mixed"),
+    *of_family(BLOOM, "eager", "checkpointing"),
+    *of_family(BLOOM_DROPOUT, "eager"),
+    *of_family(VIT, "sdpa", "eager", "checkpointing"),
+    *of_family(VIT_DROPOUT, "eager"),
+    *of_family(CLIP, "sdpa", "eager", "checkpointing"),
+    *of_family(WHISPER, "sdpa", "eager", "checkpointing"),
+    *of_family(WHISPER_DROPOUT, "eager"),
+    *of_family(MAMBA, "eager", "checkpointing"),
+    *of_family(LLAMA4, "sdpa", "eager", "checkpointing", "mixed"),
+    *of_family(QWEN3_NEXT, "sdpa", "eager", "checkpointing"),
 ]
-MODELS = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM}
+MODELS = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM,
+          "vit": transformers.AutoModelForImageClassification, "clip": transformers.AutoModel,
+          "whisper": transformers.AutoModelForSpeechSeq2Seq}
 
 
 def make_optimizer(name, parameters):
@@ -79,16 +172,34 @@ def build(config, attention, checkpointing):
     return model.train()
 
 
+def make_inputs(config, made, batch, tokens):
+    """What the model is called with, by the family's own names."""
+    kind = config["model_type"]
+    if kind == "vit":
+        return {"pixel_values": torch.randn(batch, 3, made.image_size, made.image_size),
+                "labels": torch.randint(0, made.num_labels, (batch,))}
+    ids = torch.randint(3, made.vocab_size if kind != "clip" else made.text_config.vocab_size, (batch, tokens))
+    if kind == "clip":
+        size = made.vision_config.image_size
+        return {"input_ids": ids, "pixel_values": torch.randn(batch, 3, size, size), "return_loss": True}
+    if kind == "whisper":
+        return {"input_features": torch.randn(batch, made.num_mel_bins, 2 * made.max_source_positions), "labels": ids}
+    return {"input_ids": ids, "labels": ids.clone()}
+
+
 def measure(config, attention, batch, tokens, optimizer_name, checkpointing, mixed):
-    """Bytes of parameters, buffers, state and inputs, and the highest point of the iteration above them."""
     model = build(config, attention, checkpointing)
-    optimizer = make_optimizer(optimizer_name, list(model.parameters()))
-    ids = torch.randint(0, config["vocab_size"], (batch, tokens))
-    labels = ids.clone()
+    return measure_model(model, model.config, config, batch, tokens, optimizer_name, mixed)
+
+
+def measure_model(model, made, config, batch, tokens, optimizer_name, mixed):
+    """Bytes of parameters, buffers, state and inputs, and the highest point of the iteration above them."""
+    optimizer = make_optimizer(optimizer_name, [each for each in model.parameters() if each.requires_grad])
+    inputs = make_inputs(config, made, batch, tokens)
 
     def loss():
         with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-            return model(input_ids=ids, labels=labels).loss
+            return model(**inputs).loss
 
     def iterate():
         optimizer.zero_grad(set_to_none=True)
@@ -106,7 +217,8 @@ def measure(config, attention, batch, tokens, optimizer_name, checkpointing, mix
             live += event.nbytes()
             peak = max(peak, live)
     state = [t for s in optimizer.state.values() for t in s.values() if torch.is_tensor(t)]
-    return size([*model.parameters(), *model.buffers(), *state, ids, labels]) + peak
+    given = [value for value in inputs.values() if torch.is_tensor(value)]
+    return size([*model.parameters(), *model.buffers(), *state, *given]) + peak
 
 
 def main():
@@ -117,6 +229,8 @@ def main():
     print(f"# Printed by tests/accuracy/transformer_truth.py: torch {torch.__version__}, transformers "
           f"{transformers.__version__}. `model` and `training` are those of a\n# TrainingJob.")
     for case in CASES:
+        if sys.argv[1:] and case[0]["model_type"] not in sys.argv[1:]:
+            continue
         config, attention, batch, tokens, optimizer, checkpointing, mixed = case
         model = {"config": json.dumps(config), "seqLen": tokens, "attention": {"eager": "Eager", "sdpa": "SDPA"}[attention]}
         training = {"batchSizePerTrainer": batch, "optimizer": optimizer}

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/checkout.h"
+
 namespace {
 
 using ::testing::ElementsAre;

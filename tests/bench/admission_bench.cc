@@ -21,6 +21,7 @@
 #include "crds/training_job.h"
 #include "tests/bench/admission_load.h"
 #include "tests/bench/report.h"
+#include "tests/checkout.h"
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 #include "webhook/admission_handler.h"
@@ -173,11 +174,11 @@ int run(const Settings& settings) {
     if (!settings.json) {
       std::printf("meanwhile %d decisions on %s\n", answered, settings.beside.c_str());
     }
-    testing::report_times(report, "client", client_times, 100);
+    testing::report_times(report, "client", client_times, {.p99 = 100});
   } else {
-    testing::report_times(report, "server", server_times, 25);
-    testing::report_times(report, "cpu", cpu_times, std::nullopt);
-    testing::report_times(report, "client", client_times, 25);
+    testing::report_times(report, "server", server_times, {.p99 = 25});
+    testing::report_times(report, "cpu", cpu_times, {.p50 = 6});
+    testing::report_times(report, "client", client_times, {.p99 = 25});
     report_decoding(report, bodies);
   }
   if (drive.patched != settings.requests) {

@@ -78,11 +78,11 @@ double Times::at(double share) const {
   return times_.empty() ? 0 : times_[static_cast<std::size_t>(share * last + 0.5)];
 }
 
-void report_times(const Report& report, const std::string& of, Times& times, std::optional<double> aim) {
+void report_times(const Report& report, const std::string& of, Times& times, const Aims& aims) {
   times.sort();
-  report.add({of, "p50", 1e3 * times.at(0.50), "ms"});
+  report.add({of, "p50", 1e3 * times.at(0.50), "ms", aims.p50});
   report.add({of, "p90", 1e3 * times.at(0.90), "ms"});
-  report.add({of, "p99", 1e3 * times.at(0.99), "ms", aim});
+  report.add({of, "p99", 1e3 * times.at(0.99), "ms", aims.p99});
   report.add({of, "max", 1e3 * times.worst(), "ms"});
 }
 

@@ -3,7 +3,7 @@
 //   std::vector<std::string> bodies = different_reviews(job, 400);
 //   Drive drive = send_all(port, path, bodies, 4);
 //   Times times(drive.seconds);
-//   report_times(report, "client", times, 25);
+//   report_times(report, "client", times, {.p99 = 25});
 #pragma once
 
 #include <chrono>
@@ -42,8 +42,13 @@ class Times {
 
 Seconds cpu_time_of_thread();
 
-// Sorts them; p50, p90, p99 with its aim, and the worst, in milliseconds.
-void report_times(const Report& report, const std::string& of, Times& times, std::optional<double> aim);
+// Milliseconds that are aimed at.
+struct Aims {
+  std::optional<double> p50 = {};
+  std::optional<double> p99 = {};
+};
+// Sorts them; p50, p90, p99 and the worst, in milliseconds.
+void report_times(const Report& report, const std::string& of, Times& times, const Aims& aims);
 
 // The TrainingJob in a file of YAML; nothing, and a line on standard error, when there is none.
 std::optional<Json> read_job(const std::string& path);

@@ -29,6 +29,7 @@
 #include "http/server.h"
 #include "tests/bench/admission_load.h"
 #include "tests/bench/report.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/free_ports.h"
 #include "tests/controlplane/scratch_directory.h"
 #include "tests/controlplane/subprocess.h"

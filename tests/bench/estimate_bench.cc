@@ -2,7 +2,7 @@
 // to the peak, and how that grows with the graph.
 //
 // Beside it a transformer by its sizes alone: Llama 3 405B (arXiv 2407.21783, table 3), by model.transformer
-// and by its config.json.
+// and by its config.json. And the time of an iteration, which a search asks for at every number of trainers.
 //
 // The graph is a chain of layers as the exporter writes one: product, ReLU, their backward, the gradient of
 // the weight; AdamW, batch 64, CUDA. Times are medians, on the processor. References are what the project
@@ -18,8 +18,10 @@
 #include "base/gzip.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/estimate/estimate.h"
+#include "estimator/speed/iteration_time.h"
 #include "estimator/trace/import_graph.h"
 #include "tests/bench/report.h"
+#include "tests/estimator/chain_graph.h"
 
 namespace plimsoll {
 namespace {
@@ -30,74 +32,8 @@ constexpr const char* kUsage =
     "  --json      one object a line: {bench, case, metric, value, unit, reference}\n"
     "  --repeat N  runs of each case, of which the median counts (default 15)\n";
 
-std::string joined(const std::vector<std::string>& rows) {
-  std::string text = "[";
-  for (const std::string& row : rows) {
-    text += (text.size() > 1 ? "," : "") + row;
-  }
-  return text + "]";
-}
-
-std::string row(std::initializer_list<std::string> columns) {
-  return joined(columns);
-}
-
-// A layer is five operators: mm, relu, threshold_backward, mm, mm.
-std::string chain(int layers) {
-  const auto text = [](int value) { return std::to_string(value); };
-  const int backward = 2 * layers;
-  std::vector<std::string> storages = {row({"[0,4096]", "2", "-1", "-1"})};
-  std::vector<std::string> tensors = {row({"0", "0", "0"})};
-  std::vector<std::string> modules = {"\"\""};
-  std::vector<std::string> parameters;
-  std::vector<std::string> forward;
-  std::vector<std::string> back;
-  std::vector<std::string> saved;
-  const auto made = [&](const char* bytes, const char* role, int from, int until, const char* layout) {
-    tensors.push_back(row({text(static_cast<int>(storages.size())), layout, "0"}));
-    storages.push_back(row({bytes, role, text(from), text(until)}));
-    return static_cast<int>(tensors.size()) - 1;
-  };
-  int x = 0;
-  for (int i = 0; i < layers; ++i) {
-    const int op = 2 * i;
-    const int b = backward + 3 * (layers - 1 - i);
-    modules.push_back("\"layers." + text(i) + "\"");
-    const int weight = made("4194304", "0", -1, -1, "1");
-    const int product = made("[0,4096]", "3", op, op + 2, "0");
-    const int result = made("[0,4096]", "3", op + 1, op + 3, "0");
-    const int through = made("[0,4096]", "5", b, b + 3, "0");
-    const int gradient = made("4194304", "4", b + 1, -1, "1");
-    const int next = made("[0,4096]", "5", b + 2, std::min(b + 4, backward + 3 * layers), "0");
-    forward.push_back(row({"0", text(i + 1), "-1", row({text(x), text(weight)}), row({text(product)})}));
-    forward.push_back(row({"1", text(i + 1), "-1", row({text(product)}), row({text(result)})}));
-    back.push_back(row({"0", text(i + 1), "-1", row({text(through), text(weight)}), row({text(next)})}));
-    back.push_back(row({"0", text(i + 1), "-1", row({text(through), text(x)}), row({text(gradient)})}));
-    back.push_back(row({"2", text(i + 1), "-1", row({text(result)}), row({text(through)})}));
-    saved.push_back(row({text(x), text(op), text(b + 1), text(b + 3)}));
-    saved.push_back(row({text(result), text(op + 2), text(b), text(b + 1)}));
-    parameters.push_back("{\"name\":\"layers." + text(i) + ".weight\",\"storage\":" + text(weight) +
-                         ",\"layout\":1,\"dtype\":0,\"trainable\":true,\"gradient\":[" + text(gradient) +
-                         "],\"sparseGradient\":false}");
-    x = result;
-  }
-  forward.insert(forward.end(), back.rbegin(), back.rend());
-  return "{\"format\":\"plimsoll-graph/"
-         "1\",\"name\":\"chain\",\"producer\":{\"torch\":\"2.15.0\"},\"batchSize\":64,"
-         "\"traces\":[{\"device\":\"cuda\",\"precision\":\"FP32\",\"method\":\"fake\",\"notes\":[],"
-         "\"batchSizes\":[64,128],"
-         "\"dtypes\":[\"float32\"],\"roles\":[\"parameter\",\"buffer\",\"input\",\"activation\",\"gradient\","
-         "\"backward\"],"
-         "\"operatorNames\":[\"aten::mm\",\"aten::relu\",\"aten::threshold_backward\"],"
-         "\"layouts\":[{\"shape\":[[0,1],1024]},{\"shape\":[1024,1024]}],\"attributes\":[],\"modules\":" +
-         joined(modules) + ",\"storages\":" + joined(storages) + ",\"tensors\":" + joined(tensors) +
-         ",\"operators\":" + joined(forward) + ",\"saved\":" + joined(saved) +
-         ",\"forwardEnd\":" + text(backward) + ",\"lossEnd\":" + text(backward) +
-         ",\"parameters\":" + joined(parameters) + ",\"buffers\":[]}]}";
-}
-
 Result<double> milliseconds_of(int operators, int repeat) {
-  const std::string file = gzip(chain(operators / 5));
+  const std::string file = gzip(estimator::testing::chain_graph(operators / 5));
   const estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
   crds::ModelSpec model;
   model.graph = crds::GraphReference{};
@@ -168,6 +104,27 @@ Result<double> milliseconds_of(const crds::TransformerModel& transformer, int re
   return failed ? Result<double>(median) : Result<double>(failed.error());
 }
 
+Result<double> milliseconds_of_iteration_time(int repeat) {
+  const estimator::GpuCatalog catalog = estimator::GpuCatalog::built_in();
+  crds::ModelSpec model;
+  model.transformer = llama(126);
+  crds::TrainingSpec training;
+  training.batch_size_per_trainer = 1;
+  training.optimizer = crds::Optimizer::kAdamW;
+  training.precision = crds::Precision::kBF16Mixed;
+  training.parallelism.strategy = crds::ParallelStrategy::kFSDP2;
+  const estimator::SpeedRequest request{
+      .job = {.model = &model, .training = &training, .gpu = catalog.find("H100-80GB"), .trainers = 512}};
+  Result<void> failed;
+  const double median = testing::median_milliseconds(repeat, [&] {
+    const Result<estimator::IterationTime> time = estimator::iteration_time(request);
+    if (!time) {
+      failed = time.error();
+    }
+  });
+  return failed ? Result<double>(median) : Result<double>(failed.error());
+}
+
 Result<void> add_transformers(const testing::Report& report, int repeat) {
   constexpr std::int64_t kLayers = 126;
   crds::TransformerModel by_config;
@@ -202,6 +159,11 @@ Result<void> add_transformers(const testing::Report& report, int repeat) {
     return time.error();
   }
   report.add({"65536 layers", "estimate", *time, "ms", 50});
+  const Result<double> iteration = milliseconds_of_iteration_time(repeat);
+  if (!iteration) {
+    return iteration.error();
+  }
+  report.add({"Llama-3-405B", "iteration time", *iteration, "ms", 1});
   return {};
 }
 

@@ -19,6 +19,7 @@
 #include "crds/embedding_tables_csv.h"
 #include "estimator/sharder/sharder.h"
 #include "tests/bench/report.h"
+#include "tests/checkout.h"
 
 namespace plimsoll {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json/json.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/api_server.h"
 
 namespace plimsoll::testing {

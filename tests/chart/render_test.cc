@@ -6,6 +6,7 @@
 
 #include "base/yaml.h"
 #include "tests/chart/helm.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/scratch_directory.h"
 
 namespace plimsoll::testing {
@@ -40,7 +41,8 @@ TEST_F(RenderTest, HoldsTheseObjects) {
                   "CustomResourceDefinition/memoryprofiles.plimsoll.dev",
                   "CustomResourceDefinition/trainingjobs.plimsoll.dev", "Deployment/sail-plimsoll-operator",
                   "Deployment/sail-plimsoll-webhook", "Issuer/sail-plimsoll-selfsigned",
-                  "MutatingWebhookConfiguration/sail-plimsoll", "PodDisruptionBudget/sail-plimsoll-webhook",
+                  "MutatingWebhookConfiguration/sail-plimsoll", "Pod/sail-plimsoll-test",
+                  "PodDisruptionBudget/sail-plimsoll-operator", "PodDisruptionBudget/sail-plimsoll-webhook",
                   "Role/sail-plimsoll-operator", "RoleBinding/sail-plimsoll-operator",
                   "Service/sail-plimsoll-operator", "Service/sail-plimsoll-webhook",
                   "ServiceAccount/sail-plimsoll-operator", "ServiceAccount/sail-plimsoll-webhook",
@@ -118,6 +120,36 @@ TEST_F(RenderTest, WebhooksAreSafeForTheCluster) {
   }
 }
 
+TEST_F(RenderTest, WorkloadsOfOtherKindsAreAdvisedUnlessTheirNamespaceHasOptedIn) {
+  const std::vector<Json> objects = render({"--set", "webhook.mutatingFailurePolicy=Fail"});
+  const Json& webhooks = find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"];
+  ASSERT_EQ(webhooks.size(), 5U);
+  for (const auto& [index, path, mode, family] :
+       {std::tuple(1, "/mutate-workload", "In", "Exists"),
+        std::tuple(2, "/advise-workload", "NotIn", "Exists"),
+        std::tuple(3, "/mutate-workload", "In", "DoesNotExist"),
+        std::tuple(4, "/advise-workload", "NotIn", "DoesNotExist")}) {
+    const Json& webhook = webhooks[index];
+    EXPECT_EQ(text_member(webhook, {"clientConfig", "service", "path"}), path);
+    EXPECT_EQ(text_member(webhook, {"failurePolicy"}), "Ignore") << path;
+    const Json& expressions = webhook["namespaceSelector"]["matchExpressions"];
+    EXPECT_EQ(text_member(expressions[0], {"key"}), "kubernetes.io/metadata.name");
+    EXPECT_EQ(text_member(expressions[1], {"key"}), "plimsoll.dev/mode");
+    EXPECT_EQ(text_member(expressions[1], {"operator"}), mode);
+    const Json& selector = webhook["objectSelector"]["matchExpressions"][0];
+    EXPECT_EQ(text_member(selector, {"key"}), "plimsoll.dev/family");
+    EXPECT_EQ(text_member(selector, {"operator"}), family);
+    // Without a family, Trainer's annotation opts in.
+    EXPECT_EQ(text_member(webhook["matchConditions"][0], {"name"}),
+              std::string(family) == "Exists" ? "not-opted-out" : "names-plimsoll");
+    for (const Json& rule : webhook["rules"]) {
+      EXPECT_EQ(write_json(rule["operations"]), R"(["CREATE"])");
+    }
+  }
+  const std::vector<Json> without = render({"--set", "webhook.workloads=false"});
+  EXPECT_EQ(find_object(without, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"].size(), 1U);
+}
+
 // charts/rendered is what the chart says, for machines that have no helm.
 TEST_F(RenderTest, RenderedWebhookConfigurationIsTheCharts) {
   const std::vector<Json> objects = render(
@@ -132,7 +164,9 @@ TEST_F(RenderTest, RenderedWebhookConfigurationIsTheCharts) {
     Json chart = find_object(objects, text_member(object, {"kind"}) + "/sail-plimsoll");
     // The copy is of the release "plimsoll", whose name is in the names and labels.
     chart["metadata"] = object["metadata"];
-    chart["webhooks"][0]["clientConfig"]["caBundle"] = "CA_BUNDLE";
+    for (Json& webhook : chart["webhooks"]) {
+      webhook["clientConfig"]["caBundle"] = "CA_BUNDLE";
+    }
     EXPECT_EQ(write_json(object), write_json(chart))
         << "charts/rendered/webhook_configuration.yaml should hold:\n"
         << write_yaml(chart);
@@ -148,7 +182,10 @@ TEST_F(RenderTest, RolesGrantExactlyThis) {
   EXPECT_EQ(
       rules("webhook"),
       R"([{"apiGroups":["plimsoll.dev"],"resources":["gpumodels","memoryprofiles"],"verbs":["get","list","watch"]},)"
-      R"({"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}])");
+      R"({"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]},)"
+      R"({"apiGroups":["trainer.kubeflow.org"],"resources":["trainingruntimes","clustertrainingruntimes"],"verbs":["get"]},)"
+      R"({"apiGroups":["apiextensions.k8s.io"],"resourceNames":["trainjobs.trainer.kubeflow.org"],)"
+      R"("resources":["customresourcedefinitions"],"verbs":["get"]}])");
   EXPECT_EQ(
       rules("operator"),
       R"([{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["get","list","watch"]},)"
@@ -188,6 +225,13 @@ TEST_F(RenderTest, SchemaRefusesWhatItDoesNotKnow) {
       {"certificates.certManager.duration=soon", "/certificates/certManager/duration"},
       {"operator.replicas=0", "/operator/replicas"},
       {"operator.resources.request.cpu=1", "request"},
+      {"operator.podDisruptionBudget.minAvailable=half", "/operator/podDisruptionBudget/minAvailable"},
+      {"networkPolicy.from=all", "from"},
+      {"networkPolicy.metricsFrom=all", "/networkPolicy/metricsFrom"},
+      {"monitoring.serviceMonitor.enabled=true", "serviceMonitor"},
+      {"monitoring.podMonitor.interval=often", "/monitoring/podMonitor/interval"},
+      {"monitoring.prometheusRule.runbookUrl=https://host/#a", "/monitoring/prometheusRule/runbookUrl"},
+      {"monitoring.dashboards.enabled=yes please", "/monitoring/dashboards/enabled"},
   };
   for (const Refusal& refusal : refusals) {
     const CommandResult result = render_text({"--set", refusal.setting});
@@ -229,6 +273,22 @@ TEST_F(RenderTest, PodsAreStartedWithOptionsThatTheBinaryHas) {
     const CommandResult answer = run_command(arguments);
     EXPECT_EQ(answer.exit_code, 0) << answer.errors;
   }
+}
+
+// With an address where nobody listens: 1 means that it asked, 2 that an option is wrong.
+TEST_F(RenderTest, HelmTestRunsACommandThatTheBinaryHas) {
+  const std::vector<Json> objects = render();
+  std::vector<std::string> arguments = {PLIMSOLL_BINARY};
+  for (const Json& argument :
+       find_object(objects, "Pod/sail-plimsoll-test")["spec"]["containers"][0]["args"]) {
+    const std::string text = argument.asString();
+    arguments.push_back(text.starts_with("--url=")       ? "--url=http://127.0.0.1:1"
+                        : text.starts_with("--timeout=") ? "--timeout=1ms"
+                                                         : text);
+  }
+  const CommandResult answer = run_command(arguments);
+  EXPECT_EQ(answer.exit_code, 1) << answer.errors;
+  EXPECT_THAT(answer.errors, HasSubstr("http://127.0.0.1:1 is not ready"));
 }
 
 TEST_F(RenderTest, ValuesReachThePods) {

@@ -41,6 +41,20 @@ TEST(EstimateCommand, KeepsTheJsonContract) {
   EXPECT_LE(json["peak"]["reservedBytes"].asInt64(), json["peak"]["upperBoundBytes"].asInt64());
 }
 
+TEST(EstimateCommand, ExplainsEachPart) {
+  const Json json = estimate({"--explain", "-o", "json"}).json();
+  ASSERT_EQ(json["explanation"].size(), 12U);
+  for (const Json& part : json["explanation"]) {
+    EXPECT_EQ(part["bytes"].asInt64(), json["breakdown"][part["part"].asString()].asInt64());
+    EXPECT_FALSE(part["rule"].asString().empty());
+    EXPECT_GE(part["sources"].size(), 1U);
+    EXPECT_GE(part["figures"].size(), 1U);
+  }
+  EXPECT_FALSE(estimate({"-o", "json"}).json().isMember("explanation"));
+  EXPECT_GE(json["margins"].size(), 1U);
+  EXPECT_THAT(estimate({"--explain"}).out, HasSubstr("AMP, Finding 12"));
+}
+
 TEST(EstimateCommand, YamlSaysTheSameAsJson) {
   const Json yaml = parse_yaml_documents(estimate({"-o", "yaml"}).out)->front();
   Json json = estimate({"-o", "json"}).json();
@@ -77,7 +91,44 @@ TEST(EstimateCommand, WithoutReshardingAllLayersAreGatheredAtTheEndOfForward) {
   };
   constexpr std::int64_t kLayer = 4 * (4 * 256 * 256 + 3 * 256 * 1024 + 2 * 256);
   EXPECT_GE(temporaries({"--no-reshard-after-forward"}), 16 * kLayer);
+  EXPECT_LT(temporaries({"--replicate", "2"}), 4 * kLayer);
   EXPECT_LT(temporaries({}), 4 * kLayer);
+}
+
+TEST(EstimateCommand, GroupsOfHsdpNeedFsdp) {
+  const plimsoll::testing::TemporaryFile config(R"({"model_type": "llama"})");
+  const Outcome outcome = run(run_estimate,
+                              {"--config", config.path(), "--sequence-length", "16", "--batch-size", "1",
+                               "--optimizer", "AdamW", "--trainers", "8", "--replicate", "2"},
+                              "");
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_THAT(outcome.err, HasSubstr("--replicate goes with --parallelism FSDP or FSDP2"));
+}
+
+TEST(EstimateCommand, ASmallerReduceBucketTakesLess) {
+  const plimsoll::testing::TemporaryFile config(
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 1000, "hidden_size": 256,
+          "intermediate_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 4, "max_position_embeddings": 512})");
+  const auto estimated = [&](const std::string& strategy, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "--config",    config.path(), "--sequence-length", "16",     "--batch-size", "1",
+        "--optimizer", "AdamW",       "--parallelism",     strategy, "--trainers",   "8",
+        "-o",          "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(run_estimate, arguments, "");
+  };
+  const auto buckets = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+    return outcome.json()["breakdown"]["ddpBuckets"].asInt64();
+  };
+  for (const char* strategy : {"ZeRO2", "ZeRO3"}) {
+    EXPECT_EQ(buckets(estimated(strategy, {})), 4 * 500'000'000L) << strategy;
+    EXPECT_EQ(buckets(estimated(strategy, {"--reduce-bucket-size", "65536"})), 4 * 65'536) << strategy;
+  }
+  const Outcome outcome = estimated("FSDP2", {"--reduce-bucket-size", "65536"});
+  EXPECT_EQ(outcome.code, kExitUsage);
+  EXPECT_THAT(outcome.err, HasSubstr("--reduce-bucket-size goes with --parallelism ZeRO1 to ZeRO3"));
 }
 
 TEST(EstimateCommand, PeopleGetBars) {
@@ -133,6 +184,13 @@ TEST(EstimateCommand, EachDocumentIsAnsweredAndTheWorstDecidesTheExitCode) {
 TEST(EstimateCommand, TablesMayComeFromAConfigMapBesideTheJob) {
   const Json json = run(run_estimate, {"-f", source_file("examples/model-c.yaml"), "-o", "json"}).json();
   EXPECT_GT(json["breakdown"]["embeddings"].asInt64(), 20LL << 30);
+}
+
+TEST(EstimateCommand, AGraphMayBringItsTables) {
+  const Json json = run(run_estimate, {"-f", source_file("examples/two-towers.yaml"), "-o", "json"}).json();
+  EXPECT_GT(json["breakdown"]["embeddings"].asInt64(), 3LL << 30) << "an eighth of 24 GiB";
+  EXPECT_EQ(json["ranks"].size(), 8U);
+  EXPECT_TRUE(json["fits"].asBool());
 }
 
 TEST(EstimateCommand, TransformersAreEstimatedBySizesAndByConfig) {

@@ -79,7 +79,9 @@ TEST(ReadGpu, IsFoundByItsNameOrItsProductLabel) {
   EXPECT_EQ(found({}), "A100-80GB");
   EXPECT_EQ(found({"--gpu", "T4"}), "T4");
   EXPECT_EQ(found({"--gpu", "NVIDIA-A100-SXM4-80GB"}), "A100-80GB");
-  EXPECT_THAT(found({"--gpu", "Z9"}), HasSubstr("unknown GPU model \"Z9\"; known are "));
+  EXPECT_THAT(found({"--gpu", "Z9"}), HasSubstr("unknown GPU model \"Z9\"; known are A10, A100-40GB"));
+  EXPECT_THAT(found({"--gpu", "Z9"}), HasSubstr(" more"));
+  EXPECT_THAT(found({"--gpu", "A100-80BG"}), HasSubstr("did you mean A100-80GB?"));
 }
 
 TEST(ReadRequest, WhatIsNotGivenStaysAsItIs) {

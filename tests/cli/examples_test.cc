@@ -69,7 +69,7 @@ TEST(Examples, AreWellFormedAndSmallEnoughForKubectlApply) {
       }
     }
   }
-  EXPECT_EQ(jobs, 13U);
+  EXPECT_EQ(jobs, 24U);
 }
 
 // Table 1 of the AMP paper (SoCC '23): dense parameters, tables, and their size, in decimal GB.

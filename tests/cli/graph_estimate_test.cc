@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cli/run_command.h"
+#include "tests/cli/temporary_file.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -41,6 +42,49 @@ TEST(GraphEstimate, ExportedGraphsAreEstimated) {
       estimate_graph({"--optimizer", "SGD", "--device", "cpu", "--method", "amp", "-o", "json"}).json();
   EXPECT_EQ(amp["method"].asString(), "amp");
   EXPECT_EQ(amp["breakdown"]["activations"].asInt64(), 32) << "the one result of forward";
+}
+
+TEST(GraphEstimate, ExplainsEachPart) {
+  const Json json =
+      estimate_graph({"--optimizer", "Adam", "--device", "cpu", "--explain", "-o", "json"}).json();
+  ASSERT_EQ(json["explanation"].size(), 12U);
+  EXPECT_EQ(json["explanation"][0]["part"].asString(), "parameters");
+  EXPECT_THAT(estimate_graph({"--optimizer", "SGD", "--device", "cpu", "--explain"}).out,
+              HasSubstr("how each part was computed"));
+}
+
+TEST(GraphEstimate, TablesAreSpreadOverTheTrainers) {
+  const plimsoll::testing::TemporaryFile tables("user,100000,1,2.5\nitem,50000,2,1\n");
+  const auto estimate = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"--graph",      source_file("tests/estimator/graphs/pooled.json"),
+                                          "--batch-size", "64",
+                                          "--optimizer",  "SGD",
+                                          "-o",           "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(run_estimate, arguments);
+  };
+  const Outcome outcome = estimate({"--tables", tables.path(), "--trainers", "2"});
+  ASSERT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_GE(json["breakdown"]["embeddings"].asInt64(), 400'000) << "a table of 100,000 numbers of 4 bytes";
+  ASSERT_EQ(json["ranks"].size(), 2U);
+  EXPECT_GT(json["ranks"][0]["lookupBytes"].asInt64(), 0);
+  EXPECT_TRUE(json["largestBatch"].isNull());
+  const Json with_adam =
+      estimate({"--tables", tables.path(), "--trainers", "2", "--embedding-optimizer", "Adam"}).json();
+  EXPECT_GT(with_adam["breakdown"]["embeddings"].asInt64(), json["breakdown"]["embeddings"].asInt64());
+  const Outcome nodes = estimate({"--tables", tables.path(), "--trainers", "4", "--per-node", "2", "--allow",
+                                  "user=table_row_wise", "--allow", "item=table_row_wise"});
+  ASSERT_EQ(nodes.code, kExitDone) << nodes.err;
+  EXPECT_EQ(nodes.json()["sharding"]["plan"][0]["shards"].size(), 2U) << "a table is cut within one host";
+  for (const char* wrong : {"3", "0", "two"}) {
+    EXPECT_EQ(estimate({"--tables", tables.path(), "--trainers", "4", "--per-node", wrong}).code, kExitUsage);
+  }
+  const Outcome without = estimate({});
+  EXPECT_EQ(without.code, kExitRefused);
+  EXPECT_THAT(without.err, HasSubstr("spec.model.embeddings"));
+  EXPECT_EQ(estimate({"--tables", "/no/such/file"}).code, kExitUsage);
+  EXPECT_EQ(estimate({"--tables", tables.path(), "--embedding-optimizer", "Adafactor"}).code, kExitUsage);
 }
 
 TEST(GraphEstimate, GraphsThatLackATraceAreRefused) {
@@ -82,6 +126,18 @@ Outcome estimate_gpt(std::vector<std::string> more) {
   return run(run_estimate, arguments);
 }
 
+TEST(GraphEstimate, ACheckpointTakesHostMemory) {
+  const auto host = [](const char* how) {
+    const Outcome outcome =
+        estimate_gpt({"--parallelism", "FSDP2", "--trainers", "4", "--checkpoint-saving", how});
+    return outcome.json()["hostBytes"]["checkpoint"].asInt64();
+  };
+  EXPECT_EQ(host("None"), 0);
+  EXPECT_GT(host("ShardedAsync"), 0) << "what a trainer owns";
+  EXPECT_GT(host("FullOffloaded"), host("ShardedAsync")) << "everything, on rank 0";
+  EXPECT_EQ(estimate_gpt({"--checkpoint-saving", "All"}).code, kExitUsage);
+}
+
 TEST(GraphEstimate, GraphsAreSplitAndStaged) {
   const std::int64_t whole = estimate_gpt({}).json()["peak"]["allocatedBytes"].asInt64();
   const Json tensor = estimate_gpt({"--trainers", "2", "--parallelism", "Tensor"}).json();
@@ -103,6 +159,14 @@ TEST(GraphEstimate, GraphsAreSplitAndStaged) {
   EXPECT_GT(both["breakdown"]["ddpBuckets"].asInt64(), 0);
   EXPECT_EQ(estimate_gpt({"--next-batch-early"}).json()["peak"], estimate_gpt({}).json()["peak"])
       << "the CPU has no cache";
+  EXPECT_GT(estimate_gpt({"--no-set-to-none"}).json()["peak"]["allocatedBytes"].asInt64(), whole);
+  EXPECT_GT(estimate_gpt({"--averaged-model"}).json()["peak"]["allocatedBytes"].asInt64(), whole);
+  EXPECT_EQ(estimate_gpt({"--last-batch-size", "1"}).json()["peak"]["allocatedBytes"].asInt64(), whole);
+  EXPECT_GT(estimate_gpt({"--validation-batch-size", "4096"}).json()["peak"]["allocatedBytes"].asInt64(),
+            whole);
+  EXPECT_EQ(estimate_gpt({"--last-batch-size", "1000000"}).code, kExitUsage);
+  EXPECT_EQ(estimate_gpt({"--grad-scaler"}).code, kExitUsage) << "FP32 needs none";
+  EXPECT_EQ(estimate_gpt({"--cudnn-benchmark"}).code, kExitUsage) << "the CPU has no cuDNN";
   const Json late = estimate_gpt({"--zero-grad", "before-backward"}).json();
   EXPECT_GE(late["peak"]["allocatedBytes"].asInt64(), whole);
   const Outcome refused = estimate_gpt({"--trainers", "2", "--tensor", "2", "--split-columns", "head"});

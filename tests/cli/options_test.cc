@@ -10,17 +10,14 @@ namespace {
 using plimsoll::testing::run;
 using ::testing::HasSubstr;
 
-TEST(Closest, FindsMisspellingsAndNothingElse) {
-  const std::vector<std::string> known = {"--trainers", "--tables", "--topology"};
-  EXPECT_EQ(closest("--trainer", known), "--trainers");
-  EXPECT_EQ(closest("--tabels", known), "--tables");
-  EXPECT_EQ(closest("--something-else", known), "");
-  EXPECT_EQ(closest(std::string(100'000, '-'), known), "");
-  EXPECT_EQ(closest("--x", {}), "");
+TEST(Options, NamesAreTakenInAnyCase) {
+  const auto json = run(run_version, {"-o", "JSON"});
+  EXPECT_EQ(json.code, 0) << json.err;
+  EXPECT_EQ(json.out, run(run_version, {"-o", "json"}).out);
 }
 
 TEST(Options, MistakesAreExitTwoWithAHint) {
-  for (const auto command : {run_estimate, run_provision, run_shard, run_version}) {
+  for (const auto command : {run_estimate, run_provision, run_shard, run_swap, run_version}) {
     const auto unknown = run(command, {"--outptu", "json"});
     EXPECT_EQ(unknown.code, kExitUsage);
     EXPECT_THAT(unknown.err, HasSubstr("did you mean --output?"));
@@ -42,7 +39,7 @@ int complete(const std::vector<std::string>& arguments, Console& console) {
 }
 
 TEST(Options, HelpShowsUsageOptionsAndExamples) {
-  for (const auto command : {run_estimate, run_provision, run_shard, run_version, complete}) {
+  for (const auto command : {run_estimate, run_provision, run_shard, run_swap, run_version, complete}) {
     const auto help = run(command, {"--help"});
     EXPECT_EQ(help.code, kExitDone);
     EXPECT_THAT(help.out, HasSubstr("Usage: plimsoll "));

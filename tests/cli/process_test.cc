@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "base/json/json.h"
+#include "tests/checkout.h"
 #include "tests/cli/run_command.h"
 #include "tests/cli/temporary_file.h"
 
@@ -56,7 +57,7 @@ TEST(Process, HelpAndMistakes) {
   EXPECT_EQ(plimsoll("").code, 2);
   EXPECT_EQ(plimsoll("nonsense").code, 2);
   for (const char* command :
-       {"estimate", "provision", "shard", "completion", "version", "webhook", "operator"}) {
+       {"estimate", "provision", "shard", "swap", "completion", "version", "webhook", "operator"}) {
     EXPECT_EQ(plimsoll(std::string(command) + " --help").code, 0) << command;
     EXPECT_EQ(plimsoll(std::string(command) + " --no-such-option").code, 2) << command;
   }

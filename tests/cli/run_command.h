@@ -10,6 +10,7 @@
 #include "base/json/json.h"
 #include "cli/command.h"
 #include "cli/subcommands.h"
+#include "tests/checkout.h"
 
 namespace plimsoll::testing {
 

@@ -114,6 +114,7 @@ TEST(ShardCommand, WrongUsageIsExitTwo) {
            {"--trainers", "8", "--hbm", "8Gi", "--reserve", "x"},
            {"--trainers", "8", "--hbm", "8Gi", "--per-node", "0"},
            {"--trainers", "8", "--hbm", "8Gi", "--optimizer", "Adamant"},
+           {"--trainers", "8", "--hbm", "8Gi", "--optimizer", "AdamW8bit"},
            {"--trainers", "8", "--hbm", "8Gi", "--topology", "intra"},
            {"--trainers", "8", "--hbm", "8Gi", "--topology", "intra=0"},
            {"--trainers", "8", "--hbm", "8Gi", "--topology", "intra=1Gi,intra=2Gi"},

@@ -41,6 +41,12 @@ TEST(BreakdownBars, LeaveOutWhatIsZeroAndEndWithTheSum) {
               HasSubstr("upper bound       80.0 GiB  ####################....................  50.0%\n"));
 }
 
+TEST(HostMemoryLine, NamesTheParts) {
+  EXPECT_EQ(host_memory_line({}), "");
+  EXPECT_EQ(host_memory_line({.parameters = 2_GiB, .optimizer_state = 4_GiB, .checkpoint = {}}),
+            "  host memory 6.00 GiB: parameters 2.00 GiB, optimizer state 4.00 GiB\n");
+}
+
 TEST(Texts, PickTheirUnit) {
   EXPECT_EQ(milliseconds_text(12.34), "12.3 ms");
   EXPECT_EQ(milliseconds_text(999.6), "1 s");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "estimator/swap/plan_json.h"
 #include "tests/estimator/provisioner_fixture.h"
 
 namespace plimsoll::controllers {
@@ -45,7 +46,39 @@ TEST_F(AttemptPlanTest, IsOfTheAttemptsTrainersAndNotTheJobs) {
   EXPECT_EQ(file["trainers"].asInt64(), 16);
   EXPECT_EQ(file["perNode"].asInt64(), 8);
   EXPECT_EQ(file["batchSizePerTrainer"].asInt64(), 512);
+  EXPECT_EQ(file["gradientAccumulation"].asInt64(), 1);
+  EXPECT_EQ(file["globalBatchSize"].asInt64(), 16 * 512);
   EXPECT_EQ(file["peak"], made.estimate["peak"]);
+}
+
+TEST_F(AttemptPlanTest, HasTheThroughputBesideThatOfTheRequested) {
+  const Json throughput = plan().throughput;
+  EXPECT_NE(text_member(throughput, {"iterationSeconds"}), "");
+  EXPECT_NE(text_member(throughput, {"samplesPerSecond"}),
+            text_member(throughput, {"requested", "samplesPerSecond"}));
+}
+
+// An attempt has its size already, whatever was required of the decision.
+TEST_F(AttemptPlanTest, TheRequiredThroughputDoesNotConcernIt) {
+  object_["spec"]["provisioning"]["minThroughput"] = "100%";
+  EXPECT_EQ(plan().reason, "EstimateSucceeded");
+}
+
+TEST_F(AttemptPlanTest, HasTheShareOfAGlobalBatch) {
+  Json& training = object_["spec"]["training"];
+  training.removeMember("batchSizePerTrainer");
+  training["globalBatchSize"] = 1024;
+  training["maxGradientAccumulation"] = 8;
+  EXPECT_EQ(plan().batch, (crds::BatchSplit{64, 1}));
+  attempt_.batch_size = 64;  // as it began, whatever would be decided now
+  attempt_.accumulation = 4;
+  const AttemptPlan begun = plan();
+  EXPECT_EQ(begun.batch, (crds::BatchSplit{64, 4}));
+  EXPECT_EQ(parse(begun.text)["globalBatchSize"].asInt64(), 1024);
+  EXPECT_EQ(parse(begun.text)["gradientAccumulation"].asInt64(), 4);
+  attempt_.batch_size = 0;
+  training["globalBatchSize"] = 1000;
+  EXPECT_EQ(plan().batch.batch_size, 0) << "16 trainers cannot divide it";
 }
 
 // 100 GiB of tables on 16 trainers are 6.25 GiB on the fullest at the least.
@@ -103,6 +136,97 @@ TEST_F(AttemptPlanTest, ABudgetThatIsUsedUpLeavesThePlanOut) {
   EXPECT_NE(made.problem, "");
   EXPECT_FALSE(parse(made.text).isMember("sharding"));
   EXPECT_EQ(parse(made.text)["trainers"].asInt64(), 16);
+}
+
+// Llama 3 8B whole on each trainer, on a node of eight with a terabyte.
+class SwapPlanTest : public AttemptPlanTest {
+ protected:
+  SwapPlanTest() {
+    object_["spec"]["model"] = parse(
+        R"({"family": "llm", "transformer": {"layers": 32, "hidden": 4096, "heads": 32, "kvHeads": 8, "ffn": 14336,
+            "vocab": 128256, "seqLen": 2048}})");
+    object_["spec"]["training"] =
+        parse(R"({"batchSizePerTrainer": 2, "precision": "BF16Mixed", "optimizer": "AdamW"})");
+    object_["spec"]["provisioning"]["placement"] = "HBMOrSwap";
+    object_["spec"]["trainers"]["replicas"] = 4;
+    attempt_ = {.gpu_model = "A100-80GB", .trainers = 4, .per_node = 4};
+    for (estimator::AvailableGpu& gpu : cluster_.gpus) {
+      gpu.host_memory = 1024_GiB;
+    }
+  }
+};
+
+TEST_F(SwapPlanTest, IsThePlanOfTheDecision) {
+  const AttemptPlan made = plan();
+  EXPECT_EQ(made.problem, "");
+  const Json swap = parse(made.swap_text);
+  EXPECT_EQ(swap["gpus"].asInt64(), 4);
+  EXPECT_EQ(swap["batchSize"].asInt64(), 8);
+  EXPECT_EQ(swap["layers"].asInt64(), 34);
+  EXPECT_EQ(made.swap["mode"], swap["mode"]);
+  EXPECT_NE(text_member(made.swap, {"slowdown"}), "");
+  EXPECT_GT(made.host_memory, 96_GiB) << "weights and AdamW's states in fp32";
+  EXPECT_EQ(made.batch, (crds::BatchSplit{.batch_size = 8, .accumulation = 1}));
+  EXPECT_EQ(made.global_batch, 8);
+  EXPECT_EQ(parse(made.text)["globalBatchSize"].asInt64(), 8);
+  EXPECT_LE(*made.upper_bound, 80_GiB);
+}
+
+TEST_F(SwapPlanTest, LeavesMoreFreeAfterAnAttemptThatRanOut) {
+  crds::Attempt earlier = attempt_;
+  earlier.outcome = crds::Outcome::kCudaOutOfMemory;
+  earlier.swap_plan = true;
+  earlier.estimated = 20_GiB;
+  earlier.out_of_memory.needed = 85_GiB;
+  const AttemptPlan before = plan();
+  const AttemptPlan after = plan_attempt(decode(object_), attempt_, nullptr, cluster_, nullptr, {earlier});
+  EXPECT_LT(parse(after.swap_text)["deviceBytes"].asInt64(),
+            parse(before.swap_text)["deviceBytes"].asInt64());
+}
+
+// Without requested trainers, the batch is that of as many as there are GPUs: in the decision and in the attempt alike.
+TEST_F(SwapPlanTest, HasTheBatchOfTheDecisionWhereNoTrainersAreRequested) {
+  object_["spec"]["trainers"].removeMember("replicas");
+  cluster_.gpus = {cluster_.gpus.back()};
+  const crds::TrainingJob job = decode(object_);
+  const estimator::Provision decided = estimator::provision({.job = &job, .gpus = &cluster_.gpus});
+  ASSERT_TRUE(decided.decided()) << decided.reason;
+  std::string why;
+  const std::optional<Json> admitted =
+      plimsoll::testing::apply_patch(object_, estimator::patch_for(job, decided), why);
+  ASSERT_TRUE(admitted) << why;
+  object_ = *admitted;
+  attempt_ = {.gpu_model = decided.decision->gpu_model,
+              .trainers = decided.decision->trainers,
+              .per_node = decided.decision->per_node};
+  const AttemptPlan made = plan();
+  EXPECT_EQ(made.batch, decided.decision->batch);
+  EXPECT_EQ(made.global_batch, 16);
+  EXPECT_EQ(parse(made.swap_text)["packs"],
+            estimator::to_json(decided.decision->swap->planned.plan, 34).take()["packs"]);
+}
+
+// 400 GiB of tables on a node of eight A100-40GB: those that are seldom looked up are on the host.
+TEST_F(AttemptPlanTest, KeepsTablesOnTheHostWhereTheDecisionDid) {
+  object_ = job_object(400, kGiBOfRows, 8);
+  object_["spec"]["model"]["dlrm"]["tables"][0]["lookupFrequency"] = "0.01";
+  object_["spec"]["provisioning"]["placement"] = "HBMOrSwap";
+  cluster_.gpus = {available("A100-40GB", 1)};
+  cluster_.gpus[0].host_memory = 1024_GiB;
+  attempt_.trainers = 8;
+  const AttemptPlan made = plan();
+  EXPECT_EQ(made.problem, "");
+  EXPECT_GT(made.host_memory, 100_GiB);
+  EXPECT_TRUE(made.swap.isNull());
+  EXPECT_NE(made.text.find("uvm"), std::string::npos) << "of torchrec's kernels";
+}
+
+TEST_F(SwapPlanTest, AJobThatFitsHasNone) {
+  object_["spec"]["training"]["parallelism"]["strategy"] = "FSDP2";
+  const AttemptPlan made = plan();
+  EXPECT_EQ(made.swap_text, "");
+  EXPECT_TRUE(made.swap.isNull());
+  EXPECT_EQ(made.host_memory, Bytes{});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 
 #include "crds/profile_samples.h"
+#include "estimator/provisioner/cluster_view.h"
 #include "tests/controllers/memory_cluster.h"
 
 namespace plimsoll::controllers {
@@ -182,12 +183,38 @@ TEST_F(CalibrationTest, TellsPrometheusOfWhatEndedSinceTheStart) {
   ASSERT_TRUE(eventually([&] { return calibration.ready() && !shortfall("ads").empty(); }));
   calibration.stop();
   const std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
-  EXPECT_THAT(text, HasSubstr("plimsoll_oom_detected_total{kind=\"cuda\",namespace=\"ml\"} 1"));
+  EXPECT_THAT(text, HasSubstr("plimsoll_oom_detected_total{kind=\"cuda\",namespace=\"ml\",profile=\"\"} 1"));
   EXPECT_THAT(
       text, HasSubstr("plimsoll_estimate_relative_error_count{gpu_product=\"a100-80gb\",is_oom=\"true\"} 1"));
   EXPECT_THAT(
       text,
       HasSubstr("plimsoll_estimate_relative_error_count{gpu_product=\"a100-80gb\",is_oom=\"false\"} 1"));
+}
+
+// A label has at most as many values as a namespace may have profiles, whatever users call their families.
+TEST_F(CalibrationTest, TellsPrometheusWhichFamiliesRanOutOfMemory) {
+  prometheus::Registry registry;
+  CalibrationController::Options options = fast();
+  options.registry = &registry;
+  cluster_.put("trainingjobs", job("first", "ads", {kOutOfMemory}));
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
+  calibration.start();
+  const auto counted = [&](const std::string& profile, int count) {
+    return prometheus::TextSerializer()
+               .Serialize(registry.Collect())
+               .find("plimsoll_oom_detected_total{kind=\"cuda\",namespace=\"ml\",profile=\"" + profile +
+                     "\"} " + std::to_string(count) + "\n") != std::string::npos;
+  };
+  ASSERT_TRUE(eventually([&] { return counted("ads", 1); }));
+  constexpr int kBeyond = 3;
+  for (std::size_t i = 1; i < estimator::kProfilesOfNamespace + kBeyond; ++i) {
+    const std::string name = "made-up-" + std::to_string(i);
+    cluster_.put("trainingjobs", job(name, name, {kOutOfMemory}));
+  }
+  EXPECT_TRUE(eventually([&] { return counted("", kBeyond); }));
+  cluster_.put("trainingjobs", job("last", "ads", {kOutOfMemory}));
+  EXPECT_TRUE(eventually([&] { return counted("ads", 2); }));
+  calibration.stop();
 }
 
 // Prometheus, as a client's server.

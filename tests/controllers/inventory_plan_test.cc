@@ -302,6 +302,34 @@ TEST(HostMemory, TheLeastThatANodeHasIsTold) {
   EXPECT_EQ(estimator::decode_node(large)->host_memory, Bytes{});
 }
 
+TEST(Capabilities, OfTheNodesComeBeforeTheCatalogues) {
+  std::vector<Json> nodes;
+  for (const auto& [name, driver] : {std::pair("n1", "535.104.12"), std::pair("n2", "470.82.01")}) {
+    Json node = yaml(node_text(name, "NVIDIA-A100-SXM4-80GB", 8));
+    node["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"] = driver;
+    node["metadata"]["labels"]["kubernetes.io/arch"] = "amd64";
+    node["metadata"]["labels"]["nvidia.com/gpu.compute.major"] = "9";
+    node["metadata"]["labels"]["nvidia.com/gpu.compute.minor"] = "0";
+    nodes.push_back(project_node(node));
+  }
+  const auto gpus = estimator::take_inventory(count_nodes(nodes, {}), estimator::GpuCatalog::built_in());
+  ASSERT_EQ(gpus.size(), 1U);
+  const Json status = plan_inventory(gpus, {}).front().status;
+  EXPECT_EQ(status["capabilities"]["computeCapability"], "9.0");
+  EXPECT_EQ(status["capabilities"]["flashAttention"][1], "3");
+  EXPECT_EQ(status["driverVersion"], "470.82.01") << "the oldest";
+  EXPECT_EQ(status["cpuArchitectures"][0], "amd64");
+
+  Json object = yaml("{apiVersion: plimsoll.dev/v1alpha1, kind: GPUModel, metadata: {name: a100-80gb}}");
+  object["status"] = status;
+  const auto back =
+      estimator::inventory_of({*crds::decode_gpu_model(object)}, estimator::GpuCatalog::built_in());
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_EQ(back[0].model.compute_capability, (estimator::ComputeCapability{9, 0}));
+  EXPECT_EQ(back[0].oldest_driver, estimator::parse_driver_version("470.82.01"));
+  EXPECT_EQ(back[0].cpu_architectures, std::vector<std::string>{"amd64"});
+}
+
 TEST(SharedGpus, AreToldByTheirStrategyToo) {
   Json node = yaml(node_text("n1", "NVIDIA-A100-SXM4-80GB", 8));
   node["metadata"]["labels"]["nvidia.com/gpu.sharing-strategy"] = "none";

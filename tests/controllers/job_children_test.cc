@@ -36,11 +36,20 @@ crds::Attempt attempt_of(std::int64_t trainers, std::int64_t per_node, std::int6
   return attempt;
 }
 
+AttemptInputs inputs_of(const std::string& plan) {
+  return {.plan = plan, .swap_plan = {}, .host_memory = {}, .shared_memory = {}};
+}
+
 AttemptChildren children_of(const crds::TrainingJob& job, const crds::Attempt& attempt,
-                            const std::string& plan = "{}") {
-  Result<AttemptChildren> children = make_children(job, attempt, plan);
+                            const AttemptInputs& inputs) {
+  Result<AttemptChildren> children = make_children(job, attempt, inputs);
   EXPECT_TRUE(children.ok()) << to_string(children.error());
   return *std::move(children);
+}
+
+AttemptChildren children_of(const crds::TrainingJob& job, const crds::Attempt& attempt,
+                            const std::string& plan = "{}") {
+  return children_of(job, attempt, inputs_of(plan));
 }
 
 const Json& pod_of(const AttemptChildren& children) {
@@ -114,6 +123,16 @@ TEST(Children, AJobOfOnePodANode) {
   for (const std::string& name : children.service["spec"]["selector"].getMemberNames()) {
     EXPECT_EQ(labels[name], children.service["spec"]["selector"][name]) << name;
   }
+}
+
+TEST(Children, TrainersReadTheirShareOfTheBatch) {
+  crds::Attempt attempt = attempt_of(24, 8);
+  attempt.batch_size = 64;
+  attempt.accumulation = 4;
+  const AttemptChildren children = children_of(job_of("ads", kPlainPod), attempt);
+  const Json& container = pod_of(children)["containers"][0];
+  EXPECT_EQ(variable(container, "PLIMSOLL_BATCH_SIZE_PER_TRAINER"), "64");
+  EXPECT_EQ(variable(container, "PLIMSOLL_GRADIENT_ACCUMULATION"), "4");
 }
 
 TEST(Children, FewTrainersShareOnePod) {
@@ -200,7 +219,8 @@ TEST(Children, APlanThatNoConfigMapHoldsIsRefused) {
     state ^= state << 17U;
     noise.append(reinterpret_cast<const char*>(&state), sizeof state);
   }
-  const Result<AttemptChildren> children = make_children(job_of("ads", kPlainPod), attempt_of(8, 8), noise);
+  const Result<AttemptChildren> children =
+      make_children(job_of("ads", kPlainPod), attempt_of(8, 8), inputs_of(noise));
   ASSERT_FALSE(children.ok());
   EXPECT_EQ(children.error().code, ErrorCode::kTooLarge);
 }
@@ -211,6 +231,47 @@ TEST(Children, SelectorAndLabelsAgree) {
   EXPECT_EQ(pods_selector(std::string(180, 'n'), 5),
             std::string(kJobNameLabel) + "=" + labels[kJobNameLabel].asString() + "," + kAttemptLabel + "=5");
   EXPECT_LE(labels[kJobNameLabel].asString().size(), 63U);
+}
+
+// One process drives all GPUs of a swap plan, and asks for what the plan keeps on the host.
+TEST(JobChildren, ASwapPlanHasOneProcessAndItsHostMemory) {
+  const AttemptInputs inputs{
+      .plan = "{}", .swap_plan = R"({"mode": "vPP"})", .host_memory = 200_GiB, .shared_memory = 2_GiB};
+  const AttemptChildren children = children_of(job_of("ads", kPlainPod), attempt_of(4, 4), inputs);
+  EXPECT_EQ(children.plan["data"]["swap.json"].asString(), R"({"mode": "vPP"})");
+  EXPECT_EQ(children.job["spec"]["completions"].asInt(), 1);
+  const Json& pod = pod_of(children);
+  const Json& trainer = pod["containers"][0];
+  EXPECT_EQ(variable(trainer, "PLIMSOLL_SWAP_PLAN"), "/etc/plimsoll/swap.json");
+  EXPECT_EQ(variable(trainer, "WORLD_SIZE"), "1");
+  EXPECT_EQ(variable(trainer, "PET_NPROC_PER_NODE"), "1");
+  EXPECT_EQ(trainer["resources"]["limits"][crds::kGpuResource].asString(), "4");
+  EXPECT_EQ(trainer["resources"]["limits"]["memory"].asString(), "200Gi");
+  EXPECT_EQ(trainer["resources"]["requests"]["memory"].asString(), "200Gi");
+  EXPECT_EQ(trainer["volumeMounts"][1]["mountPath"].asString(), "/dev/shm");
+  EXPECT_EQ(write_json(pod["volumes"][1]["emptyDir"]), R"({"medium":"Memory","sizeLimit":"2Gi"})");
+}
+
+TEST(JobChildren, AJobInGpuMemoryHasNeither) {
+  const AttemptChildren children = children_of(job_of("ads", kPlainPod), attempt_of(4, 4));
+  const Json& trainer = pod_of(children)["containers"][0];
+  EXPECT_EQ(variable(trainer, "PLIMSOLL_SWAP_PLAN"), "(none)");
+  EXPECT_EQ(variable(trainer, "WORLD_SIZE"), "4");
+  EXPECT_FALSE(trainer["resources"]["limits"].isMember("memory"));
+  EXPECT_FALSE(children.plan["data"].isMember("swap.json"));
+}
+
+TEST(JobChildren, WhatTheTemplateGivesIsKeptWhereItIsEnough) {
+  const AttemptInputs inputs{.plan = "{}", .swap_plan = "{}", .host_memory = 200_GiB, .shared_memory = 2_GiB};
+  const std::string pod =
+      "{volumes: [{name: mine, emptyDir: {medium: Memory}}], containers: [{name: trainer, image: i, "
+      "volumeMounts: [{name: mine, mountPath: /dev/shm}], "
+      "resources: {requests: {memory: 100Gi}, limits: {memory: 300Gi}}}]}";
+  const AttemptChildren children = children_of(job_of("ads", pod), attempt_of(4, 4), inputs);
+  const Json& trainer = pod_of(children)["containers"][0];
+  EXPECT_EQ(trainer["resources"]["requests"]["memory"].asString(), "200Gi");
+  EXPECT_EQ(trainer["resources"]["limits"]["memory"].asString(), "300Gi");
+  EXPECT_EQ(pod_of(children)["volumes"].size(), 2U) << "its own, and the plan's";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 #include "controllers/job_children.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/api_server.h"
 
 namespace plimsoll::testing {

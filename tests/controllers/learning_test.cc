@@ -213,6 +213,32 @@ TEST(Learning, FixedCostsAreTheCardsOwnAndBounded) {
   EXPECT_EQ(nothing.communication, 256_MiB);
 }
 
+// AMP's findings 5 and 6: the stages before training may take more than training does.
+TEST(Learning, StartUpIsLearnedApartFromTraining) {
+  Attempt attempt = ended(Outcome::kSucceeded, 30_GiB, 48_GiB);
+  attempt.observed_startup = 48_GiB;  // the peak is start-up's: what training takes is not known
+  const LearnedBounds one = bounds({job_of(1, {attempt})}, "a100-80gb");
+  EXPECT_EQ(one.startup, 48_GiB);
+  EXPECT_FALSE(one.shortfall);
+  attempt.observed_startup = 20_GiB;
+  const LearnedBounds below = bounds({job_of(1, {attempt})}, "a100-80gb");
+  EXPECT_EQ(below.startup, 20_GiB);
+  EXPECT_EQ(below.shortfall, 18_GiB);
+  EXPECT_FALSE(bounds({job_of(1, {attempt})}).startup) << "of another GPU model nothing is known";
+}
+
+TEST(Learning, AJobThatRanOutDuringStartUpTeachesStartUpAlone) {
+  Attempt attempt = out_of_memory(30_GiB, 84_GiB);
+  attempt.ended_in_startup = true;
+  attempt.observed_startup = 70_GiB;
+  const LearnedBounds alone = bounds({job_of(1, {attempt})}, "a100-80gb");
+  EXPECT_EQ(alone.startup, 48_GiB) << "one job counts up to three fifths of its card";
+  EXPECT_FALSE(alone.shortfall);
+  const LearnedBounds three =
+      bounds({job_of(1, {attempt}), job_of(2, {attempt}), job_of(3, {attempt})}, "a100-80gb");
+  EXPECT_EQ(three.startup, 80_GiB);
+}
+
 TEST(Learning, TheLatestJobsAreRemembered) {
   std::vector<LearnedJob> jobs = successes(100, 60_GiB, 50_GiB);
   std::vector<ProfileSample> samples = learned(jobs);

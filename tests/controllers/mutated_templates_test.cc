@@ -107,7 +107,8 @@ bool run_through(const Json& object) {
   attempt.per_node = 4;
   attempt.gpu_model = "A100-80GB";
   attempt.expandable_segments = true;
-  const Result<AttemptChildren> children = make_children(*job, attempt, "{}");
+  const Result<AttemptChildren> children = make_children(
+      *job, attempt, {.plan = "{}", .swap_plan = "{}", .host_memory = 1_GiB, .shared_memory = 1_GiB});
   EXPECT_TRUE(children.ok() || !valid) << write_json(object) << '\n' << to_string(children.error());
   estimator::Provision provision;
   provision.decision.emplace();

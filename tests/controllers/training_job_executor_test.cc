@@ -48,6 +48,8 @@ TEST_F(TrainingJobPass, BeginsWithAnAttemptOfWhatTheJobNeeds) {
   EXPECT_EQ(status.gpus_saved, 16 - attempt.trainers);
   ASSERT_TRUE(attempt.estimated.has_value());
   EXPECT_GT(attempt.estimated->count, 0);
+  EXPECT_NE(text_member(status.throughput, {"gpuHoursPerMillionSamples"}), "");
+  EXPECT_NE(text_member(status.throughput, {"requested", "gpuHoursPerMillionSamples"}), "");
 
   const Json child = world_.child("ads-0");
   EXPECT_EQ(child["metadata"]["ownerReferences"][0]["uid"], world_.job("ads")["metadata"]["uid"]);
@@ -61,6 +63,45 @@ TEST_F(TrainingJobPass, BeginsWithAnAttemptOfWhatTheJobNeeds) {
   EXPECT_TRUE((*content)["sharding"]["feasible"].asBool());
   EXPECT_TRUE((*content)["torchrec"].isObject());
   EXPECT_TRUE(world_.client().get(kServices, "default", "ads-0").ok());
+}
+
+std::string unfit_job(const std::string& on_unfit) {
+  return R"(
+apiVersion: plimsoll.dev/v1alpha1
+kind: TrainingJob
+metadata: {name: ads}
+spec:
+  model:
+    transformer: {layers: 80, hidden: 8192, heads: 64, ffn: 28672, vocab: 128256, seqLen: 8192}
+  training: {batchSizePerTrainer: 8, parallelism: {strategy: DDP}}
+  provisioning: {onUnfit: )" +
+         on_unfit + R"(}
+  trainers: {replicas: 8, perNode: 8}
+  template: {spec: {containers: [{name: trainer, image: "trainer:1"}]}}
+)";
+}
+
+// It was started with condition Provisioned True.
+TEST_F(TrainingJobPass, AJobThatFitsNoCardIsStartedAsRequestedAndSaysSo) {
+  world_.create(unfit_job("Admit"));
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 1U);
+  EXPECT_EQ(status.attempts[0].trainers, 8);
+  ASSERT_NE(status.find("Provisioned"), nullptr);
+  EXPECT_FALSE(status.is_true("Provisioned"));
+  EXPECT_EQ(reason_of(status, "Provisioned"), "NoFittingGPU");
+  EXPECT_THAT(status.find("Provisioned")->message, HasSubstr("nothing was decided"));
+}
+
+// The webhook was not there to deny it.
+TEST_F(TrainingJobPass, AJobThatFitsNoCardIsNotStartedWhereItsOwnerWantsThat) {
+  world_.create(unfit_job("Deny"));
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_TRUE(status.is_true("Failed"));
+  EXPECT_THAT(status.find("Failed")->message, HasSubstr("onUnfit is Deny"));
+  EXPECT_FALSE(world_.client().get(kJobs, "default", "ads-0").ok());
 }
 
 TEST_F(TrainingJobPass, RunsToSuccess) {

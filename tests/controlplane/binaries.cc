@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "tests/checkout.h"
 #include "tests/controlplane/api_server.h"
 
 namespace plimsoll::testing {

@@ -10,6 +10,7 @@
 
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/binaries.h"
 #include "tests/controlplane/certificates.h"
 #include "tests/controlplane/free_ports.h"

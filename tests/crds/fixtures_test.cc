@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "tests/checkout.h"
 #include "tests/crds/test_jobs.h"
 
 namespace plimsoll::crds {

@@ -45,6 +45,17 @@ TEST(GpuModel, AutoscalingNeedsBothOfItsFigures) {
               HasSubstr("spec.autoscaling.maxNodes: must be an integer"));
 }
 
+TEST(GpuModel, HostLinksMayBeGivenInPart) {
+  const Result<GpuModel> model = decode_gpu_model(model_with("{hostLinks: {peerToPeer: Supported}}"));
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  EXPECT_EQ(model->spec.host_links, (HostLinks{.peer_to_peer = PeerToPeer::kSupported}));
+  EXPECT_THAT(error_of(model_with("{hostLinks: {peerToPeer: Maybe}}")),
+              HasSubstr("spec.hostLinks.peerToPeer"));
+  EXPECT_THAT(error_of(model_with("{hostLinks: {gpusPerRootComplex: -1}}")),
+              HasSubstr("spec.hostLinks.gpusPerRootComplex"));
+  EXPECT_THAT(error_of(model_with("{hostLinks: {bandwidth: 0}}")), HasSubstr("spec.hostLinks.bandwidth"));
+}
+
 TEST(GpuModel, NeedsNoSpec) {
   EXPECT_TRUE(
       decode_gpu_model(yaml("{apiVersion: plimsoll.dev/v1alpha1, kind: GPUModel, metadata: {name: h100}}"))
@@ -64,17 +75,32 @@ TEST(GpuModel, NamesTheFieldThatIsWrong) {
               HasSubstr("spec.costPerHour: costPerHour must be more than 0"));
   EXPECT_THAT(error_of(model_with("{productLabels: [A100, \"\"]}")), HasSubstr("spec.productLabels[1]"));
   EXPECT_THAT(error_of(model_with("{productLabels: [A100, A100]}")), HasSubstr("spec.productLabels[1]"));
+  for (const char* wrong : {"8", "8.0", "\"8\"", "\"8.10\"", "\"sm_80\"", "{}"}) {
+    EXPECT_THAT(error_of(model_with("{computeCapability: " + std::string(wrong) + "}")),
+                HasSubstr("spec.computeCapability"))
+        << wrong;
+  }
   EXPECT_THAT(error_of(model_with("[]")), HasSubstr("spec: must be an object, is a list"));
   EXPECT_THAT(error_of(small_job()), HasSubstr("kind: must be GPUModel"));
 }
 
 TEST(GpuModel, StatusSurvivesTheWay) {
-  GpuModelStatus status{.total_gpus = 132,
-                        .free_gpus = 4,
-                        .nodes = {{.gpus_per_node = 8, .nodes = 16}, {.gpus_per_node = 4, .nodes = 1}},
-                        .product_labels = {"NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB"},
-                        .memory = Bytes::from_mib(81920),
-                        .host_memory = 500_GiB};
+  GpuModelStatus status{
+      .total_gpus = 132,
+      .free_gpus = 4,
+      .nodes = {{.gpus_per_node = 8, .nodes = 16}, {.gpus_per_node = 4, .nodes = 1}},
+      .product_labels = {"NVIDIA-A100-SXM4-80GB", "A100-SXM4-80GB"},
+      .memory = Bytes::from_mib(81920),
+      .host_memory = 500_GiB,
+      .host_links =
+          HostLinks{.bandwidth = 24_GiB, .gpus_per_root = 2, .peer_to_peer = PeerToPeer::kUnsupported},
+      .capabilities = GpuCapabilities{.compute_capability = "7.0",
+                                      .native_precisions = {"FP16"},
+                                      .flash_attention = {},
+                                      .oldest_cuda = "9.0",
+                                      .newest_cuda = "12.9"},
+      .driver_version = "535.104.12",
+      .cpu_architectures = {"amd64", "arm64"}};
   Json object = model_with("{}");
   object["status"] = encode_status(status);
   EXPECT_EQ(object["status"]["memory"], "80Gi");
@@ -83,6 +109,7 @@ TEST(GpuModel, StatusSurvivesTheWay) {
   EXPECT_EQ(model->status.total_gpus, 132);
   EXPECT_EQ(model->status.free_gpus, 4);
   EXPECT_EQ(model->status.host_memory, 500_GiB);
+  EXPECT_EQ(model->status.host_links, status.host_links);
   ASSERT_EQ(model->status.nodes.size(), 2U);
   EXPECT_EQ(model->status.nodes[1].gpus_per_node, 4);
   EXPECT_EQ(model->status.product_labels, status.product_labels);

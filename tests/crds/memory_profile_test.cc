@@ -50,6 +50,21 @@ TEST(MemoryProfile, WithoutEntriesNothingIsKnown) {
                bounds.convolution_workspace || bounds.peak_correction);
 }
 
+TEST(MemoryProfile, MayDescribeItsFamilysModel) {
+  const Json object = profile_with(R"(
+    spec: {family: ads, model: {transformer: {seqLen: 8, layers: 2, hidden: 64, heads: 4, ffn: 256, vocab: 100}},
+           training: {batchSizePerTrainer: 4}})");
+  const Result<MemoryProfile> profile = decode_memory_profile(object);
+  ASSERT_TRUE(profile.ok()) << to_string(profile.error());
+  EXPECT_EQ(profile->model, object["spec"]["model"]);
+  EXPECT_EQ(profile->training, object["spec"]["training"]);
+  EXPECT_TRUE(decode_memory_profile(profile_with("spec: {family: ads}"))->model.isNull());
+  EXPECT_THAT(error_of(profile_with("spec: {family: a, training: {batchSizePerTrainer: 4}}")),
+              HasSubstr("spec.model: model and training must be given together"));
+  EXPECT_THAT(error_of(profile_with("spec: {family: a, training: {}, model: {transformer: {seqLen: long}}}")),
+              HasSubstr("spec.model.transformer.seqLen"));
+}
+
 TEST(MemoryProfile, NamesTheFieldThatIsWrong) {
   EXPECT_THAT(error_of(profile_with("spec: {}")), HasSubstr("spec.family: is required"));
   EXPECT_THAT(error_of(profile_with("status: {}")), HasSubstr("spec: is required"));

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "tests/checkout.h"
 #include "tests/crds/test_jobs.h"
 
 namespace plimsoll::crds {

@@ -11,6 +11,7 @@
 #include "crds/enums.h"
 #include "crds/resource_fields.h"
 #include "crds/training_job_fields.h"
+#include "tests/checkout.h"
 #include "tests/crds/test_jobs.h"
 
 namespace plimsoll::crds {

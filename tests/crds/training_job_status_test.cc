@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "tests/checkout.h"
 #include "tests/crds/test_jobs.h"
 
 namespace plimsoll::crds {
@@ -19,7 +20,11 @@ Attempt full_attempt() {
   attempt.gpu_model = "A100-80GB";
   attempt.trainers = 16;
   attempt.per_node = 8;
+  attempt.batch_size = 64;
+  attempt.accumulation = 4;
   attempt.estimated = 70_GiB;
+  attempt.observed_startup = 50_GiB;
+  attempt.ended_in_startup = true;
   attempt.observed_peak = 72_GiB;
   attempt.observed_allocated = 60_GiB;
   attempt.observed_reserved = 66_GiB;
@@ -32,6 +37,8 @@ Attempt full_attempt() {
   attempt.exit_code = 1;
   attempt.container = "trainer";
   attempt.expandable_segments = true;
+  attempt.swap_plan = true;
+  attempt.host_memory = 200_GiB;
   attempt.start_time = kNow;
   attempt.completion_time = kLater;
   attempt.outcome = Outcome::kCudaOutOfMemory;
@@ -47,7 +54,13 @@ JobStatus full_status() {
   status.completion_time = kLater;
   status.requested_trainers = 128;
   status.requested_gpu_model = "A100-80GB";
+  status.requested_global_batch = 8192;
+  status.global_batch = 1024;
   status.gpus_saved = -8;
+  status.throughput["samplesPerSecond"] = "1553";
+  status.swap_plan["mode"] = "vPP";
+  status.gpu_hours = "96.5";
+  status.gpu_hours_saved = "12.3";
   status.estimate["trainers"] = 16;
   status.plan_name = "ads-2-plan";
   status.restarts = 2;

@@ -236,7 +236,8 @@ TEST(TrainingJob, EnumsHaveNames) {
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(to_string(wrong.error()),
             "Invalid: unknown name; choose SGD, Momentum, Adam, AdamW, Adagrad, RowWiseAdagrad, "
-            "RMSprop, LAMB, Adafactor or Adam8bit (near `adam`)");
+            "RMSprop, LAMB, Adafactor, Adam8bit, AdamW8bit, PagedAdamW, PagedAdamW8bit, Lion, Lion8bit, "
+            "PagedLion8bit, Muon, NAdam, RAdam, Adadelta or Adamax (near `adam`)");
 }
 
 TEST(TrainingJob, WidthsOfTypes) {

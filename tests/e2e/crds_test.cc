@@ -7,6 +7,7 @@
 #include <regex>
 #include <set>
 
+#include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
 
 namespace plimsoll::testing {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
 
 namespace plimsoll::testing {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/base64.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/certificates.h"
 
 namespace plimsoll::testing {
@@ -23,9 +24,9 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
   }
 }
 
-// Looks every 100 ms, for kPatience.
-template <class Condition>
-bool eventually(Condition condition) {
+}  // namespace
+
+bool eventually(const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) {
@@ -35,8 +36,6 @@ bool eventually(Condition condition) {
   }
   return true;
 }
-
-}  // namespace
 
 void MainJobTest::SetUp() {
   std::string why;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ class MainJobTest : public ::testing::Test {
   std::unique_ptr<PlimsollProcess> operator_;
   std::unique_ptr<PlimsollProcess> webhook_;
 };
+
+// Looks every 100 ms, for half a minute or so.
+bool eventually(const std::function<bool()>& condition);
 
 // A node of GPUs, ready to take pods.
 std::string node_manifest(const std::string& name, const std::string& product, int memory_mib, int gpus = 8);

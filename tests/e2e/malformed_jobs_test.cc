@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/yaml.h"
+#include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
 
 namespace plimsoll::testing {

@@ -22,7 +22,8 @@ using Names = std::set<std::string>;
 // They appear with the first attempt that ends so.
 const Names kAfterAnAttempt = {"plimsoll_jobs_succeeded_total", "plimsoll_jobs_failed_total",
                                "plimsoll_jobs_restarted_total", "plimsoll_job_attempts_total",
-                               "plimsoll_oom_detected_total",   "plimsoll_estimate_relative_error"};
+                               "plimsoll_oom_detected_total",   "plimsoll_estimate_relative_error",
+                               "plimsoll_job_gpu_hours_total",  "plimsoll_job_gpu_hours_saved_total"};
 
 struct Family {
   std::string type;

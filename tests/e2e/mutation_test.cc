@@ -107,6 +107,55 @@ TEST_F(MutationTest, WhatFitsNowhereKeepsItsValuesAndWarns) {
   EXPECT_TRUE(decision_of(job("ads")).isNull());
 }
 
+TEST_F(MutationTest, WhatFitsNowhereIsRejectedWhereThePolicySaysSo) {
+  std::string manifest = small_job("ads", 16, "  provisioning: {onUnfit: Deny}\n");
+  const std::string rows = "rows: 20000000";
+  manifest.replace(manifest.find(rows), rows.size(), "rows: 900000000000");
+  const CommandResult applied = kubectl({"apply", "-f", "-"}, manifest);
+  EXPECT_NE(applied.exit_code, 0);
+  EXPECT_THAT(applied.errors, HasSubstr("provisioning.onUnfit is Deny"));
+  EXPECT_THAT(applied.errors, Not(HasSubstr("keeps its")));
+  EXPECT_TRUE(job("ads").isNull());
+}
+
+TEST_F(MutationTest, WhatFitsNowhereIsToldWhatWouldFit) {
+  std::string manifest = small_job("gpt", 4, "  provisioning: {maxTrainers: 4}\n");
+  const std::size_t model = manifest.find("    dlrm:\n");
+  manifest.replace(
+      model, manifest.find("  training:") - model,
+      "    transformer: {layers: 48, hidden: 2048, heads: 16, ffn: 8192, vocab: 50257, seqLen: 2048}\n");
+  const std::string batch = "batchSizePerTrainer: 1024";
+  manifest.replace(manifest.find(batch), batch.size(),
+                   "batchSizePerTrainer: 8, optimizer: AdamW, parallelism: {strategy: DDP}");
+  const CommandResult applied = must({"apply", "-f", "-"}, manifest);
+  EXPECT_THAT(applied.errors, ContainsRegex("Warning: fits [0-9]+ x [A-Z0-9-]+ with training\\."));
+  EXPECT_TRUE(decision_of(job("gpt")).isNull());
+}
+
+TEST_F(MutationTest, AGlobalBatchIsKeptAndTheShareRecorded) {
+  std::string manifest = small_job("ads");
+  const std::string batch = "batchSizePerTrainer: 1024";
+  manifest.replace(manifest.find(batch), batch.size(), "globalBatchSize: 16384");
+  must({"apply", "-f", "-"}, manifest);
+  const Json sized = job("ads");
+  const Json decision = decision_of(sized);
+  EXPECT_EQ(decision["batchSizePerTrainer"].asInt64() * replicas_of(sized), 16384);
+  EXPECT_EQ(decision["gradientAccumulation"].asInt64(), 1);
+  EXPECT_EQ(sized["spec"]["training"]["globalBatchSize"].asInt64(), 16384);
+}
+
+TEST_F(MutationTest, TheRequiredThroughputIsReachedAndToldBesideTheRequested) {
+  const CommandResult fewest = must({"apply", "-f", "-"}, small_job("fewest"));
+  EXPECT_THAT(fewest.errors,
+              ContainsRegex("Warning: 1 x V100-32GB take about .* samples a second.*the requested 16 x"));
+  must({"apply", "-f", "-"}, small_job("fast", 16, "  provisioning: {minThroughput: 50%}\n"));
+  EXPECT_GT(replicas_of(job("fast")), 1);
+  const CommandResult wrong =
+      kubectl({"apply", "-f", "-"}, small_job("wrong", 16, "  provisioning: {minThroughput: fast}\n"));
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_THAT(wrong.errors, HasSubstr("spec.provisioning.minThroughput"));
+}
+
 TEST_F(MutationTest, TheUsersOwnSelectorsStay) {
   const std::string selector = "      nodeSelector: {team: ranking}\n";
   must({"apply", "-f", "-"}, small_job("ads", 16, selector));

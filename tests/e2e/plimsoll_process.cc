@@ -9,6 +9,8 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/checkout.h"
+
 namespace plimsoll::testing {
 namespace {
 

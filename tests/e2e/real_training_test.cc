@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "tests/checkout.h"
 #include "tests/e2e/training_stage.h"
 #include "tests/node_agent/node_agent.h"
 

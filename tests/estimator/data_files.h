@@ -17,6 +17,7 @@
 #include "base/json/json.h"
 #include "base/yaml.h"
 #include "crds/training_job.h"
+#include "tests/checkout.h"
 
 namespace plimsoll::estimator::testing {
 
@@ -82,6 +83,7 @@ struct MeasuredRun {
   std::string name;
   crds::TrainingJobSpec spec;  // its model and training
   std::int64_t bytes = 0;
+  std::int64_t trainers = 1;
 };
 
 inline std::vector<MeasuredRun> measured_runs(const std::string& file) {
@@ -96,7 +98,8 @@ inline std::vector<MeasuredRun> measured_runs(const std::string& file) {
     const Result<crds::TrainingJob> job = crds::decode_training_job(object);
     EXPECT_TRUE(job.ok()) << file << ": " << write_json(row) << ": " << (job ? "" : to_string(job.error()));
     if (job) {
-      runs.push_back({row["case"].asString(), job->spec, row["bytes"].asInt64()});
+      runs.push_back(
+          {row["case"].asString(), job->spec, row["bytes"].asInt64(), row.get("trainers", 1).asInt64()});
     }
   }
   return runs;

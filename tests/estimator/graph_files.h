@@ -8,6 +8,7 @@
 #include <string>
 
 #include "estimator/trace/import_graph.h"
+#include "tests/checkout.h"
 
 namespace plimsoll::estimator::testing {
 

@@ -2,11 +2,14 @@
 
 #include <cpprest/http_listener.h>
 #include <cpprest/producerconsumerstream.h>
+#include <pplx/threadpool.h>
 
 #include <atomic>
 #include <boost/algorithm/string/replace.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <chrono>
 #include <condition_variable>
+#include <future>
 #include <list>
 #include <mutex>
 #include <shared_mutex>
@@ -99,6 +102,18 @@ void abort_connection(Buffer& buffer) {
                std::make_exception_ptr(std::runtime_error("an injected fault closes the connection")));
 }
 
+// Lets cpprestsdk's threads handle what clients have sent, and that they have gone. Closing the listener closes its sockets on one
+// thread while others may be about to read from them (http_server_asio.cpp: asio_server_connection::close); such a read may be lost, and
+// the listener then waits for its end for ever.
+void let_connections_settle() {
+  for (int i = 0; i < 2; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    std::promise<void> handled;
+    crossplat::threadpool::shared_instance().service().post([&handled] { handled.set_value(); });
+    handled.get_future().wait();
+  }
+}
+
 class CpprestServer final : public HttpServer {
  public:
   CpprestServer(Api& api, const HttpServerOptions& options)
@@ -161,6 +176,7 @@ class CpprestServer final : public HttpServer {
     reap(true);
     readers_.stop();
     writers_.stop();
+    let_connections_settle();
     try {
       listener_.close().get();
     } catch (const std::exception& problem) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "tests/checkout.h"
 #include "tests/fuzz/target.h"
 
 namespace plimsoll::testing {

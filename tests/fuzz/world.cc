@@ -12,6 +12,7 @@
 #include "crds/gpu_model.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/trace/import_graph.h"
+#include "tests/checkout.h"
 #include "tests/fuzz/long_graph.h"
 
 namespace plimsoll::testing {
@@ -74,6 +75,11 @@ class FixedModels final : public estimator::ModelSource {
   Result<estimator::SharedGraph> graph(const std::string& /*namespace_name*/,
                                        const crds::GraphReference& from, Budget* /*budget*/) override {
     return find(graphs_, from.key);
+  }
+  Result<estimator::SharedText> text(const std::string& /*namespace_name*/,
+                                     const std::string& /*config_map_name*/, const std::string& key,
+                                     Budget* /*budget*/) override {
+    return Error(ErrorCode::kNotFound, "there is no " + key);
   }
 
  private:

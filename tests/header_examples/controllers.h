@@ -22,6 +22,10 @@
 namespace plimsoll::examples {
 using namespace controllers;
 
+struct gpu_hours_example {
+  crds::JobStatus status;
+  crds::Attempt ended_attempt;
+};
 struct attempt_plan_example {
   crds::TrainingJob job;
   crds::Attempt attempt;

@@ -16,6 +16,10 @@ using namespace crds;
 struct enums_example {
   std::string text;
 };
+struct global_batch_example {
+  TrainingJob job;
+  void estimate(const TrainingSpec& training);
+};
 struct profile_samples_example {
   MemoryProfile profile;
   JsonObject object;

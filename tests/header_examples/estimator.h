@@ -1,9 +1,21 @@
 // What the examples of estimator/ leave open.
 #pragma once
 
+#include "estimator/execute/prepared_trace.h"
 #include "estimator/execute/run_trace.h"
+#include "estimator/execute/trace_run.h"
+#include "estimator/layer_costs/graph_cut.h"
+#include "estimator/layer_costs/profiled_layers.h"
+#include "estimator/provisioner/candidates.h"
+#include "estimator/provisioner/original_request.h"
 #include "estimator/provisioner/provisioner.h"
+#include "estimator/sharder/plan.h"
 #include "estimator/spec/forward_graph.h"
+#include "estimator/speed/data_parallel_time.h"
+#include "estimator/speed/iteration_time.h"
+#include "estimator/swap/packed_volumes.h"
+#include "estimator/swap/planner.h"
+#include "estimator/swap/simulator.h"
 #include "tests/header_examples/anything.h"
 
 namespace plimsoll::examples {
@@ -45,8 +57,96 @@ struct transformer_example {
 struct model_builder_example {
   TensorId x;
 };
+struct iteration_time_example {
+  EstimateRequest request;
+  Plan plan;
+};
+struct graph_time_example {
+  Trace& trace;
+  KernelTimes& kernel_times;
+};
+struct stage_time_example {
+  ForwardGraph& graph;
+  KernelTimes& times;
+  StageOptions options;
+};
+struct data_parallel_time_example {
+  StageTime stage;
+  crds::TrainingSpec training;
+  DataParallelGroups groups;
+  KernelTimes& kernel_times;
+};
+struct operator_work_example {
+  ForwardGraph& graph;
+  std::int32_t i;
+};
+struct kernel_time_example {
+  GpuModel gpu;
+  crds::TrainingSpec training;
+  OperatorWork work;
+};
+struct embedded_table_example {
+  std::string text;
+};
 struct small_list_example {
   TensorId x, weight, bias;
+};
+struct profile_example {
+  JsonView json;
+};
+struct volumes_example {
+  std::vector<SwapLayer> layers;
+};
+struct packed_volumes_example {
+  SwapPlan plan;
+  SwapProfile profile;
+};
+struct simulator_example {
+  SwapPlan plan;
+  SwapProfile profile;
+  SwapMachine machine;
+};
+struct planner_example {
+  SwapProfile profile;
+  SwapMachine machine;
+};
+struct layer_profile_example {
+  EstimateRequest request;
+  SwapMachine machine;
+};
+struct layer_memory_example {
+  Recording recording;
+  TraceProducer producer;
+};
+struct layer_sizes_example {
+  Trace trace;
+  TraceShapes& shapes;
+  OptimizerRun optimizer;
+};
+struct host_update_example {
+  Bytes w, k;
+};
+struct graph_parts_example {
+  Trace trace;
+  Budget* budget;
+};
+struct graph_cut_example {
+  Trace trace;
+  GraphParts parts;
+  Budget* budget;
+};
+struct layer_rows_example {
+  GraphCut& graph_cut;
+};
+struct spec_layers_example {
+  EstimateRequest request;
+  crds::TrainingSpec training;
+  HostTraining host;
+};
+struct graph_layers_example {
+  EstimateRequest request;
+  crds::TrainingSpec training;
+  HostTraining host;
 };
 struct trace_example {
   TraceFile graph;
@@ -79,12 +179,80 @@ struct free_blocks_example {
   std::int64_t size, address, wanted, limit;
   std::int32_t block;
 };
+struct ordered_blocks_example {
+  std::int64_t size, address, wanted, limit;
+  std::int32_t block;
+};
+struct life_script_example {
+  ParameterLifeCycle& life;
+  Ledger& ledger;
+  std::int32_t unit;
+  Replication replication;
+  BudgetVector<ReplicaParameter> parameters;
+  OptimizerRun optimizer;
+  crds::CheckpointSaving saving;
+  Budget* budget;
+  Anything use(const Ledger& other);
+};
 struct rules_example {
   KernelCall call;
 };
 struct ledger_example {
   std::int64_t kCudaGranule;
   Bytes weight, bytes;
+};
+struct card_limits_example {
+  crds::TrainingJob job;
+  const TraceFile* graph;
+  AvailableGpu gpu;
+};
+struct explain_example {
+  EstimateRequest request;
+  Estimate estimate;
+};
+struct floor_example {
+  EstimateRequest request;
+  TraceRun& trace_run;
+  Bytes capacity;
+  Anything skip(int trainers);
+};
+struct graph_estimate_example {
+  EstimateRequest request;
+  KnownReplays replays;
+};
+struct margins_example {
+  EstimateRequest request;
+  Ledger& ledger;
+  Breakdown breakdown;
+  ConvolutionTotals convolutions;
+};
+struct config_keys_example {
+  Json json;
+  TransformerSpec spec;
+};
+struct gated_delta_mixer_example {
+  TransformerContext& context;
+  TensorId x;
+};
+struct state_space_mixer_example {
+  TransformerContext& context;
+  TensorId x;
+};
+struct transformer_feed_forward_example {
+  TransformerContext& context;
+  TensorId x;
+};
+struct transformer_front_end_example {
+  TransformerContext& context;
+  TensorId x;
+};
+struct transformer_part_example {
+  Anything spec;
+  Anything training, part, builder, patterns;
+};
+struct transformer_attention_example {
+  TransformerContext& context;
+  TensorId x;
 };
 struct life_cycle_example {
   ParameterLedger& ledger;
@@ -110,12 +278,32 @@ struct runtime_settings_example {
 struct spec_run_example {
   EstimateRequest request;
 };
+struct spec_parts_example {
+  crds::ModelSpec model;
+  crds::TrainingSpec training;
+  TransformerSpec spec;
+  RecordOptions options;
+};
+struct other_passes_example {
+  EstimateRequest request;
+  const TransformerSpec* spec;
+  Bytes inputs;
+};
 struct split_rules_example {
   KernelCall call;
   Anything operands;
 };
 struct tensor_split_example {
   Trace trace;
+};
+struct prepared_trace_example {
+  Trace trace;
+  Anything producer;
+  TraceRunRequest request;
+};
+struct trace_run_example {
+  const TraceRun& found;
+  BlockId block;
 };
 struct run_trace_example {
   Trace trace;
@@ -127,11 +315,35 @@ struct model_source_example {
   ModelSource* source;
   Budget budget;
 };
+struct host_memory_example {
+  PlannedSwap plan;
+};
+struct swap_machine_example {
+  AvailableGpu gpu;
+};
+struct swap_search_example {
+  EstimateRequest request;
+};
+struct swap_training_example {
+  Decision decision;
+};
+struct through_host_example {
+  ProvisionRequest request;
+  OriginalRequest original;
+  std::vector<Candidate> capable;
+  std::function<Provision(const ProvisionRequest&)> decide;
+};
 struct candidates_example {
   crds::TrainingJob job;
+  const TraceFile* graph;
   std::vector<AvailableGpu> gpus;
   std::vector<FailedSize> failed;
   void warn(const std::string& reason);
+};
+struct throughput_example {
+  crds::TrainingJobSpec spec;
+  std::optional<double> requested;
+  Result<double> rate;
 };
 struct trainer_count_search_example {
   ProvisionRequest request;
@@ -188,6 +400,35 @@ struct exact_search_example {
 };
 struct trainer_loads_example {
   Decision decision;
+};
+struct exchange_example {
+  ShardRequest request;
+  Plan plan;
+};
+struct graph_tables_example {
+  Trace trace;
+  std::vector<crds::EmbeddingTable> tables;
+};
+struct lookups_example {
+  Trace trace;
+  TraceOperator op;
+};
+struct import_tables_example {
+  JsonView root;
+  Budget* budget;
+};
+
+struct changes_that_fit_example {
+  ProvisionRequest request;
+  Decide decide;
+  void warn(const std::string& text);
+};
+struct adapter_config_example {
+  std::string text;
+};
+struct fine_tuning_example {
+  crds::TrainingSpec training;
+  TransformerSpec spec;
 };
 
 struct record_example {

@@ -9,9 +9,11 @@
 #include "tests/header_examples/anything.h"
 #include "webhook/admission_handler.h"
 #include "webhook/admission_review.h"
+#include "webhook/cluster_objects.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/decision_scheduler.h"
 #include "webhook/mutate.h"
+#include "webhook/mutate_workload.h"
 #include "webhook/progress_watch.h"
 
 namespace plimsoll::examples {
@@ -28,6 +30,10 @@ struct admission_review_example {
   std::string body;
   Anything reply(int status, const std::string& body);
   AdmissionAnswer handle(const AdmissionRequest& request);
+};
+struct cluster_objects_example {
+  kube::Client& client;
+  Budget budget{{}};
 };
 struct cluster_view_keeper_example {
   kube::Client& client;
@@ -57,6 +63,11 @@ struct mutate_example {
 struct profile_quota_example {
   kube::Reflector::Options options;
   std::string key;
+};
+struct mutate_workload_example {
+  AdmissionRequest request;
+  MutateInputs inputs;
+  Anything reply(const AdmissionAnswer& answer);
 };
 struct progress_watch_example {
   ProgressWatch watch;

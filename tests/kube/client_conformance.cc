@@ -16,6 +16,7 @@
 #include "kube/kubeconfig.h"
 #include "kube/leader_elector.h"
 #include "kube/reflector.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/api_server.h"
 #include "tests/kube/client_conformance.h"
 

@@ -399,6 +399,7 @@ TEST_F(FaultStorm, CachesConvergeToTheTruth) {
     client_->set_one_in(0);
   }
 
+  int whole_lists = 0;
   for (const auto& [name, cache] : caches) {
     SCOPED_TRACE(name);
     State copied;
@@ -418,11 +419,14 @@ TEST_F(FaultStorm, CachesConvergeToTheTruth) {
     EXPECT_EQ(cache->told(), truth);
     EXPECT_EQ(cache->removed_twice(), 0);
     EXPECT_FALSE(truth.empty());
-    EXPECT_GT(cache->counts().whole_lists, 1);
+    whole_lists += cache->counts().whole_lists;
     std::cout << name << ": " << truth.size() << " objects, " << cache->counts().lists << " lists of which "
               << cache->counts().whole_lists << " whole, " << cache->counts().watches << " watches, "
               << cache->counts().events << " events\n";
   }
+  // A storm makes caches list anew. It need not make each of them: a list that is cut off is begun again where it was, and a watch is
+  // resumed, so that one cache may come through with its first list.
+  EXPECT_GT(whole_lists, static_cast<int>(caches.size()));
   const FaultProxy::Counts harm = proxy_->counts();
   std::cout << writes_ << " writes, " << restarts_ << " restarts, " << client_->errors()
             << " errors of 410, 429 and 500, " << harm.connections << " connections, " << harm.resets

@@ -10,6 +10,7 @@
 #include "kube/http_exchange.h"
 #include "kube/kubeconfig.h"
 #include "kube/tls.h"
+#include "tests/checkout.h"
 #include "tests/kube/client_conformance.h"
 
 namespace plimsoll::kube {

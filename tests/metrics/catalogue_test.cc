@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/checkout.h"
+
 namespace plimsoll::metrics {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "kube/lease_defaults.h"
+#include "tests/checkout.h"
 
 namespace plimsoll::process {
 namespace {

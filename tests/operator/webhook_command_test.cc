@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/yaml.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/api_server.h"
 #include "tests/controlplane/certificates.h"
 #include "tests/controlplane/scratch_directory.h"

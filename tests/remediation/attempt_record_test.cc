@@ -104,6 +104,37 @@ TEST(AttemptRecord, ALongMessageIsCutAtAWholeCharacter) {
   EXPECT_EQ(static_cast<unsigned char>(attempt.message.back()), 0xA9);
 }
 
+// The same with the shards of the model on the card and the whole model beside them.
+TEST(AttemptRecord, OutOfMemoryBeforeTheFirstForwardPassIsToldApart) {
+  Json pod;
+  pod["metadata"]["name"] = "p";
+  pod["status"]["phase"] = "Failed";
+  Json& container = pod["status"]["containerStatuses"][0];
+  container["name"] = "trainer";
+  container["state"]["terminated"]["exitCode"] = 1;
+  const auto record = [&](const char* training) {
+    container["state"]["terminated"]["message"] =
+        std::string(R"({"plimsoll":1,"stage":"peak","rank":0,"training":)") + training +
+        R"(,"deviceUsedBytes":70,"capacityBytes":80})"
+        "\n[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.";
+    Json job;
+    job["status"]["conditions"][0]["type"] = "Failed";
+    job["status"]["conditions"][0]["status"] = "True";
+    crds::Attempt attempt;
+    record_end(attempt, job, {pod}, "2026-11-21T10:00:00Z");
+    EXPECT_EQ(attempt.outcome, crds::Outcome::kCudaOutOfMemory);
+    return attempt;
+  };
+  const crds::Attempt early = record("false");
+  EXPECT_TRUE(early.ended_in_startup);
+  EXPECT_EQ(early.observed_startup, Bytes{70});
+  EXPECT_EQ(early.message.find("during start-up, before the first forward pass: "), 0U) << early.message;
+  const crds::Attempt late = record("true");
+  EXPECT_FALSE(late.ended_in_startup);
+  EXPECT_FALSE(late.observed_startup);
+  EXPECT_EQ(late.message.find("start-up"), std::string::npos);
+}
+
 TEST(AttemptRecord, KeepsWhatTheTrainersReported) {
   Json pod;
   pod["metadata"]["name"] = "p";

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/yaml.h"
+#include "tests/checkout.h"
 
 namespace plimsoll::remediation {
 

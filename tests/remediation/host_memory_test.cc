@@ -95,5 +95,16 @@ TEST(HostMemory, IsThatOfTheContainerThatRanOut) {
   EXPECT_EQ(raise_host_memory(job, 0_GiB, "istio-proxy").change, Change::kUnlimited);
 }
 
+// The template says nothing of memory: Plimsoll asked for what the swap plan keeps on the host.
+TEST(HostMemory, GrowsFromWhatPlimsollAskedForTheTrainer) {
+  const crds::TrainingJob job = job_of(R"({"containers": [{"name": "trainer"}, {"name": "proxy"}]})");
+  const HostMemory raised = raise_host_memory(job, 0_GiB, {}, 64_GiB);
+  EXPECT_EQ(raised.change, Change::kRaised);
+  EXPECT_EQ(raised.before, 64_GiB);
+  EXPECT_EQ(patched(job, raised, "limits"), "96Gi");
+  EXPECT_EQ(patched(job, raised, "requests"), "96Gi");
+  EXPECT_EQ(raise_host_memory(job, 0_GiB, "proxy", 64_GiB).change, Change::kUnlimited) << "not for the proxy";
+}
+
 }  // namespace
 }  // namespace plimsoll::remediation

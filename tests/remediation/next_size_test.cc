@@ -61,6 +61,17 @@ TEST_F(NextSizeTest, ALargerSizeExceedsTheOneThatRanOut) {
   EXPECT_THAT(write_json(next->patch), HasSubstr("8 x A100-40GB ran out of memory"));
 }
 
+TEST_F(NextSizeTest, AfterAStartUpThatDidNotFitItIsALargerCardOrNothing) {
+  attempts_.back().ended_in_startup = true;
+  const Result<NextSize> next = larger();
+  ASSERT_TRUE(next) << to_string(next.error());
+  EXPECT_EQ(trainers(*next)["gpuModel"], "A100-80GB");
+  gpus_.pop_back();
+  const Result<NextSize> none = larger();
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, HasSubstr("on the CPU or the meta device"));
+}
+
 TEST_F(NextSizeTest, AfterAShardingFailureThereAreMoreTrainers) {
   gpus_.pop_back();
   const Result<NextSize> next = larger(Outcome::kShardingFailure);
@@ -115,6 +126,55 @@ TEST_F(NextSizeTest, AModelWithoutRoomOrLeaveIsNotTaken) {
   next = other();
   ASSERT_FALSE(next);
   EXPECT_THAT(next.error().message, HasSubstr("no other allowed GPU model"));
+}
+
+// Llama 3 8B whole on each trainer; nothing is left but to train it through the host's memory.
+class SwapAsTheLastResort : public NextSizeTest {
+ protected:
+  SwapAsTheLastResort() {
+    object_["spec"]["model"] = plimsoll::testing::parse(
+        R"({"family": "llm", "transformer": {"layers": 32, "hidden": 4096, "heads": 32, "kvHeads": 8, "ffn": 14336,
+            "vocab": 128256, "seqLen": 2048}})");
+    object_["spec"]["training"] = plimsoll::testing::parse(
+        R"({"batchSizePerTrainer": 1, "precision": "BF16Mixed", "optimizer": "AdamW"})");
+    object_["spec"]["provisioning"]["placement"] = "HBMOrSwap";
+    gpus_ = {available("A100-80GB", 8)};
+    gpus_[0].host_memory = 1024_GiB;
+    attempts_.back() = {.gpu_model = "A100-80GB", .trainers = 8, .per_node = 8};
+    attempts_.back().out_of_memory.needed = gpus_[0].model.memory + 1_GiB;
+  }
+};
+
+TEST_F(SwapAsTheLastResort, AfterTheLargestSizeTheJobTrainsThroughTheHost) {
+  const Result<NextSize> next = larger();
+  ASSERT_TRUE(next) << to_string(next.error());
+  EXPECT_THAT(next->text, HasSubstr("8 x A100-80GB, through host memory by a swap plan"));
+  EXPECT_THAT(write_json(next->patch), HasSubstr("8 x A100-80GB ran out of memory"));
+  object_["spec"]["provisioning"]["placement"] = "HBM";
+  EXPECT_FALSE(larger().ok());
+}
+
+// Of the decision in the patch's annotation.
+std::int64_t upper_bound_in(const Json& patch) {
+  for (const Json& operation : patch) {
+    if (operation["path"] == "/metadata/annotations/plimsoll.dev~1provisioning-decision") {
+      return (*parse_json(operation["value"].asString()))["upperBoundBytes"].asInt64();
+    }
+  }
+  return -1;
+}
+
+TEST_F(SwapAsTheLastResort, APlanThatRanOutIsFollowedByOneThatTakesLess) {
+  const Result<NextSize> first = larger();
+  ASSERT_TRUE(first.ok());
+  attempts_.push_back(attempts_.back());
+  attempts_.back().swap_plan = true;
+  attempts_.back().estimated = 15_GiB;
+  attempts_.back().out_of_memory.needed.reset();
+  const Result<NextSize> next = larger();
+  ASSERT_TRUE(next) << to_string(next.error());
+  EXPECT_THAT(next->text, HasSubstr("through host memory by a swap plan"));
+  EXPECT_LT(upper_bound_in(next->patch), upper_bound_in(first->patch));
 }
 
 }  // namespace

@@ -31,6 +31,24 @@ TEST(Signposts, TheHighestOfAllTrainersAndPods) {
   EXPECT_EQ(seen.lines, 2U);
 }
 
+TEST(Signposts, StartUpIsWhatWasTakenBeforeTheFirstForwardPass) {
+  const Signposts seen = read_signposts(
+      {pod_that_said(R"({"plimsoll":1,"stage":"sharding","training":false,"deviceUsedBytes":70})"
+                     "\n"
+                     R"({"plimsoll":1,"stage":"setup","training":false,"deviceUsedBytes":75})"
+                     "\n"
+                     R"({"plimsoll":1,"stage":"peak","training":true,"deviceUsedBytes":90})")});
+  EXPECT_EQ(seen.startup, Bytes{75});
+  EXPECT_EQ(seen.peak, Bytes{90});
+  EXPECT_EQ(seen.in_startup, 2U);
+  EXPECT_EQ(seen.in_training, 1U);
+  const Signposts older = read_signposts({pod_that_said(kPeak)});  // a version that does not say it
+  EXPECT_FALSE(older.startup);
+  EXPECT_EQ(older.in_startup + older.in_training, 0U);
+  EXPECT_FALSE(
+      read_signposts({pod_that_said(R"({"plimsoll":1,"training":"no","deviceUsedBytes":70})")}).startup);
+}
+
 TEST(Signposts, AllocatorAndContextWhereTheCardWasNotSeen) {
   EXPECT_EQ(
       read_signposts({pod_that_said(R"({"plimsoll":1,"stage":"ddp","reservedBytes":100,"contextBytes":7})")})

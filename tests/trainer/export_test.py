@@ -198,8 +198,41 @@ class Export(unittest.TestCase):
 
     def test_mlp(self):
         trace = self.check(mlp, (4, 8, 33))
-        self.assertEqual(trace["batchSizes"], [4, 8, 12])
+        self.assertEqual(trace["batchSizes"], [4, 8, 2], "the real run at batch 2 is the third")
         self.assertEqual(trace["method"], "fake")
+
+    def test_where_no_real_run_is_small_a_third_recording_checks_the_sizes(self):
+        with mock.patch.object(exporter.real_run, "MAX_BYTES", 0):
+            self.assertEqual(self.check(mlp)["batchSizes"], [4, 8, 12])
+
+    def test_a_real_run_with_other_sizes_does_not_replace_the_third_recording(self):
+        class Padded(nn.Linear):
+            def forward(self, x):
+                return super().forward(x.new_zeros((len(x) + 3) // 4 * 4, 8).index_add(0, torch.arange(len(x)), x))
+
+        def function(batch):
+            return Padded(8, 8), (torch.randn(batch, 8),), lambda output: output.square().mean()
+
+        trace = exporter.export(function, 4, "cpu")["traces"][0]
+        self.assertEqual(trace["batchSizes"], [4, 8, 12])
+
+    def test_tensors_that_change_their_shape_or_storage(self):
+        class Changes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(64, 128), nn.Linear(128, 64)
+
+            def forward(self, x):
+                wide = self.first(x)
+                held = wide.detach().clone()
+                held.transpose_(0, 1)
+                turned = held * 2
+                held.data = held.data[:4].clone()
+                again = held + 1
+                held.resize_(32, 128)
+                return self.second(wide) + again.sum() + turned.sum() + held.sum() * 0
+
+        self.check(lambda batch: (Changes(), (torch.randn(batch, 64),), lambda output: output.square().mean()))
 
     def test_cnn(self):
         self.check(cnn)

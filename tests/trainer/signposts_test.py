@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 import unittest
 import unittest.mock
@@ -208,19 +209,19 @@ class FakeCard:
     def is_initialized(self):
         return self.initialized
 
-    def mem_get_info(self):
+    def mem_get_info(self, index=None):
         return 80000 - 700 - self.reserved, 80000
 
-    def memory_reserved(self):
+    def memory_reserved(self, index=None):
         return self.reserved
 
-    def max_memory_reserved(self):
+    def max_memory_reserved(self, index=None):
         return self.allocator_peak
 
-    def max_memory_allocated(self):
+    def max_memory_allocated(self, index=None):
         return self.allocated
 
-    def get_device_name(self):
+    def get_device_name(self, index=None):
         return "NVIDIA A100-SXM4-80GB"
 
 
@@ -228,7 +229,7 @@ class Cuda(unittest.TestCase):
     def test_reads_the_whole_card(self):
         card = FakeCard()
         with unittest.mock.patch.object(torch, "cuda", card):
-            meter = signposts._Cuda()
+            meter = signposts.CudaCard()
             card.allocated, card.reserved, card.allocator_peak = 900, 1000, 1000
             self.assertEqual(meter.read(), {"allocatedBytes": 900, "reservedBytes": 1000, "deviceUsedBytes": 1700,
                                             "capacityBytes": 80000, "contextBytes": 700, "device": "NVIDIA A100-SXM4-80GB"})
@@ -240,10 +241,27 @@ class Cuda(unittest.TestCase):
         card = FakeCard()
         card.initialized = False
         with unittest.mock.patch.object(torch, "cuda", card):
-            self.assertEqual(signposts._Cuda().read(), {"device": "cuda"})
+            self.assertEqual(signposts.CudaCard().read(), {"device": "cuda"})
 
 
 class Report(Files):
+    def test_a_trainer_with_several_cards_gives_the_figures(self):
+        """With a swap plan the budget is that of each of its cards, and what the process holds is in host memory."""
+        with unittest.mock.patch.dict(os.environ, PLIMSOLL_SWAP_PLAN="plan.json"):
+            with signposts.report(self.message, budget_bytes=1000) as s:
+                self.assertIs(signposts.current(), s)
+                torch.zeros(MIB)
+                s.read_with(lambda: {**signposts.budget_reading(700, 1000), "devicePeakBytes": [300, 700]})
+                threads = [threading.Thread(target=s.iteration) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+        self.assertIsNone(signposts.current())
+        peak = json.loads(self.said().splitlines()[-1])
+        self.assertEqual((peak["stage"], peak["iteration"], peak["deviceUsedBytes"]), ("peak", 4, 700))
+        self.assertEqual(peak["devicePeakBytes"], [300, 700])
+
     def test_by_hand(self):
         with signposts.report(self.message, budget_bytes=1 << 40) as s:
             table = torch.zeros(MIB)
@@ -262,9 +280,27 @@ class Report(Files):
         grown = stages["peak"]["allocatedBytes"] - stages["sharding"]["allocatedBytes"]
         self.assertEqual(grown, 4 * MIB)
         self.assertEqual(set(stages["peak"]), {
-            "plimsoll", "stage", "rank", "iteration", "torch", "allocatedBytes", "reservedBytes", "deviceUsedBytes", "capacityBytes",
-            "contextBytes", "device"})
+            "plimsoll", "stage", "rank", "iteration", "training", "torch", "allocatedBytes", "reservedBytes", "deviceUsedBytes",
+            "capacityBytes", "contextBytes", "device"})
         self.assertEqual(stages["peak"]["capacityBytes"], 1 << 40)
+
+    def test_start_up_ends_with_the_first_forward_pass(self):
+        with signposts.report(self.message, budget_bytes=1 << 40) as s:
+            whole = torch.zeros(2 * MIB)  # loaded before it is sharded
+            s.stage("sharding")
+            del whole
+            layer = nn.Linear(4, 4)
+            layer(torch.ones(1, 4))
+            s.iteration()
+        stages = self.stages()
+        self.assertEqual(list(stages), ["sharding", "setup", "peak"])
+        self.assertEqual([stages[name]["training"] for name in stages], [False, False, True])
+        self.assertGreaterEqual(stages["setup"]["allocatedBytes"], 8 * MIB)
+
+    def test_a_failure_before_the_first_forward_pass_is_in_start_up(self):
+        with self.assertRaises(RuntimeError), signposts.report(self.message):
+            raise RuntimeError("CUDA out of memory")
+        self.assertIn('"training":false', self.said())
 
     def test_without_a_budget_says_how_far_it_came(self):
         with signposts.report(self.message) as s:
@@ -334,7 +370,7 @@ class Runner(Files):
         done = self.run_script(TRAINING, "64", NODE_RANK="3", PLIMSOLL_DEVICE_BUDGET_BYTES=str(64 * MIB))
         self.assertEqual((done.returncode, done.stdout), (0, "trained\n"), done.stderr)
         stages = self.stages()
-        self.assertEqual(list(stages), ["optimizer", "firstIterations", "peak"])
+        self.assertEqual(list(stages), ["setup", "optimizer", "firstIterations", "peak"])
         self.assertEqual((stages["peak"]["iteration"], stages["peak"]["rank"]), (5, 3))
         self.assertGreater(stages["peak"]["allocatedBytes"], 4 * 2 * 64 * 64 * 4)
 

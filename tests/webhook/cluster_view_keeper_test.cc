@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
+#include "tests/checkout.h"
 #include "tests/controlplane/fake_api_server.h"
 #include "tests/webhook/samples.h"
 

@@ -56,7 +56,7 @@ class Runaway {
 };
 
 DecisionScheduler::Options small_options() {
-  return {.slots = 3, .max_long = 1, .max_waiting = 2, .long_after = 20ms};
+  return {.slots = 3, .max_long = 1, .max_waiting = 2, .long_after = 20ms, .stop_after = 40ms};
 }
 
 // Two requests that never ended took both workers, and all others waited for them.
@@ -82,6 +82,17 @@ TEST(DecisionScheduler, TooManyEndlessDecisionsAreStopped) {
   ASSERT_TRUE(eventually([&] { return scheduler.stats().stopped == 2; }));
   EXPECT_TRUE(eventually([&] { return lone.ended() + first.ended() + second.ended() == 2; }));
   EXPECT_EQ(scheduler.stats().running, 1U);
+}
+
+// On a busy machine a usual decision was the third that took 50 ms, and was stopped: the one that had begun first.
+TEST(DecisionScheduler, DecisionsThatAreOnlySlowAreNotStoppedInFavourOfOthers) {
+  DecisionScheduler scheduler({.slots = 4, .max_long = 1, .long_after = 20ms, .stop_after = 1h});
+  const Runaway first(scheduler, "a");
+  const Runaway second(scheduler, "a");
+  const Runaway third(scheduler, "b");
+  ASSERT_TRUE(eventually([&] { return scheduler.stats().running_long == 3; }));
+  EXPECT_EQ(scheduler.stats().stopped, 0U);
+  EXPECT_FALSE(first.ended() || second.ended() || third.ended());
 }
 
 TEST(DecisionScheduler, LongDecisionsGoOnAtALowerPriority) {

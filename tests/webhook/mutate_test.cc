@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "estimator/trace/import_graph.h"
+#include "tests/checkout.h"
 #include "tests/webhook/samples.h"
 
 namespace plimsoll::webhook {
@@ -81,6 +82,7 @@ TEST(Mutate, AppliesAgainWhenTheManifestIsAppliedAgain) {
   const Mutation mutation = mutated(update_review(before, now));
   EXPECT_TRUE(mutation.applied);
   EXPECT_EQ(patched(now, mutation.answer.patch)["spec"]["trainers"], before["spec"]["trainers"]);
+  EXPECT_EQ(mutation.gpus_saved, 0) << "counted when the job was created";
 }
 
 TEST(Mutate, AnAppliedManifestDoesNotBringBackASizeThatRanOutOfMemory) {
@@ -199,6 +201,24 @@ TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenNothingFits) {
   EXPECT_FALSE(mutation.answer.warnings.empty());
 }
 
+TEST(Mutate, DeniesAJobThatFitsNowhereWhereItsOwnerWantsThat) {
+  Json job = sample_job();
+  job["spec"]["model"]["dlrm"]["tables"][0]["rows"] = 1000000000000;
+  job["spec"]["provisioning"]["onUnfit"] = "Deny";
+  const Mutation mutation = mutated(sample_review(job));
+  EXPECT_FALSE(mutation.answer.allowed);
+  EXPECT_EQ(mutation.answer.code, 403);
+  EXPECT_NE(mutation.answer.message.find("no allowed GPU"), std::string::npos) << mutation.answer.message;
+  EXPECT_NE(mutation.answer.message.find("onUnfit is Deny"), std::string::npos);
+  EXPECT_EQ(mutation.reason, "Denied");
+  EXPECT_FALSE(mutation.applied);
+
+  const estimator::ClusterView empty;  // it may grow: whether the job fits is not known
+  EXPECT_TRUE(mutate(request_of(sample_review(job)), {.cluster = &empty, .tables = nullptr}).answer.allowed);
+  job["spec"]["model"] = sample_job()["spec"]["model"];
+  EXPECT_TRUE(mutated(sample_review(job)).applied);
+}
+
 TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenTheGraphCannotBeRead) {
   Json job = sample_job();
   job["spec"]["model"].removeMember("dlrm");
@@ -230,6 +250,10 @@ class FixedTables : public estimator::ModelSource {
   }
   Result<estimator::SharedGraph> graph(const std::string&, const crds::GraphReference&, Budget*) override {
     return Error(ErrorCode::kUnavailable, "there are no graphs here");
+  }
+  Result<estimator::SharedText> text(const std::string&, const std::string&, const std::string&,
+                                     Budget*) override {
+    return Error(ErrorCode::kUnavailable, "there are no texts here");
   }
   std::string requested;
 

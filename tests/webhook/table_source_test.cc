@@ -9,6 +9,8 @@
 
 #include "base/base64.h"
 #include "base/gzip.h"
+#include "tests/checkout.h"
+#include "tests/kube/partial_client.h"
 
 namespace plimsoll::webhook {
 namespace {
@@ -18,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr const char* kCsv = "name,rows,dim,pooling_factor\nuser,1000,64,2.5\nitem,2000,128,1\n";
 
 // ConfigMaps by namespace/name; everything but `get` is refused.
-class ConfigMaps : public kube::Client {
+class ConfigMaps : public testing::PartialClient {
  public:
   Result<Json> get(const kube::Resource& resource, const std::string& namespace_name, const std::string& name,
                    const kube::CallOptions& options) override {
@@ -31,32 +33,6 @@ class ConfigMaps : public kube::Client {
     }
     return found->second;
   }
-  Result<Json> list(const kube::Resource&, const std::string&, const kube::ListOptions&,
-                    const kube::CallOptions&) override {
-    return refused();
-  }
-  Result<Json> create(const kube::Resource&, const std::string&, const Json&,
-                      const kube::CallOptions&) override {
-    return refused();
-  }
-  Result<Json> update(const kube::Resource&, const std::string&, const Json&, const std::string&,
-                      const kube::CallOptions&) override {
-    return refused();
-  }
-  Result<Json> patch(const kube::Resource&, const std::string&, const std::string&, kube::PatchType,
-                     const Json&, const std::string&, const kube::CallOptions&) override {
-    return refused();
-  }
-  Result<void> remove(const kube::Resource&, const std::string&, const std::string&,
-                      const kube::CallOptions&) override {
-    return refused();
-  }
-  Result<void> watch(const kube::Resource&, const std::string&, const kube::WatchOptions&,
-                     const std::function<void(const kube::WatchEvent&)>&, std::stop_token) override {
-    return refused();
-  }
-  Result<std::string> get_raw(const std::string&, const kube::CallOptions&) override { return refused(); }
-
   // A ConfigMap ads/tables whose key tables.csv holds the text.
   void put(const std::string& text, const std::string& version, const std::string& name = "tables") {
     Json& object = objects["ads/" + name];
@@ -68,9 +44,6 @@ class ConfigMaps : public kube::Client {
   std::map<std::string, Json> objects;
   int gets = 0;
   std::chrono::milliseconds timeout{};
-
- private:
-  static Error refused() { return Error(ErrorCode::kInternal, "not in this test"); }
 };
 
 Result<estimator::SharedTables> read(ConfigMapTableSource& source, const std::string& name = "tables",

@@ -45,25 +45,63 @@ def format_size(count):
     return "%d bytes" % count
 
 
-def out_of_memory_text(wanted, allocated, budget):
+def out_of_memory_text(wanted, allocated, budget, gpu=0):
     """The message of this PyTorch when a card of `budget` bytes is full; version 2.1 changed it."""
     free = max(budget - allocated, 0)
     advice = "See documentation for Memory Management "
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 1):
-        return ("CUDA out of memory. Tried to allocate %s (GPU 0; %s total capacity; %s already allocated; %s free; %s reserved "
+        return ("CUDA out of memory. Tried to allocate %s (GPU %d; %s total capacity; %s already allocated; %s free; %s reserved "
                 "in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid "
                 "fragmentation.  %sand PYTORCH_CUDA_ALLOC_CONF") % (
-                    *(format_size(count) for count in (wanted, budget, allocated, free, allocated)), advice)
-    return ("CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of which %s is free. Including "
+                    format_size(wanted), gpu, *(format_size(count) for count in (budget, allocated, free, allocated)), advice)
+    return ("CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free. Including "
             "non-PyTorch memory, this process has %s memory in use. Of the allocated memory %s is allocated by PyTorch, and %s "
             "is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  %s"
             "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)") % (
-                *(format_size(count) for count in (wanted, budget, free, allocated, allocated, 0)), advice)
+                format_size(wanted), gpu, *(format_size(count) for count in (budget, free, allocated, allocated, 0)), advice)
 
 
-def _rounded(count):
-    return -(-count // _GRANULE) * _GRANULE
+class LiveStorages:
+    """Bytes of the storages that live, each rounded up to `granule`. Freed ones are removed late: when the sum would be a new peak."""
+
+    def __init__(self, granule=1):
+        self.counted = self.peak = 0
+        self._granule = granule
+        self._live = {}  # a storage's address -> [weak reference, bytes]; the reference reserves the address
+
+    def add(self, tensor):
+        try:
+            storage = storage_of(tensor)
+            address = storage._cdata
+        except (NotImplementedError, RuntimeError):  # a tensor without own memory, such as a fake or a functional one
+            return
+        size = -(-storage.nbytes() // self._granule) * self._granule
+        known = self._live.get(address)
+        if known is None:
+            if size > 0:
+                self._live[address] = [StorageWeakRef(storage), size]
+                self.counted += size
+        else:
+            self.counted += size - known[1]  # resize_ of a tensor
+            known[1] = size
+
+    def sweep(self):
+        """What lives now."""
+        dead = [address for address, (reference, _) in self._live.items() if reference.expired()]
+        for address in dead:
+            self.counted -= self._live.pop(address)[1]
+        return self.counted
+
+    def settle(self, before, budget, refuse):
+        """Records a new peak. Where what was added to `before` exceeds the budget, refuse(wanted, allocated) is raised."""
+        if self.counted <= self.peak:
+            return
+        wanted = self.counted - before
+        self.sweep()
+        if budget is not None and self.counted > budget:
+            raise refuse(wanted, self.counted - wanted)
+        self.peak = max(self.peak, self.counted)
 
 
 class DeviceBudget(TorchDispatchMode):
@@ -72,9 +110,7 @@ class DeviceBudget(TorchDispatchMode):
     def __init__(self, budget_bytes=None):
         super().__init__()
         self.budget_bytes = budget_bytes
-        self._live = {}  # a storage's address -> [weak reference, bytes]; the reference reserves the address
-        self._counted = 0  # of _live; freed storages are removed from it late
-        self._peak = 0
+        self._storages = LiveStorages(_GRANULE)
 
     def __enter__(self):
         # isinstance() would read __class__, which raises for a weak proxy whose object is gone.
@@ -85,20 +121,22 @@ class DeviceBudget(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        before = self._counted
+        before = self._storages.counted
         self._see(result)
-        if self._counted > before:
-            self._hold_budget(before)
+        if self._storages.counted > before:
+            self._storages.settle(before, self.budget_bytes, self._refusal)
         return result
 
     @property
     def allocated_bytes(self):
-        self._sweep()
-        return self._counted
+        return self._storages.sweep()
 
     @property
     def peak_bytes(self):
-        return self._peak
+        return self._storages.peak
+
+    def _refusal(self, wanted, allocated):
+        return OutOfMemoryError(out_of_memory_text(wanted, allocated, self.budget_bytes))
 
     def _see(self, value):
         if isinstance(value, (list, tuple, dict)):
@@ -112,34 +150,5 @@ class DeviceBudget(TorchDispatchMode):
                 self._count(value)
 
     def _count(self, tensor):
-        if tensor.device.type != "cpu":
-            return
-        try:
-            storage = storage_of(tensor)
-            address = storage._cdata
-        except (NotImplementedError, RuntimeError):  # a tensor without own memory, such as a fake or a functional one
-            return
-        size = _rounded(storage.nbytes())
-        known = self._live.get(address)
-        if known is None:
-            if size > 0:
-                self._live[address] = [StorageWeakRef(storage), size]
-                self._counted += size
-        else:
-            self._counted += size - known[1]  # resize_ of a tensor
-            known[1] = size
-
-    def _sweep(self):
-        dead = [address for address, (reference, _) in self._live.items() if reference.expired()]
-        for address in dead:
-            self._counted -= self._live.pop(address)[1]
-
-    def _hold_budget(self, before):
-        """Also records the peak. Does nothing unless the count, freed storages included, exceeds the last peak."""
-        if self._counted <= self._peak:
-            return
-        wanted = self._counted - before
-        self._sweep()
-        if self.budget_bytes is not None and self._counted > self.budget_bytes:
-            raise OutOfMemoryError(out_of_memory_text(wanted, self._counted - wanted, self.budget_bytes))
-        self._peak = max(self._peak, self._counted)
+        if tensor.device.type == "cpu":
+            self._storages.add(tensor)

@@ -77,8 +77,9 @@ def _as_expected(gradient, expected):
     """validate_outputs of the engine: the shape and type of what the gradient is for."""
     if gradient.layout is not torch.strided:
         return gradient
-    if tuple(gradient.shape) != tuple(expected.shape):
-        gradient = gradient.sum_to_size(tuple(expected.shape))
+    shape = expected.shape
+    if gradient.shape != shape and tuple(gradient.shape) != tuple(shape):
+        gradient = gradient.sum_to_size(tuple(shape))
     if gradient.dtype != expected.dtype:
         gradient = gradient.to(expected.dtype)
     return gradient
@@ -86,9 +87,10 @@ def _as_expected(gradient, expected):
 
 def _expect(results):
     """Each result as its receiver expects it; None where there is no receiver."""
-    for index, ((node, place), gradient) in enumerate(results):
-        if gradient is not None:
-            results[index] = ((node, place), None if node is None else _as_expected(gradient, node._input_metadata[place]))
+    with torch._C.DisableTorchFunction():  # as the engine, whose work a default device does not see
+        for index, ((node, place), gradient) in enumerate(results):
+            if gradient is not None:
+                results[index] = ((node, place), None if node is None else _as_expected(gradient, node._input_metadata[place]))
 
 
 def _obeys_layout(gradient, leaf):
@@ -99,6 +101,11 @@ def _obeys_layout(gradient, leaf):
 
 def _accumulate(leaf, gradients):
     """AccumulateGrad::apply. `gradients` is a list of one, the only reference to it where the engine's would be."""
+    with torch._C.DisableTorchFunction():
+        _accumulate_into(leaf, gradients)
+
+
+def _accumulate_into(leaf, gradients):
     gradient = gradients.pop()
     if leaf.grad is not None:
         leaf.grad += gradient

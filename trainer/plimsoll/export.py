@@ -6,6 +6,8 @@ iteration is recorded operator by operator (docs/graph.md), on tensors without m
 """
 
 import argparse
+import contextlib
+import gc
 import gzip
 import importlib
 import json
@@ -17,7 +19,7 @@ import traceback
 
 import torch
 
-from . import ExportError, __version__, iteration, places, probe, real_run, trace, worlds
+from . import ExportError, __version__, iteration, lookups, places, probe, real_run, trace, worlds
 
 DEVICES = ("cpu", "cuda", "both")
 _MORE_BATCHES = (1, 2, 3)  # two make a line, the third checks it
@@ -57,15 +59,33 @@ class _AsksForValues(Exception):
     """The model looks at its results, and is small enough to be run for real."""
 
 
+@contextlib.contextmanager
+def _without_collections():
+    """Python's collector of cyclic garbage would look at all of PyTorch and at the recordings again and again. What iterations
+    leave are objects without memory; models that have memory are collected before another is made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.unfreeze()  # what is left counts as old, and is not looked at in the next moment
+        if enabled:
+            gc.enable()
+
+
 class _Exporter:
-    def __init__(self, function, batch_size, precision, progress):
+    def __init__(self, function, batch_size, precision, progress, lookups_of):
         self._function = function
         self._batch_size = batch_size
         self._precision = precision
         self._progress = progress
+        self._lookups_of = lookups_of
+        self.tables = []  # that the recordings look up
         self._compared = None  # what differs from a real run on the CPU, once that is known
         self._hooks = []  # what is to be said of the last recording's saved-tensor hooks, if it is read as another device's
         self._factors = _MORE_BATCHES
+        self._has_built = False  # a model with memory
 
     def trace(self, device):
         """By the first way that works: without memory, built for real, all for real; for CUDA then as the CPU runs it."""
@@ -108,18 +128,25 @@ class _Exporter:
 
         recordings.append(self._record(device, kind, batches[0]))
         self._refuse_assumptions(device, kind, recordings[0])
+        reason = None
         try:
-            for batch in batches[1:]:
+            for batch in batches[1:2]:
                 recordings.append(self._record(device, kind, batch))
-            result = made(recordings, batches, list(notes))
-            self._factors = _MORE_BATCHES[:2]  # that sizes are affine in the batch has been checked for the next device
-            return result
+            agrees = self._real_run_agrees(kind, recordings, batches)
+            for batch in batches[2:] if not agrees else ():
+                recordings.append(self._record(device, kind, batch))
         except trace.Mismatch as mismatch:
             reason = str(mismatch)
         except Exception as error:
-            if len(recordings) == len(batches):
-                raise
             reason = f"batch {batches[len(recordings)]} does not run: {_first_line(error)}"
+        try:
+            if reason is None:
+                result = made(recordings, batches[:len(recordings)], list(notes))
+                result["batchSizes"] += [real_run.BATCH] if agrees else []
+                self._factors = _MORE_BATCHES[:2]  # that sizes are affine in the batch has been checked for the next device
+                return result
+        except trace.Mismatch as mismatch:
+            reason = str(mismatch)
         self._progress(f"{device}: this trace holds for batch {self._batch_size} alone: {reason}")
         only = recordings[0] if size == self._batch_size else self._record(device, kind, self._batch_size)
         return made([only], [self._batch_size], notes + [f"holds for batch {self._batch_size} alone: {reason}"])
@@ -131,6 +158,39 @@ class _Exporter:
             small = recording if batch == self._batch_size else self._record(device, kind, batch)
             if real_run.is_small(*real_run.steps([small], [batch], batch)):
                 raise _AsksForValues(f"{next(iter(recording.assumed))} {_LOOKS_AT_VALUES}")
+
+    def _real_run_agrees(self, kind, recordings, batches):
+        """Whether a small real run executes the operators, and has the shapes, that two recordings predict for another batch. Then
+        a third recording would show nothing else."""
+        if kind == worlds.REAL or len(batches) < 3 or self._compared is not None or recordings[0].assumed or real_run.BATCH in batches:
+            return False
+        trace.same_operators(*recordings, batches)
+        expected = real_run.steps(recordings, batches, real_run.BATCH)
+        if not real_run.is_small(*expected):
+            return False
+        try:
+            agrees = not real_run.differences(expected[0], self._real_steps(real_run.BATCH))
+        except Exception as error:
+            self._progress(f"a real run at batch {real_run.BATCH} fails ({_first_line(error)})")
+            return False
+        if agrees:
+            self._compared = []
+            self._progress(f"a real run at batch {real_run.BATCH} executes the same operators")
+        return agrees
+
+    def _collect_models(self, kind):
+        """Frees what an earlier model with memory left in cycles, before another is made."""
+        if kind != worlds.FAKE:
+            if self._has_built:
+                gc.collect()
+            self._has_built = True
+
+    def _real_steps(self, batch):
+        self._collect_models(worlds.REAL)
+        began = time.monotonic()
+        steps = real_run.observed_steps(*iteration.observe(self._function, batch, self._precision, self._lookups_of))
+        self._progress(f"cpu {self._precision} batch {batch} (real): {len(steps)} operators in {time.monotonic() - began:.1f} s")
+        return steps
 
     def _differences(self, device, kind, recordings, batches):
         """What a real run on the CPU does otherwise than recordings of this kind, where such a run is small enough."""
@@ -172,17 +232,21 @@ class _Exporter:
         return {"temporaries": rows, "unmeasured": unmeasured}
 
     def _record(self, device, kind, batch, with_places=False):
+        self._collect_models(kind)
         began = time.monotonic()
-        recording = iteration.record(self._function, batch, kind, device, self._precision, with_places)
+        recording = iteration.record(self._function, batch, kind, device, self._precision, with_places, self._lookups_of)
+        self.tables = self.tables or recording.tables
         self._progress(f"{device} {self._precision} batch {batch} ({kind}): {len(recording.operators)} operators "
                        f"in {time.monotonic() - began:.1f} s")
         return recording
 
 
-def export(function, batch_size, device="both", precision="FP32", name=None, progress=lambda line: None):
+def export(function, batch_size, device="both", precision="FP32", name=None, progress=lambda line: None,
+           lookups_of=lookups.COLLECTIONS):
     """The graph of docs/graph.md as a dict. Raises ExportError, whose message tells the user what to do.
 
     `function` is what MODULE:FUNCTION names; `progress` is called with lines of text during the work.
+    `lookups_of`: what is looked up in tables that are spread over trainers (lookups.py).
     """
     if not isinstance(batch_size, int) or batch_size < 1:
         raise ExportError(f"the batch size must be a positive whole number, not {batch_size!r}")
@@ -190,23 +254,27 @@ def export(function, batch_size, device="both", precision="FP32", name=None, pro
         raise ExportError(f"the device must be one of {', '.join(DEVICES)}, not {device!r}")
     if precision not in iteration.PRECISIONS:
         raise ExportError(f"the precision must be one of {', '.join(iteration.PRECISIONS)}, not {precision!r}")
-    exporter = _Exporter(function, batch_size, precision, progress)
+    exporter = _Exporter(function, batch_size, precision, progress, lookups_of)
     traces, errors = [], []
-    for kind in ("cpu", "cuda") if device == "both" else (device,):
-        try:
-            traces.append(exporter.trace(kind))
-        except ExportError as error:
-            errors.append(error)
-            progress(f"no trace for {kind}: {error}")
+    with _without_collections():
+        for kind in ("cpu", "cuda") if device == "both" else (device,):
+            try:
+                traces.append(exporter.trace(kind))
+            except ExportError as error:
+                errors.append(error)
+                progress(f"no trace for {kind}: {error}")
     if not traces:
         raise errors[0]
-    return {
+    graph = {
         "format": "plimsoll-graph/1",
         "name": name or getattr(function, "__qualname__", "function"),
         "producer": {"exporter": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
         "batchSize": batch_size,
         "traces": traces,
     }
+    if exporter.tables:
+        graph["embeddings"] = exporter.tables
+    return graph
 
 
 def write(graph, path):
@@ -239,10 +307,16 @@ def main(arguments=None):
     parser.add_argument("--device", choices=DEVICES, default="both", help="whose operators (default both: a trace each)")
     parser.add_argument("--precision", choices=iteration.PRECISIONS, default="FP32",
                         help="Mixed ones run under autocast, BF16 and FP16 cast the whole model (default FP32)")
+    parser.add_argument("--dense-embedding-bags", action="store_true",
+                        help="nn.EmbeddingBags are parameters of every trainer, and no tables to be spread over them")
+    parser.add_argument("--embedding-inputs", action="store_true",
+                        help="inputs that require a gradient are embeddings, looked up in tables that the job names")
     options = parser.parse_args(arguments)
+    given = [] if options.dense_embedding_bags else [lookups.BAGS]
+    given += [lookups.INPUTS] if options.embedding_inputs else []
     try:
         graph = export(_resolve(options.function), options.batch_size, options.device, options.precision, options.function,
-                       progress=lambda line: print(line, file=sys.stderr, flush=True))
+                       progress=lambda line: print(line, file=sys.stderr, flush=True), lookups_of=frozenset(given))
         write(graph, options.output)
     except ExportError as error:
         print(f"plimsoll.export: {error}", file=sys.stderr)

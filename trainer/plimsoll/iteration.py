@@ -1,12 +1,11 @@
 """Runs one training iteration under a Recorder: forward, loss, backward."""
 
 import contextlib
-import gc
 import warnings
 
 import torch
 
-from . import ExportError, cuda_choices, engine, flex, unmodelled, worlds
+from . import ExportError, cuda_choices, engine, flex, lookups, real_run, unmodelled, worlds
 from .recorder import NEVER, Recorder
 
 PRECISIONS = ("FP32", "TF32", "BF16Mixed", "FP16Mixed", "BF16", "FP16")
@@ -43,7 +42,9 @@ def _cast(trainable, precision):
     with trainable.context(), trainable.values or contextlib.nullcontext(), torch.no_grad():
         worlds._replace_tensors(
             trainable.model, lambda t: worlds._as_parameter(t.detach().to(dtype), t) if t.is_floating_point() else t)
-        trainable.inputs = worlds._map(trainable.inputs, lambda t: t.to(dtype) if t.is_floating_point() else t)
+        trainable.inputs = worlds._map(
+            trainable.inputs, lambda t: t.detach().to(dtype).requires_grad_(t.requires_grad) if t.is_floating_point() else t)
+        trainable.tables.dtype = dtype
 
 
 def _check_loss(loss):
@@ -74,8 +75,9 @@ def _backward(loss, recorder, pretended):
         engine.backward(loss, recorder)
 
 
-def record(function, batch_size, kind, device, precision, with_places=False):
-    """A Recording of one iteration of FUNCTION at this batch size; `with_places` notes the line of code of each operator."""
+def record(function, batch_size, kind, device, precision, with_places=False, lookups_of=lookups.COLLECTIONS):
+    """A Recording of one iteration of FUNCTION at this batch size; `with_places` notes the line of code of each operator.
+    `lookups_of` says what is looked up in tables (lookups.py)."""
     pretended = device == "cuda" and not torch.cuda.is_available()
     if pretended and not engine.works_here():
         raise NotImplementedError("recording for CUDA on a machine without a GPU needs torch 2.4 or newer")
@@ -83,11 +85,49 @@ def record(function, batch_size, kind, device, precision, with_places=False):
         if pretended:
             stack.enter_context(cuda_choices.made_for_cuda())
             stack.enter_context(unmodelled.pretended_streams())
-        return _record(function, batch_size, kind, device, precision, pretended, with_places)
+        return _record(function, batch_size, kind, device, precision, pretended, with_places, lookups_of)
 
 
-def _record(function, batch_size, kind, device, precision, pretended, with_places):
-    trainable = worlds.build(function, batch_size, kind, device)
+@contextlib.contextmanager
+def _recorded(recorder, trainable, device):
+    """Within the block, `recorder` sees what runs. Gives the paths of all modules."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        modules = stack.enter_context(_modules_tracked(recorder, trainable.model))
+        stack.enter_context(unmodelled.run_eagerly())
+        stack.enter_context(flex.can_be_recorded())
+        stack.enter_context(unmodelled.watched(recorder, lambda module: modules[module] or "the model"))
+        stack.enter_context(trainable.context())
+        stack.enter_context(worlds.default_device(device))
+        stack.enter_context(recorder)
+        yield modules
+
+
+def _loss(recorder, trainable, precision, device, forward_has_ended=lambda output: output):
+    """The loss after the forward pass, whose saved tensors go through the recorder."""
+    with torch.autograd.graph.saved_tensors_hooks(recorder.pack, recorder.unpack), _autocast(precision, device):
+        loss = trainable.loss(forward_has_ended(trainable.model(*worlds._map(trainable.inputs, trainable.tables.looked_up))))
+    _check_loss(loss)
+    return loss
+
+
+def observe(function, batch_size, precision, lookups_of=lookups.COLLECTIONS):
+    """What a real iteration on the CPU executes: (operators of an Observer, paths of the modules)."""
+    trainable = worlds.build(function, batch_size, worlds.REAL, "cpu", lookups_of)
+    _cast(trainable, precision)
+    trainable.model.train()
+    observer = real_run.Observer()
+    with _recorded(observer, trainable, "cpu") as modules:
+        loss = _loss(observer, trainable, precision, "cpu")
+        observer.backward_begins()
+        trainable.tables.counting = False
+        loss.backward()
+    return observer.operators, modules
+
+
+def _record(function, batch_size, kind, device, precision, pretended, with_places, lookups_of):
+    trainable = worlds.build(function, batch_size, kind, device, lookups_of)
     _cast(trainable, precision)
     model = trainable.model.train()
     parameters = _named_tensors(model, "_parameters")
@@ -96,29 +136,18 @@ def _record(function, batch_size, kind, device, precision, pretended, with_place
     recording.notes += unmodelled.compiled(model, trainable.loss)
     if device != "cpu":
         recording.notes += unmodelled.parameters_on_the_host((names[0], tensor) for names, tensor in parameters)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        if kind == worlds.REAL:
-            gc.collect()
-        gc.disable()
-        stack.callback(gc.enable)
-        recording.modules = stack.enter_context(_modules_tracked(recorder, model))
-        stack.enter_context(unmodelled.run_eagerly())
-        stack.enter_context(flex.can_be_recorded())
-        stack.enter_context(unmodelled.watched(recorder, lambda module: recording.modules[module] or "the model"))
-        stack.enter_context(trainable.context())
-        stack.enter_context(worlds.default_device(device))
-        stack.enter_context(recorder)
-        for names, tensor in parameters:
-            row = recorder.note(tensor)
-            recording.parameters.append({"name": names[0], "aliases": names[1:], "row": row, "trainable": tensor.requires_grad})
-            recording.storages[recording.tensors[row][0]].role = "parameter"
+    with _recorded(recorder, trainable, device) as recording.modules:
+        with torch._C.DisableTorchFunction():  # a default device would look at each attribute that is read
+            for names, tensor in parameters:
+                row = recorder.note(tensor)
+                recording.parameters.append({"name": names[0], "aliases": names[1:], "row": row, "trainable": tensor.requires_grad})
+                recording.storages[recording.tensors[row][0]].role = "parameter"
         for names, tensor in _named_tensors(model, "_buffers"):
             for storage in recorder.storages_of(tensor):
                 recording.storages[storage].role = "buffer"
                 recording.buffers.append({"name": names[0], "storage": storage})
-        for storage in recorder.storages_of(trainable.inputs):
+        given = worlds._map(trainable.inputs, lambda t: None if trainable.tables.are_made_of(t) else t)
+        for storage in recorder.storages_of(given):
             recording.storages[storage].role = recording.storages[storage].role or "input"
         outputs = []
 
@@ -127,21 +156,23 @@ def _record(function, batch_size, kind, device, precision, pretended, with_place
             recording.forward_end = len(recording.operators)
             return output
 
-        with torch.autograd.graph.saved_tensors_hooks(recorder.pack, recorder.unpack):
-            with _autocast(precision, device):
-                loss = trainable.loss(forward_has_ended(model(*trainable.inputs)))
-        _check_loss(loss)
+        loss = _loss(recorder, trainable, precision, device, forward_has_ended)
         recording.loss_end = len(recording.operators)
         loss_storages = recorder.storages_of(loss)
         recorder.in_backward = True
+        trainable.tables.counting = False
         recorder.module = 0
         _backward(loss, recorder, pretended)
-        for (_, tensor), entry in zip(parameters, recording.parameters):
-            entry["gradient"] = [] if tensor.grad is None else recorder.storages_of(tensor.grad)
-            entry["sparse"] = tensor.grad is not None and tensor.grad.layout is torch.sparse_coo
+        with torch._C.DisableTorchFunction():
+            for (_, tensor), entry in zip(parameters, recording.parameters):
+                gradient = tensor.grad
+                entry["gradient"] = [] if gradient is None else recorder.storages_of(gradient)
+                entry["sparse"] = gradient is not None and gradient.layout is torch.sparse_coo
         recorder.finish()
     if trainable.values:
         recording.assumed = trainable.values.assumed
+    recording.tables = trainable.tables.described()
+    recording.notes += trainable.tables.notes
     _give_roles(recording, outputs, loss_storages)
     return recording
 

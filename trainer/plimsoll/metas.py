@@ -15,6 +15,8 @@ from torch.utils._mode_utils import no_dispatch
 from . import layouts
 
 _PLAIN = frozenset([int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format])
+_CHANGE_STORAGE = ("aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data")
+_META = torch.device("meta")
 _protect = getattr(torch._C, "_set_warn_deprecated_on_mutable_data_ptr", lambda tensor: None)  # as FakeTensor.__new__ of torch 2
 
 
@@ -23,14 +25,19 @@ class _NotRemembered(Exception):
 
 
 class _Result:
-    """A result to be made again: argument `source` itself, a view of it, or a new tensor (`source` None)."""
+    """A result to be made again: argument `source` itself, a view of it (`is_alias`: of the same shape and place), or a new tensor
+    (`source` None)."""
 
-    __slots__ = ("source", "is_view", "shape", "stride", "offset", "dtype", "device", "state")
+    __slots__ = ("source", "is_view", "is_alias", "shape", "stride", "offset", "dtype", "device", "state")
 
 
 def storage_of(tensor):
-    holder = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
-    return getattr(holder, "_storage", holder)
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor._storage()
+
+
+def changes_shape(operator):
+    """Whether it changes the shape or the storage of its first argument."""
+    return torch.Tag.inplace_view in operator.tags or operator._schema.name in _CHANGE_STORAGE
 
 
 def _key_of(values, tensors):
@@ -53,6 +60,10 @@ def _key_of(values, tensors):
     return tuple(parts)
 
 
+def _form(tensor):
+    return tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype
+
+
 class Metas:
     def __init__(self):
         self._results = {}  # key of a call -> (type of the result, its _Results), or None where it is not remembered
@@ -62,7 +73,8 @@ class Metas:
         tensors = []
         with torch._C.DisableTorchFunction():  # a default device would look at each shape that is read
             try:
-                key = (operator, _key_of(args, tensors), (tuple(kwargs), _key_of(kwargs.values(), tensors)) if kwargs else None)
+                # Not the operator itself, whose hash is a function of Python.
+                key = (id(operator), _key_of(args, tensors), (tuple(kwargs), _key_of(kwargs.values(), tensors)) if kwargs else None)
             except (_NotRemembered, RuntimeError):  # a sparse tensor has no strides
                 key = None
             remembered = self._results.get(key)
@@ -82,8 +94,7 @@ class Metas:
         return result
 
     def _remembered(self, operator, tensors, result):
-        changes_shape = torch.Tag.inplace_view in operator.tags or operator._schema.name == "aten::set_"
-        if changes_shape or any(tensor.dtype.is_complex for tensor in tensors):
+        if changes_shape(operator) or any(tensor.dtype.is_complex for tensor in tensors):
             raise _NotRemembered
         container = type(result) if type(result) in (list, tuple) else None
         results, owners, made_here = [], {torch._C._storage_id(tensor): index for index, tensor in enumerate(tensors)}, set()
@@ -105,7 +116,9 @@ class Metas:
             address = torch._C._storage_id(tensor)
             made.source = owners.get(address)
             made.is_view = made.source is not None
-            if not made.is_view:
+            if made.is_view:
+                made.is_alias = _form(tensors[made.source]) == _form(tensor)
+            else:
                 with no_dispatch():
                     again = torch.empty_strided(made.shape, made.stride, dtype=made.dtype, device="meta")
                 if address in made_here or made.offset or storage_of(again).nbytes() != storage_of(tensor).nbytes():
@@ -119,13 +132,18 @@ class Metas:
             return None
         if result.source is not None and not result.is_view:
             return tensors[result.source]
-        with no_dispatch():
-            if result.is_view:
-                meta = torch.empty_strided((), (), dtype=result.dtype, device="meta")
+        guard = torch._C._DisableTorchDispatch()  # no_dispatch() in a third of the time
+        if not result.is_view:
+            meta = torch.empty_strided(result.shape, result.stride, dtype=result.dtype, device=_META)
+        else:
+            meta = tensors[result.source]
+            if meta.dtype is not result.dtype:
+                meta = torch.empty_strided((), (), dtype=result.dtype, device=_META)
                 meta.set_(storage_of(tensors[result.source]), result.offset, result.shape, result.stride)
-            else:
-                meta = torch.empty_strided(result.shape, result.stride, dtype=result.dtype, device="meta")
+            elif not result.is_alias:
+                meta = torch.as_strided(meta, result.shape, result.stride, result.offset)
         made = torch.Tensor._make_subclass(FakeTensor, meta, False, dispatch_device=True, device_for_backend_keys=result.device)
+        del guard
         _protect(made)
-        vars(made).update(result.state)
+        made.__dict__ = result.state.copy()
         return made

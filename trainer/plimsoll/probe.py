@@ -18,29 +18,36 @@ _MARK = 1299709  # bytes of the blocks that frame a kernel in the list of events
 _UNSAFE = frozenset(["aten::set_", "aten::resize_", "aten::resize_as_", "aten::_local_scalar_dense", "aten::record_stream"])
 
 
-def _bytes_of(row):
-    _, shape, _, dtype = row
-    return math.prod(shape) * torch.empty((), dtype=dtype).element_size()
-
-
 def largest_operator(recording):
     """Bytes of the operands and results of the largest operator."""
-    tensors = recording.tensors
-    return max((sum(_bytes_of(tensors[t]) for t in set(op.inputs + op.outputs) if t != NEVER) for op in recording.operators), default=0)
+    sizes = {}  # of an element of each type
+
+    def bytes_of(row):
+        _, shape, _, dtype = row
+        if dtype not in sizes:
+            sizes[dtype] = torch.empty((), dtype=dtype).element_size()
+        return math.prod(shape) * sizes[dtype]
+
+    every = [bytes_of(row) for row in recording.tensors] + [0]  # the last is NEVER's
+    return max((sum(every[t] for t in {*op.inputs, *op.outputs}) for op in recording.operators), default=0)
 
 
 def _signature(recording, operator):
+    tensors = recording.tensors
+
     def plain(value):
-        if isinstance(value, Row):
-            return recording.tensors[value.index][1:]
-        if isinstance(value, (list, tuple)):
-            return tuple(plain(v) for v in value)
+        kind = type(value)
+        if kind is Row:
+            return tensors[value.index][1:]
+        if kind is list or kind is tuple:
+            return tuple([plain(v) for v in value])
         return repr(value)
 
     function, args, kwargs = operator.call
     same = {}  # which arguments share storage matters to in-place kernels
-    order = tuple(same.setdefault(recording.tensors[t][0], len(same)) for t in operator.inputs if t != NEVER)
-    return function, plain(args), tuple((k, plain(v)) for k, v in sorted(kwargs.items())), order
+    order = tuple([same.setdefault(tensors[t][0], len(same)) for t in operator.inputs if t != NEVER])
+    # Not the operator itself, whose hash is a function of Python. The recording keeps it, and so its id.
+    return id(function), plain(args), tuple([(k, plain(v)) for k, v in sorted(kwargs.items())]), order
 
 
 def _dummy(row):
@@ -135,14 +142,15 @@ def measure(recording):
     probe = _Probe(recording)
     signatures = []
     with torch.enable_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        seen = set()
+        numbers = {}  # of the signatures, whose hashes take long
         for index, operator in enumerate(recording.operators):
-            torch.set_grad_enabled(index < recording.loss_end)  # oneDNN's recurrent kernels keep a workspace only then
+            if index in (0, recording.loss_end):
+                torch.set_grad_enabled(index < recording.loss_end)  # oneDNN's recurrent kernels keep a workspace only then
             signature = None
             if operator.name not in _UNSAFE:
-                signature = _signature(recording, operator)
-                if signature not in seen:
-                    seen.add(signature)
+                known = len(numbers)
+                signature = numbers.setdefault(_signature(recording, operator), known)
+                if signature == known:
                     probe.run(operator, signature)
                 probe.keep_workspaces(operator, signature)
             signatures.append(signature)

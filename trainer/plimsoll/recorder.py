@@ -17,7 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import places
-from .metas import storage_of
+from .metas import changes_shape, storage_of
 
 NEVER = -1
 
@@ -68,6 +68,13 @@ class SavedRecord:
     packed_at: int
     unpacked_at: int = NEVER
     released_at: int = NEVER
+
+
+class PackedNumber(typing.NamedTuple):
+    """Among fakes, a plain tensor is a Python number that autograd wrapped: it takes no memory, and tells the module."""
+
+    tensor: torch.Tensor
+    module: int
 
 
 class UserPacked:
@@ -130,13 +137,15 @@ class Recording:
         self.notes = []  # what the recording does not show
         self.places = []  # of the operators in the user's code, where that is asked for
         self.hooks = []  # the user's saved-tensor hooks, by name and module
+        self.tables = []  # embedding tables that it looks up, as docs/graph.md describes them
         self.assumed = {}  # place in the user's code -> the answer that it got about a value that is not known
+        self.sums = []  # operators by which autograd's engine summed two gradients
 
 
 class OperatorKind:
     """What a Recorder needs to know of an ATen overload, computed once."""
 
-    __slots__ = ("overload", "name", "names", "tensors", "writes")
+    __slots__ = ("overload", "name", "names", "tensors", "writes", "reshapes", "is_view", "makes_constants", "copies", "adds")
 
     def __init__(self, operator):
         schema = operator._schema
@@ -145,6 +154,21 @@ class OperatorKind:
         self.names = [argument.name for argument in schema.arguments]
         self.tensors = ["Tensor" in str(argument.type) for argument in schema.arguments]
         self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+        self.reshapes = self.writes and changes_shape(operator)
+        self.makes_constants = self.name in _MAKES_CONSTANTS
+        self.is_view = not self.writes and not self.makes_constants and any(r.alias_info is not None for r in schema.returns)
+        self.copies = operator is _CLONE
+        self.adds = operator is _ADD
+
+
+class LiveTensor(typing.NamedTuple):
+    """What is known of a tensor until it ends. `row` holds while its storage and shape are these."""
+
+    reference: weakref.ref
+    storages: tuple
+    row: int = None
+    key: int = None
+    shape: tuple = None
 
 
 def _dense(tensor):
@@ -160,11 +184,12 @@ def _dense(tensor):
 _ENGINE_ADDS_IN_PLACE = int(torch.__version__.split(".")[0]) >= 2
 _ADD, _ADD_IN_PLACE = torch.ops.aten.add.Tensor, torch.ops.aten.add_.Tensor
 _CLONE = torch.ops.aten.clone.default
-_DETACH = torch.ops.aten.detach.default
+DETACH = torch.ops.aten.detach.default
 _MAKES_CONSTANTS = ("aten::lift_fresh", "aten::lift")  # torch.tensor() makes a tensor unseen and passes it to one of these
 _NUMBER_BYTES = 16  # autograd turns numbers into tensors unseen; the widest is complex128
 _PRIM_DEVICE = torch.ops.prim.device.default
 _ADOPTED = frozenset([FakeTensor, int, float, bool, type(None)])  # the usual arguments, which need no conversion
+_new = tuple.__new__  # makes a named tuple in half the time
 _layout_of = torch.Tensor.layout.__get__  # FakeTensor's own property takes longer
 _SKIPPED_ARGUMENTS = frozenset(["generator", "device", "layout", "pin_memory", "memory_format", "size", "self", "out"])
 
@@ -195,7 +220,7 @@ class Recorder(TorchDispatchMode):
         self._run = run or (lambda operator, args, kwargs: operator(*args, **kwargs))
         self._adopt = adopt
         self._kinds = {}
-        self._tensors = {}  # id of a live tensor -> (weak reference, its storages)
+        self._tensors = {}  # id of a tensor -> LiveTensor
         self._rows = {}
         self._by_key = {}
         self._aliases = {}
@@ -213,11 +238,12 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         if operator is _PRIM_DEVICE:
             return args[0].fake_device if type(args[0]) is FakeTensor else args[0].device
-        if operator is _DETACH and not isinstance(args[0], torch.Tensor):
+        if operator is DETACH and not isinstance(args[0], torch.Tensor):
             return torch.tensor(args[0])  # torch 1.13 passes a number that autograd wrapped as a number
         kwargs = kwargs or {}
         if self._adopt is not None:
-            args = [value if type(value) in _ADOPTED else self._adopt_one(value) for value in args]
+            if not _ADOPTED.issuperset(map(type, args)):
+                args = [value if type(value) in _ADOPTED else self._adopt_one(value) for value in args]
             if kwargs:
                 kwargs = {k: self._adopt_one(v) for k, v in kwargs.items()}
         result = self._run(operator, args, kwargs)
@@ -238,37 +264,51 @@ class Recorder(TorchDispatchMode):
     def _adopt_one(self, value):
         if isinstance(value, torch.Tensor):
             return self._adopt(value)
-        if type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value):
+        if type(value) in (list, tuple) and not _ADOPTED.issuperset(map(type, value)):
             return type(value)(self._adopt_one(v) for v in value)
         return value
 
     def _record(self, operator, args, kwargs, result):
-        kind = self._kinds.get(operator)
+        kind = self._kinds.get(id(operator))  # not the operator itself, whose hash is a function of Python
         if kind is None:
-            kind = self._kinds[operator] = OperatorKind(operator)
+            kind = self._kinds[id(operator)] = OperatorKind(operator)
         if self._sum is not None:
             self._settle_sum()
-        if kind.name in _MAKES_CONSTANTS:
+        if kind.makes_constants:
             args, kwargs = (), {}
+        if kind.reshapes:
+            self._forget_rows(args)
+        if kind.is_view and not kwargs and self._is_known_view(args, result):
+            self.note(result)
+            return
         storages = self.recording.storages
         known = len(storages)
         now = len(self.recording.operators)
-        arguments = [*enumerate(args), *((kind.names.index(name), value) for name, value in kwargs.items())]
+        arguments = list(enumerate(args))
+        if kwargs:
+            arguments += [(kind.names.index(name), value) for name, value in kwargs.items()]
         inputs = []
         for index, value in arguments:
-            if value is None and kind.tensors[index]:
+            given = type(value)
+            if given is FakeTensor:
+                inputs.append(self.note(value))
+            elif given is int:
+                continue
+            elif value is None and kind.tensors[index]:
                 inputs.append(NEVER)
             else:
                 self._note_tensors(value, inputs, NEVER)
-        for storage in storages[known:]:
-            storage.backward_reader = kind.name if self.in_backward and storage.bytes > _NUMBER_BYTES else None
+        if len(storages) > known:
+            for storage in storages[known:]:
+                storage.backward_reader = kind.name if self.in_backward and storage.bytes > _NUMBER_BYTES else None
         first_new = len(storages)
         outputs = []
-        if operator is _CLONE and self.in_backward and not self._unpacked and _layout_of(args[0]) is torch.sparse_coo:
+        if kind.copies and self.in_backward and not self._unpacked and _layout_of(args[0]) is torch.sparse_coo:
             self._steal(args[0], result)
             return
-        if operator is _ADD and self.in_backward and not self._unpacked and self._engine_may_add_in_place(*args[:2]):
+        if kind.adds and self.in_backward and not self._unpacked and self._engine_may_add_in_place(*args[:2]):
             storage = storages[self.recording.tensors[inputs[0]][0]]
+            self.recording.sums.append(now)
             self._sum = EngineSum(now, inputs[0], storage.first_released_at, weakref.ref(args[0]), weakref.ref(result))
         else:
             self._note_tensors(result, outputs, now)
@@ -280,6 +320,13 @@ class Recorder(TorchDispatchMode):
                 OperatorRecord(kind.name, self.module, self._attributes(kind, arguments), inputs, outputs, call))
             if self._with_places:
                 self.recording.places.append(places.of_call())
+
+    def _is_known_view(self, args, result):
+        """Whether nothing but a view of a known tensor was made, as by most operators."""
+        for value in args:
+            if type(value) is FakeTensor and id(value) not in self._tensors:
+                return False
+        return type(result) is FakeTensor and torch._C._storage_id(result) in self._by_key
 
     def _template(self, value, rows, may_be_absent):
         """An argument with a Row for each tensor; `rows` gives their numbers, in the order of `_note_tensors`."""
@@ -342,8 +389,7 @@ class Recorder(TorchDispatchMode):
             storage = self.recording.tensors[engine_sum.row][0]
             self._move(storage, result)
             self.recording.storages[storage].first_released_at = engine_sum.first_released_at
-            kind = self._kinds.setdefault(_ADD_IN_PLACE, OperatorKind(_ADD_IN_PLACE))
-            operator = operator._replace(name=kind.name, call=(kind.overload, *operator.call[1:]))
+            operator = operator._replace(name=_ADD_IN_PLACE._schema.name, call=(_ADD_IN_PLACE, *operator.call[1:]))
         self._note_tensors(result, outputs, engine_sum.operator)
         self.recording.operators[engine_sum.operator] = operator._replace(outputs=outputs)
 
@@ -358,7 +404,7 @@ class Recorder(TorchDispatchMode):
         """Autograd takes a sparse gradient over as it is (accumulate_grad.h), but clones it under a dispatch mode."""
         with self._pause():
             parts = [clone._indices(), clone._values()]
-        for storage, part in zip(self._tensors[id(gradient)][1], parts):
+        for storage, part in zip(self._tensors[id(gradient)].storages, parts):
             if self.recording.storages[storage].allocated_at != NEVER:
                 self._move(storage, part)
             else:
@@ -368,6 +414,11 @@ class Recorder(TorchDispatchMode):
     # -- tensors and storages ----------------------------------------------------------------------------------------
     def note(self, tensor, now=NEVER):
         """The row of a tensor, whose end is observed from now on. For a sparse one, the row of its values; both parts count."""
+        known = self._tensors.get(id(tensor))
+        if known is not None:
+            reference, _, row, key, shape = known
+            if row is not None and reference() is tensor and shape == tensor.shape and key == torch._C._storage_id(tensor):
+                return row
         if _layout_of(tensor) is not torch.strided:
             return self._note_sparse(tensor, now)
         key = torch._C._storage_id(tensor)
@@ -381,8 +432,13 @@ class Recorder(TorchDispatchMode):
             self.recording.tensors.append(row)
             if self.recording.storages[storage].first_tensor == NEVER:
                 self.recording.storages[storage].first_tensor = index
-        self._watch(tensor, (storage,))
+        self._watch(tensor, (storage,), index, key, row[1])
         return index
+
+    def _forget_rows(self, args):
+        """An operator has changed the shape or the storage of its first argument."""
+        if args and id(args[0]) in self._tensors:
+            self._tensors[id(args[0])] = self._tensors[id(args[0])]._replace(row=None)
 
     def _note_sparse(self, tensor, now):
         if self._adopt is not None and _ENGINE_ADDS_IN_PLACE:
@@ -402,16 +458,16 @@ class Recorder(TorchDispatchMode):
         self._by_key[key] = index
         return index
 
-    def _watch(self, tensor, storages):
-        identity = id(tensor)
-        entry = self._tensors.get(identity)
-        if entry is not None and entry[0]() is tensor:
+    def _watch(self, tensor, storages, row=None, key=None, shape=None):
+        known = self._tensors.get(id(tensor))
+        if known is not None and known.reference() is tensor:
+            self._tensors[id(tensor)] = _new(LiveTensor, (known.reference, known.storages, row, key, shape))
             return
         for storage in storages:
             record = self.recording.storages[storage]
             record.references += 1
             record.released_at = NEVER
-        self._tensors[identity] = (self._ref_to(tensor), storages)
+        self._tensors[id(tensor)] = _new(LiveTensor, (self._ref_to(tensor), storages, row, key, shape))
 
     def _ref_to(self, tensor):
         reference = _TensorRef(tensor, self._tensor_ended)
@@ -422,7 +478,7 @@ class Recorder(TorchDispatchMode):
         entry = self._tensors.pop(reference.identity, None)
         if entry is None or not self.active:
             return
-        for storage in entry[1]:
+        for storage in entry.storages:
             record = self.recording.storages[storage]
             record.references -= 1
             if record.references == 0:
@@ -432,10 +488,16 @@ class Recorder(TorchDispatchMode):
 
     # -- what autograd keeps -----------------------------------------------------------------------------------------
     def pack(self, tensor):
-        if not self.active or self._paused or (self._adopt is not None and type(tensor) is torch.Tensor):
-            return tensor  # among fakes, a plain tensor is a Python number that autograd wrapped
+        if not self.active or self._paused:
+            return tensor
+        if self._adopt is not None and type(tensor) is torch.Tensor:
+            return PackedNumber(tensor, self.module)
+        with torch._C.DisableTorchFunction():
+            return self._packed(tensor)
+
+    def _packed(self, tensor):
         row = self.note(tensor)
-        storages = self._tensors[id(tensor)][1] or (self.recording.tensors[row][0],)
+        storages = self._tensors[id(tensor)].storages or (self.recording.tensors[row][0],)
         record = SavedRecord(row, len(self.recording.operators))
         self.recording.saved.append(record)
         for storage in storages:
@@ -443,8 +505,10 @@ class Recorder(TorchDispatchMode):
         return Packed(self, record, self._alias(tensor, row), storages, self.module)
 
     def unpack(self, packed):
+        if isinstance(packed, PackedNumber) and self.in_backward:
+            self.module = packed.module
         if not isinstance(packed, Packed):
-            return packed
+            return packed.tensor if isinstance(packed, PackedNumber) else packed
         if packed.record.unpacked_at == NEVER:
             packed.record.unpacked_at = len(self.recording.operators)
         if self.in_backward:
@@ -497,10 +561,16 @@ class Recorder(TorchDispatchMode):
         reference = self._aliases.get(key)
         alias = reference() if reference is not None else None
         if alias is None:
-            with self._pause(), torch.no_grad():
-                alias = self._run(_DETACH, (tensor,), {})
+            before, enabled = self._paused, torch.is_grad_enabled()
+            self._paused = True
+            torch._C._set_grad_enabled(False)  # no_grad() would take a tenth of a recording
+            try:
+                alias = self._run(DETACH, (tensor,), {})
+            finally:
+                self._paused = before
+                torch._C._set_grad_enabled(enabled)
             self._aliases[key] = weakref.ref(alias)
-            self._tensors[id(alias)] = (self._ref_to(alias), ())
+            self._tensors[id(alias)] = LiveTensor(self._ref_to(alias), ())
         return alias
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -515,7 +585,7 @@ class Recorder(TorchDispatchMode):
             seen.add(id(item))
             if isinstance(item, torch.Tensor):
                 self.note(item)
-                found.extend(self._tensors[id(item)][1])
+                found.extend(self._tensors[id(item)].storages)
             elif isinstance(item, dict):
                 stack.extend(item.values())
             elif isinstance(item, (list, tuple, set)):

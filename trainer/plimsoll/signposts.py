@@ -9,8 +9,8 @@
 
 Each stage is one JSON line in the container's termination message (docs/signposts.md). The message is rewritten during the
 training, so that a process that is killed has reported its memory. An exception's text is added, because the message replaces
-the log. Reporting never fails a training: when the message cannot be written, one line on standard error says so. For one
-thread.
+the log. Reporting never fails a training: when the message cannot be written, one line on standard error says so. A report is
+begun and ended by one thread; iterations and stages may be reported by several.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ import torch
 
 from plimsoll.device_budget import DeviceBudget, budget_from_environment
 
-STAGES = ("broadcast", "sharding", "optimizer", "ddp", "firstIterations", "peak")
+STAGES = ("broadcast", "sharding", "ddp", "setup", "optimizer", "firstIterations", "peak")
 _DEFAULT_PATH = "/dev/termination-log"
 _MESSAGE_BYTES = 4096  # the kubelet keeps this much of a container's message
 _TEXT_BYTES = 1600  # of it, for one rank's exception
@@ -136,42 +136,56 @@ def _merge(before, rank, lines, text, limit):
     return "".join(line + "\n" for _, line in kept)
 
 
-class _Cuda:
-    """The card of this process; `deviceUsedBytes` is the whole card's, as nvidia-smi shows it."""
+class CudaCard:
+    """A card, without an index that of this process; `deviceUsedBytes` is the whole card's, as nvidia-smi shows it."""
 
-    def __init__(self):
+    def __init__(self, index=None):
+        self._index = index
         self._used = 0
         self._context = None
 
     def read(self):
         if not torch.cuda.is_initialized():
             return {"device": "cuda"}  # to query its memory would create a context, on a card that the script may not use
-        free, capacity = torch.cuda.mem_get_info()
-        outside = capacity - free - torch.cuda.memory_reserved()
+        free, capacity = torch.cuda.mem_get_info(self._index)
+        outside = capacity - free - torch.cuda.memory_reserved(self._index)
         if self._context is None:
             self._context = outside
-        reserved = torch.cuda.max_memory_reserved()
+        reserved = torch.cuda.max_memory_reserved(self._index)
         # Between two readings the allocator may have held more than at either.
         self._used = min(max(self._used, capacity - free, outside + reserved), capacity)
-        return {"allocatedBytes": torch.cuda.max_memory_allocated(), "reservedBytes": reserved, "deviceUsedBytes": self._used,
-                "capacityBytes": capacity, "contextBytes": self._context, "device": torch.cuda.get_device_name()}
+        return {"allocatedBytes": torch.cuda.max_memory_allocated(self._index), "reservedBytes": reserved, "deviceUsedBytes": self._used,
+                "capacityBytes": capacity, "contextBytes": self._context, "device": torch.cuda.get_device_name(self._index)}
 
 
-def _read_budget(budget):
-    peak = budget.peak_bytes
+def budget_reading(peak, budget_bytes):
+    """Of a budget on the CPU; without a limit there is no card to compare with, and no figure."""
+    if budget_bytes is None:
+        return {"device": "cpu"}
     return {"allocatedBytes": peak, "reservedBytes": peak, "deviceUsedBytes": peak,
-            "capacityBytes": budget.budget_bytes, "contextBytes": 0, "device": "cpu"}
+            "capacityBytes": budget_bytes, "contextBytes": 0, "device": "cpu"}
+
+
+def _locked(method):
+    @functools.wraps(method)
+    def locked(self, *arguments):
+        with self._lock:
+            return method(self, *arguments)
+
+    return locked
 
 
 class Signposts:
-    """What `report` gives. `read` returns the memory figures of a line."""
+    """What `report` gives. `read` returns the memory figures of a line. Thread-safe."""
 
     def __init__(self, read, message):
+        self._lock = threading.RLock()
         self._read = read
         self._message = message
         self._lines = {}
         self._iterations = 0
         self._called = 0
+        self._training = False
         self._read_at = 0.0
         self._written_peak = None
 
@@ -180,6 +194,12 @@ class Signposts:
         """The lines as last written, in the order of the stages."""
         return [self._lines[stage] for stage in STAGES if stage in self._lines]
 
+    @_locked
+    def read_with(self, read):
+        """From now on `read` returns the figures: of a trainer that has several cards."""
+        self._read = read
+
+    @_locked
     def stage(self, name):
         """A stage is done: reports the memory taken so far. A stage is reported once."""
         if name not in STAGES[:-1]:
@@ -189,11 +209,20 @@ class Signposts:
             self._lines[name] = self._line(name, reading)
             self._write_peak(reading)
 
+    @_locked
+    def training_begins(self):
+        """All is set up: the first forward pass begins. What was taken until then is the stage `setup`."""
+        if not self._training:
+            self.stage("setup")
+            self._training = True
+
+    @_locked
     def iteration(self):
         """One more iteration is done."""
         self._called += 1
         self.iterations_done(self._called)
 
+    @_locked
     def iterations_done(self, count):
         """`count` iterations are done; a count that is not above the last one changes nothing."""
         if count <= self._iterations:
@@ -204,12 +233,14 @@ class Signposts:
         elif self._iterations < _FIRST_ITERATIONS or time.monotonic() - self._read_at >= _SECONDS_BETWEEN_PEAKS:
             self.peak()
 
+    @_locked
     def peak(self):
         """Reads the memory taken so far, and writes it if it has changed."""
         reading = self._read()
         if reading != self._written_peak:
             self._write_peak(reading)
 
+    @_locked
     def failed(self, error):
         """Adds an exception's last frames and its message."""
         frames = traceback.extract_tb(error.__traceback__)
@@ -220,11 +251,13 @@ class Signposts:
         limit = max(_TEXT_BYTES - len(message.encode()) - len(begin), 0)
         self._write_peak(self._read(), begin + _cut("".join(frames), limit).rstrip() + "\n" + message)
 
+    @_locked
     def close(self):
         self._write_peak(self._read())
 
     def _line(self, stage, reading):
         return json.dumps({"plimsoll": 1, "stage": stage, "rank": _rank(), "iteration": self._iterations,
+                           "training": self._training or self._iterations > 0,
                            "torch": torch.__version__.split("+")[0], **reading}, separators=(",", ":"))
 
     def _write_peak(self, reading, text=None):
@@ -236,7 +269,26 @@ class Signposts:
         self._message.write(_rank(), self.lines, text)
 
 
+@contextlib.contextmanager
+def _first_forward(action):
+    """Calls `action` before the first module's forward."""
+    def begins(module, arguments):
+        hook.remove()
+        action()
+
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(begins)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 _current = None  # the Signposts of the report that runs in this process
+
+
+def current():
+    """What the report() that runs has given, or None."""
+    return _current
 
 
 @contextlib.contextmanager
@@ -244,7 +296,8 @@ def report(path=None, budget_bytes=None):
     """Reports while the block runs; an exception that leaves the block is reported and raised again. Nested reports are one.
 
     On CUDA the process's own card is measured. On the CPU, PLIMSOLL_DEVICE_BUDGET_BYTES (or `budget_bytes`) limits the tensors
-    to the memory of a card of that size (plimsoll.device_budget); without it, stages are reported without figures.
+    to the memory of a card of that size (plimsoll.device_budget); without it, stages are reported without figures. With
+    PLIMSOLL_SWAP_PLAN the budget is that of each of plimsoll.harmony's devices: the model is in host memory, which has no limit here.
     """
     global _current
     if _current is not None:
@@ -252,16 +305,16 @@ def report(path=None, budget_bytes=None):
         return
     budget_bytes = budget_bytes or budget_from_environment()
     read, budget = lambda: {"device": "cpu"}, contextlib.nullcontext()
-    if budget_bytes is not None:
-        if torch.cuda.is_available():
-            raise ValueError("PLIMSOLL_DEVICE_BUDGET_BYTES is for processes without a GPU; hide it with CUDA_VISIBLE_DEVICES=''")
+    if budget_bytes is not None and torch.cuda.is_available():
+        raise ValueError("PLIMSOLL_DEVICE_BUDGET_BYTES is for processes without a GPU; hide it with CUDA_VISIBLE_DEVICES=''")
+    if budget_bytes is not None and not os.environ.get("PLIMSOLL_SWAP_PLAN"):
         budget = DeviceBudget(budget_bytes)
-        read = functools.partial(_read_budget, budget)
+        read = lambda: budget_reading(budget.peak_bytes, budget_bytes)  # noqa: E731
     elif torch.cuda.is_available():
-        read = _Cuda().read
+        read = CudaCard().read
     _current = Signposts(read, TerminationMessage(path))
     try:
-        with budget:
+        with budget, _first_forward(_current.training_begins):
             yield _current
         _current.close()
     except BaseException as error:

@@ -119,15 +119,16 @@ class _Merger:
         if index == NEVER:
             return NEVER
         key = (index, twin)
-        if key not in self.rows:
+        row = self.rows.get(key)
+        if row is None:
             storage, shape, stride, dtype = self.first.tensors[index]
             _, shape2, stride2, _ = self.second.tensors[twin]
             if len(shape) != len(shape2):
                 raise Mismatch(f"a tensor has {len(shape)} dimensions at batch {self.batches[0]} and {len(shape2)} at {self.batches[1]}")
             dtype = self.dtypes.add(dtype, str(dtype)[6:])
-            row = [storage, self.sizes((shape, stride), (shape2, stride2)), dtype]
-            self.rows[key] = self.tensors.add(tuple(row), row)
-        return self.rows[key]
+            row = (storage, self.sizes((shape, stride), (shape2, stride2)), dtype)
+            row = self.rows[key] = self.tensors.add(row, list(row))
+        return row
 
     def bytes(self, index, itemsize):
         """A storage's size: as the product of its first tensor's dims where that holds, which is exact at every batch."""

@@ -41,8 +41,10 @@ _DECIDES = _overloads("gt", "ge", "lt", "le", "eq", "ne", "isnan", "isinf", "top
 _FINITE = _overloads("isnan", "isinf")  # a model that trains has finite values, so their answer is no assumption
 _NEEDS_POSITIVE = _overloads("multinomial")
 _BY_MASK = _overloads("index", "_unsafe_index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put")
+_COPY = torch.ops.aten.copy_.default
 _MASKED_SELECT = torch.ops.aten.masked_select.default
-_HAVE_NO_VALUES = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
+_HAVE_NO_VALUES = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
+                   "plimsoll::lookup")
 
 
 def _leaves(values):
@@ -62,11 +64,29 @@ def _small(tensor):
     return tensor.layout is torch.strided and tensor.numel() <= limit
 
 
+class _Traits:
+    """What `KnownValues.run` needs to know of an operator, found once: the operator's own hash is a function of Python."""
+
+    __slots__ = ("operator", "asks", "by_mask", "is_masked_select", "of_dynamic_size", "decides", "is_copy", "writes", "usual")
+
+    def __init__(self, operator):
+        self.operator = operator  # keeps its id
+        self.asks = operator in _ASKS
+        self.by_mask = operator in _BY_MASK
+        self.is_masked_select = operator is _MASKED_SELECT
+        self.of_dynamic_size = torch.Tag.dynamic_output_shape in operator.tags
+        self.decides = operator in _DECIDES
+        self.is_copy = operator is _COPY
+        self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in operator._schema.arguments)
+        # Without known values among its arguments it is nothing but a call.
+        self.usual = not (self.asks or self.by_mask or self.is_masked_select or self.decides or self.is_copy or self.writes)
+
+
 class KnownValues(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self._metas = metas.Metas()
-        self._writes = {}  # operator -> whether it changes an argument
+        self._traits = {}  # id of an operator -> its _Traits
         self._twins = {}  # id of a tensor without memory -> (weak reference to it, its twin)
         self._guesses = set()  # ids of tensors whose twin follows from invented numbers
         self.assumed = {}  # place in the user's code -> the first answer that it got
@@ -82,29 +102,48 @@ class KnownValues(TorchDispatchMode):
 
     def run(self, operator, args, kwargs):
         """`operator(*args, **kwargs)` on tensors without memory."""
+        traits = self._traits.get(id(operator))
+        if traits is None:
+            traits = self._traits[id(operator)] = _Traits(operator)
         twins = self._twins_of(args, kwargs) if self._all_known(args) else None
-        if operator in _ASKS:
+        if twins is None and traits.usual:
+            return self._metas.run(operator, args, kwargs)
+        if traits.asks:
             return self._answer(operator, args, kwargs, twins)
-        if operator in _BY_MASK:
+        if traits.by_mask:
             args = self._without_masks(args)
-        elif operator is _MASKED_SELECT and twins is None and self._twin(args[1]) is not None:
+        elif traits.is_masked_select and twins is None and self._twin(args[1]) is not None:
             shape = torch.broadcast_shapes(args[0].shape, args[1].shape)
             with no_dispatch():
                 count = int(self._twin(args[1]).expand(shape).sum())
             if self._any_assumed(args):
                 self._assume(f"{count} elements")
             return args[0].new_empty(count)
-        elif twins is not None and torch.Tag.dynamic_output_shape in operator.tags:
+        elif twins is not None and traits.of_dynamic_size:
             return self._of_known_size(operator, args, twins)
         result = self._metas.run(operator, args, kwargs)
-        if twins is None and operator in _DECIDES:
+        if twins is None and traits.decides:
             self._decide(operator, args, kwargs, result)
             return result
         known = twins is not None and self._has_values(operator, result) and self._compute(
             operator, twins, result, self._any_assumed(args))
-        if not known and self._changes_arguments(operator):
+        if not known and traits.is_copy:
+            known = self._fill(*args[:2])
+        if not known and traits.writes:
             self._forget(args, kwargs)
         return result
+
+    def _fill(self, tensor, source):
+        """Whether a tensor that had no values has the known ones of `source` now: they were copied over all of its storage."""
+        value = self._twin(source)
+        if value is None or not isinstance(tensor, FakeTensor) or not _small(tensor) or not tensor.is_contiguous():
+            return False
+        if storage_of(tensor).nbytes() != tensor.numel() * tensor.element_size():
+            return False
+        with no_dispatch():
+            value = value.expand(tensor.shape).to(tensor.dtype, copy=True)
+        self._know(tensor, value, self._any_assumed([source]))
+        return True
 
     def _answer(self, operator, args, kwargs, twins):
         """To code that asks for a value."""
@@ -182,13 +221,6 @@ class KnownValues(TorchDispatchMode):
             if type(value) is FakeTensor and id(value) not in self._twins:
                 return False
         return True
-
-    def _changes_arguments(self, operator):
-        writes = self._writes.get(operator)
-        if writes is None:
-            writes = self._writes[operator] = any(
-                a.alias_info is not None and a.alias_info.is_write for a in operator._schema.arguments)
-        return writes
 
     def know(self, tensor, value):
         """From here on the values of `tensor`, which has no memory, are those of `value` where it is small."""

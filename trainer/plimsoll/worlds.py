@@ -15,7 +15,7 @@ import sys
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import ExportError
+from . import ExportError, lookups
 from .values import KnownValues
 
 # Functions by which a framework takes another path for tensors without memory, which a real run would not take.
@@ -35,6 +35,7 @@ class Trainable:
     context: object  # a function that returns a context manager
     values: object
     adopt: object
+    tables: object  # lookups.Tables
 
 
 @contextlib.contextmanager
@@ -171,11 +172,11 @@ def _fake_mode():
     return FakeTensorMode()
 
 
-def build(function, batch_size, kind, device):
+def build(function, batch_size, kind, device, lookups_of):
     torch.manual_seed(0)  # a branch on a random number goes the same way in each recording
     if kind == REAL:
         model, inputs, loss = _checked(function(batch_size))
-        return Trainable(model, inputs, loss, contextlib.nullcontext, None, None)
+        return Trainable(model, inputs, loss, contextlib.nullcontext, None, None, lookups.take_out(model, device, lookups_of))
     mode, values = _fake_mode(), KnownValues()
     adopt = _adopter(mode, values, device)
     if kind == FAKE:
@@ -183,10 +184,12 @@ def build(function, batch_size, kind, device):
             model, inputs, loss = _checked(function(batch_size))
     else:
         model, inputs, loss = _checked(function(batch_size))
+    with mode:
+        tables = lookups.take_out(model, device, lookups_of)
     with mode, torch.no_grad():
         _replace_tensors(model, lambda t: t if isinstance(t, FakeTensor) else _as_parameter(adopt(t).detach(), t))
         inputs = _map(inputs, adopt)
-    return Trainable(model, inputs, loss, functools.partial(_without_memory, mode), values, adopt)
+    return Trainable(model, inputs, loss, functools.partial(_without_memory, mode), values, adopt, tables)
 
 
 @contextlib.contextmanager

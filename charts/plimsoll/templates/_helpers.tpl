@@ -81,6 +81,59 @@ matchLabels:
 {{- end }}
 {{- end }}
 
+{{/*
+The webhook of workloads of other kinds, in namespaces whose label plimsoll.dev/mode is Auto, or is not. An outage must never stop
+them, so failurePolicy is Ignore whatever it is for TrainingJobs. Kinds that the cluster does not have cost nothing. With plugin, the
+one of TrainJobs that have no family but name Plimsoll in Trainer's annotation, by which no selector can choose.
+*/}}
+{{- define "plimsoll.workloadWebhook" -}}
+- name: {{ .name }}.{{ if .plugin }}trainjobs{{ else }}workloads{{ end }}.plimsoll.dev
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  matchPolicy: Equivalent
+  reinvocationPolicy: IfNeeded
+  failurePolicy: Ignore
+  timeoutSeconds: {{ .root.Values.webhook.timeoutSeconds }}
+  clientConfig:
+    {{- include "plimsoll.clientConfig" (dict "root" .root "path" .path) | trim | nindent 4 }}
+  rules:
+    {{- if not .plugin }}
+    - {apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE], scope: Namespaced}
+    - {apiGroups: [batch], apiVersions: [v1], resources: [jobs], operations: [CREATE], scope: Namespaced}
+    - {apiGroups: [jobset.x-k8s.io], apiVersions: ["*"], resources: [jobsets], operations: [CREATE], scope: Namespaced}
+    - {apiGroups: [kubeflow.org], apiVersions: [v1], resources: [pytorchjobs], operations: [CREATE], scope: Namespaced}
+    - {apiGroups: [leaderworkerset.x-k8s.io], apiVersions: [v1], resources: [leaderworkersets], operations: [CREATE], scope: Namespaced}
+    - {apiGroups: [ray.io], apiVersions: [v1], resources: [rayclusters, rayjobs], operations: [CREATE], scope: Namespaced}
+    {{- end }}
+    - {apiGroups: [trainer.kubeflow.org], apiVersions: ["*"], resources: [trainjobs], operations: [CREATE], scope: Namespaced}
+  namespaceSelector:
+    {{- $selector := fromYaml (include "plimsoll.namespaceSelector" .root) }}
+    {{- $mode := dict "key" "plimsoll.dev/mode" "operator" .operator "values" (list "Auto") }}
+    {{- $_ := set $selector "matchExpressions" (append $selector.matchExpressions $mode) }}
+    {{- toYaml $selector | nindent 4 }}
+  objectSelector:
+    matchExpressions:
+      - {key: plimsoll.dev/family, operator: {{ if .plugin }}DoesNotExist{{ else }}Exists{{ end }}}
+  matchConditions:
+    {{- if .plugin }}
+    - name: names-plimsoll
+      expression: >-
+        has(object.metadata.annotations) &&
+        "trainer.kubeflow.org/autoconf-plugin" in object.metadata.annotations &&
+        object.metadata.annotations["trainer.kubeflow.org/autoconf-plugin"] == "plimsoll"
+    {{- end }}
+    - name: not-opted-out
+      expression: >-
+        !has(object.metadata.annotations) ||
+        !("plimsoll.dev/provisioning" in object.metadata.annotations) ||
+        object.metadata.annotations["plimsoll.dev/provisioning"] != "disabled"
+    # Such as the pods of a Job: the Job is sized.
+    - name: not-made-by-another
+      expression: >-
+        !has(object.metadata.ownerReferences) ||
+        !object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller)
+{{- end }}
+
 {{/* The restricted Pod Security Standard. */}}
 {{- define "plimsoll.podSecurityContext" -}}
 runAsNonRoot: true
@@ -113,7 +166,7 @@ livenessProbe:
   failureThreshold: 3
 {{- end }}
 
-{{/* What both Deployments' pods have in common; call with (dict "root" $ "component" "webhook" "values" .Values.webhook). */}}
+{{/* What all pods have in common; call with (dict "root" $ "component" "webhook" "values" .Values.webhook). */}}
 {{- define "plimsoll.podPlacement" -}}
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
@@ -133,5 +186,83 @@ tolerations:
 {{- with .values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Called with the same. */}}
+{{- define "plimsoll.spread" -}}
+topologySpreadConstraints:
+  {{- with .values.topologySpreadConstraints }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "plimsoll.selectorLabels" $ | nindent 8 }}
+  {{- end }}
+  {{- end }}
+{{- end }}
+
+{{/* Called with the same. One replica alone could never be evicted. */}}
+{{- define "plimsoll.podDisruptionBudget" -}}
+{{- if and .values.podDisruptionBudget.enabled (gt (int .values.replicas) 1) }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "plimsoll.fullname" .root }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "plimsoll.labels" . | nindent 4 }}
+spec:
+  minAvailable: {{ .values.podDisruptionBudget.minAvailable }}
+  # Pods that are not ready hold up no drain.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "plimsoll.selectorLabels" . | nindent 6 }}
+{{- end }}
+{{- end }}
+
+{{/* Called with the same: who may reach the pods, and what they may reach. */}}
+{{- define "plimsoll.networkPolicy" -}}
+{{- if .root.Values.networkPolicy.enabled }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ include "plimsoll.fullname" .root }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "plimsoll.labels" . | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels:
+      {{- include "plimsoll.selectorLabels" . | nindent 6 }}
+  policyTypes: [Ingress{{ if .root.Values.networkPolicy.egress }}, Egress{{ end }}]
+  ingress:
+    {{- if eq .component "webhook" }}
+    - ports: [{protocol: TCP, port: https}]
+      {{- with .root.Values.networkPolicy.webhookFrom }}
+      from:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
+    - ports: [{protocol: TCP, port: ops}]
+      {{- with .root.Values.networkPolicy.metricsFrom }}
+      from:
+        {{- toYaml . | nindent 8 }}
+        # The pod of `helm test`.
+        - podSelector:
+            matchLabels:
+              {{- include "plimsoll.selectorLabels" (dict "root" $.root "component" "test") | nindent 14 }}
+      {{- end }}
+  {{- with .root.Values.networkPolicy.egress }}
+  egress:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 {{- end }}
 {{- end }}

@@ -4,9 +4,11 @@ mlp        six Linear(512, 512) + GELU; loss: mean squared error
 mlp_wide   four residual blocks 512 -> 2048 -> GELU -> 512; loss: mean squared error
 gpt        4 pre-norm blocks of width 256, 8 heads (attention by hand, q, k, v apart, no dropout), MLP 1024 with GELU,
            64 tokens, vocabulary 2000, learned positions, head not tied; loss: cross entropy
+gpt_deep   the same with 8 blocks: as many as there are ranks
 dlrm       the dense part: bottom 13-512-256-128 and top 479-1024-1024-512-256-1 with ReLU between (and after the bottom),
            dot interaction of 27 features of width 128 (upper triangle); the pooled embeddings are an input that takes a
            gradient; loss: binary cross entropy with logits
+llama      transformers' LlamaForCausalLM by LLAMA, a config.json: wide layers and few tokens, so that parameters decide
 Batch sizes are per process.
 """
 import math
@@ -99,13 +101,46 @@ class Gpt(nn.Module):
         return self.head(self.norm(x)) if self.last else x
 
 
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 1000, "hidden_size": 512,
+         "intermediate_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8,
+         "max_position_embeddings": 512, "tie_word_embeddings": False}
+LLAMA_TOKENS = {"llama": 16, "llama_long": 512}  # by model: the second's stages exchange as much as they compute
+
+
+class LlamaStage(nn.Module):
+    """Layers [begin, end) of the model, the embedding before the first and the norm and head after the last."""
+
+    def __init__(self, begin=0, end=LLAMA["num_hidden_layers"]):
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM
+        config = LlamaConfig(**LLAMA, attn_implementation="sdpa")
+        whole = LlamaForCausalLM(config)
+        self.tokens = whole.model.embed_tokens if begin == 0 else None
+        self.blocks = nn.ModuleList(whole.model.layers[begin:end])
+        self.rotary = whole.model.rotary_emb
+        last = end == config.num_hidden_layers
+        self.norm, self.head = (whole.model.norm, whole.lm_head) if last else (None, None)
+
+    def forward(self, x):
+        if self.tokens is not None:
+            x = self.tokens(x)
+        places = self.rotary(x, torch.arange(x.shape[1]).unsqueeze(0))
+        for block in self.blocks:
+            x = block(x, attention_mask=None, position_embeddings=places)
+        return x if self.head is None else self.head(self.norm(x))
+
+
 def next_token_loss(output, targets):
     return functional.cross_entropy(output.flatten(0, 1), targets.flatten())
 
 
-def gpt(batch_size):
+def gpt(batch_size, layers=4):
     tokens, targets = (torch.zeros(batch_size, 64, dtype=torch.int64) for _ in range(2))
-    return Gpt(), (tokens,), lambda output: next_token_loss(output, targets)
+    return Gpt(layers=layers), (tokens,), lambda output: next_token_loss(output, targets)
+
+
+def gpt_deep(batch_size):
+    return gpt(batch_size, layers=8)
 
 
 class DlrmDense(nn.Module):

@@ -1,7 +1,7 @@
 """The models of published_gpu.json, as functions that plimsoll.export takes.
 
-`published:convnext_tiny_1000` is torchvision's convnext_tiny with 1000 classes; `published:perceptron_7` the eighth of the
-perceptrons.
+`published:convnext_tiny_1000` is torchvision's convnext_tiny with 1000 classes; `published:imagenet_vgg16_224` its vgg16 as it is
+trained on images of 224 x 224; `published:perceptron_7` the eighth of the perceptrons.
 """
 import functools
 import json
@@ -34,6 +34,17 @@ def _image_classifier(name, classes, batch_size):
     return module, (torch.randn(batch_size, *published["image"]),), lambda outputs: criterion(outputs, labels)
 
 
+def _imagenet_classifier(name, size, batch_size):
+    if name == "xception":
+        import timm
+
+        module = timm.create_model(name, num_classes=1000)
+    else:
+        options = {"aux_logits": False, "init_weights": False} if name == "inception_v3" else {}
+        module = getattr(torchvision.models, name)(weights=None, num_classes=1000, **options)
+    return module, (torch.randn(batch_size, 3, size, size),), _LossOfNamedOutput(torch.randint(0, 1000, (batch_size,)))
+
+
 def _perceptron(index, batch_size):
     published = DATA["perceptrons"]["runs"][index]
     width = published["input"]
@@ -63,4 +74,6 @@ def __getattr__(name):
         raise AttributeError(name)
     if model == "perceptron":
         return functools.partial(_perceptron, int(number))
+    if model.startswith("imagenet_"):
+        return functools.partial(_imagenet_classifier, model.removeprefix("imagenet_"), int(number))
     return functools.partial(_image_classifier, model, int(number))

@@ -11,6 +11,7 @@ import pathlib
 import random
 import statistics
 import sys
+import tempfile
 
 import measure_parallel
 import measure
@@ -28,10 +29,25 @@ FLAGS = {
     "zero1": ["--parallelism", "ZeRO1"],
     "fsdp1": ["--parallelism", "FSDP"],
     "fsdp2": ["--parallelism", "FSDP2"],
+    "fsdp2_alone": ["--parallelism", "FSDP2"],
+    "plain_in_backward": ["--optimizer-in-backward"],
+    "fsdp2_in_backward": ["--parallelism", "FSDP2", "--optimizer-in-backward"],
+    "hsdp1": ["--parallelism", "FSDP", "--replicate", str(measure_parallel.REPLICATE)],
+    "hsdp2": ["--parallelism", "FSDP2", "--replicate", str(measure_parallel.REPLICATE)],
     "tensor": ["--parallelism", "Tensor"],
-    "pipeline": ["--parallelism", "Pipeline", "--microbatches", str(measure_parallel.MICROBATCHES)],
-    "interleaved": ["--parallelism", "Pipeline", "--microbatches", str(measure_parallel.MICROBATCHES),
-                    "--pipeline-chunks", str(measure_parallel.CHUNKS)],
+    "pipeline": ["--parallelism", "Pipeline"],
+    "interleaved": ["--parallelism", "Pipeline", "--pipeline-chunks", str(measure_parallel.CHUNKS)],
+}
+for saved in measure_parallel.SAVED:
+    strategy, _, form = saved.partition("_saved_")
+    FLAGS[saved] = [*FLAGS[strategy], "--checkpoint-saving", form.capitalize()]
+# These have no exported graph: the stages of a spec, from its config.json.
+PIPELINE = ["--parallelism", "FSDP2", "--pipeline", str(measure_parallel.STAGES),
+            "--accumulate", str(measure_parallel.MICROBATCHES)]
+SPEC_FLAGS = {
+    "fsdp2_pipeline": PIPELINE,
+    "fsdp2_pipeline_gathered": [*PIPELINE, "--no-reshard-after-forward"],
+    "fsdp2_interleaved": [*PIPELINE, "--no-reshard-after-forward", "--pipeline-chunks", "2"],
 }
 
 
@@ -73,13 +89,37 @@ def measured_runs():
     return kept
 
 
+def spec_peaks(binary, row):
+    """(bytes by rank, None) or (None, reason), of a model that is a config.json: of each stage, whose ranks are equal."""
+    flags = [*SPEC_FLAGS[row["strategy"]], "--trainers", str(row["ranks"]), "--sequence-length",
+             str(measure_parallel.parallel.LLAMA_TOKENS[row["model"]])]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as config:
+        json.dump(measure_parallel.parallel.LLAMA, config)
+        config.flush()
+        peak, answer = run.estimate_of(binary, ["--config", config.name], row["batchSizePerRank"], measure_parallel.OPTIMIZER,
+                                       "plimsoll", flags)
+    if peak is None:
+        return None, answer
+    alike = row["ranks"] // len(answer["ranks"])
+    return [rank["allocatedBytes"] for rank in answer["ranks"] for _ in range(alike)], None
+
+
 def estimated_peaks(binary, graph, row):
     """(bytes by rank, None) or (None, reason)."""
-    peak, answer = run.estimate(binary, graph, row["batchSizePerRank"], measure_parallel.OPTIMIZER, "plimsoll",
-                                FLAGS[row["strategy"]] + ["--trainers", str(row["ranks"])])
+    flags = [*FLAGS[row["strategy"]], "--trainers", str(row["ranks"])]
+    if "Pipeline" in flags:
+        flags += ["--microbatches", str(measure_parallel.microbatches_of(row["ranks"]))]
+    peak, answer = run.estimate(binary, graph, row["batchSizePerRank"], measure_parallel.OPTIMIZER, "plimsoll", flags)
     if peak is None:
         return None, answer
     return [rank["allocatedBytes"] for rank in answer.get("ranks", [])] or [peak] * row["ranks"], None
+
+
+def estimates_of(binary, row):
+    if row["strategy"] in SPEC_FLAGS:
+        return spec_peaks(binary, row)
+    graph, problem = run.exported(f"parallel:{row['model']}", row["batchSizePerRank"], "FP32")
+    return estimated_peaks(binary, graph, row) if graph else (None, problem)
 
 
 def main():
@@ -93,8 +133,7 @@ def main():
     rows = []
     print(f"\n{'strategy':11} {'model':9} {'batch':>5} {'ranks':>5} {'rank':>4} {'measured':>9} {'ours':>9} {'err %':>8}   MiB")
     for row in runs:
-        graph, problem = run.exported(f"parallel:{row['model']}", row["batchSizePerRank"], "FP32")
-        estimates, problem = estimated_peaks(options.binary, graph, row) if graph else (None, problem)
+        estimates, problem = estimates_of(options.binary, row)
         for rank, measured in enumerate(peaks_of(row)):
             estimated = estimates[rank] if estimates else None
             rows.append({"strategy": row["strategy"], "model": row["model"], "batchSize": row["batchSizePerRank"],
@@ -104,7 +143,7 @@ def main():
                   f"{run.mebibytes(measured):>9} {run.mebibytes(estimated):>9} {rows[-1]['errorPercent']:+8.3f}  "
                   f"{problem or ''}".rstrip(), flush=True)
     problems = []
-    for strategy in [*FLAGS, "all"]:
+    for strategy in [*FLAGS, *SPEC_FLAGS, "all"]:
         own = [abs(row["errorPercent"]) for row in rows if strategy in (row["strategy"], "all")]
         if own:
             figures = {"median": statistics.median(own), "worst": max(own)}

@@ -3,6 +3,7 @@
 
 #include "base/yaml.h"
 #include "cli/input.h"
+#include "tests/checkout.h"
 #include "tests/cli/run_command.h"
 #include "tests/cli/temporary_file.h"
 #include "tests/controlplane/api_server.h"

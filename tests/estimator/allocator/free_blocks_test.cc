@@ -19,7 +19,7 @@ constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 FreeBlocks holding(const std::vector<Entry>& entries) {
   FreeBlocks free;
   for (const Entry& entry : entries) {
-    free.insert(entry);
+    free.insert(entry.size, entry.address, entry.block);
   }
   return free;
 }
@@ -70,7 +70,7 @@ TEST(FreeBlocks, ASizeWithManyBlocksMayEmptyAndReturn) {
   FreeBlocks free = holding({{1 << 20, 0, 1000}});
   for (int round = 0; round < 3; ++round) {
     for (std::int32_t i = 0; i < 500; ++i) {
-      free.insert({512, 1'000'000 - i, i});
+      free.insert(512, 1'000'000 - i, i);
     }
     for (std::int32_t i = 500; i-- > 0;) {
       ASSERT_EQ(free.take(512, 513), i) << "the lowest address";
@@ -78,8 +78,60 @@ TEST(FreeBlocks, ASizeWithManyBlocksMayEmptyAndReturn) {
     for (int search = 0; search < 100; ++search) {
       ASSERT_EQ(free.at_least(512).block, 1000);
       ASSERT_EQ(free.take(512, kNoLimit), 1000);
-      free.insert({1 << 20, 0, 1000});
+      free.insert(1 << 20, 0, 1000);
     }
+  }
+}
+
+// One or two of each size around every power of two, so that neighbours are of one class or of two.
+TEST(FreeBlocks, EverySizeIsFoundFromTheOneBelow) {
+  FreeBlocks free;
+  std::set<std::int64_t> sizes;
+  for (int power = 0; power < 60; ++power) {
+    for (const std::int64_t size : {(std::int64_t{1} << power) - 1, std::int64_t{1} << power,
+                                    (std::int64_t{1} << power) + 1, (std::int64_t{9} << power) / 8}) {
+      if (sizes.insert(size).second) {
+        free.insert(size, size + 5, 1);
+        free.insert(size, size + 3, 2);
+      }
+    }
+  }
+  std::int64_t last = -1;
+  for (const std::int64_t size : sizes) {
+    EXPECT_EQ(free.at_least(last + 1), (Entry{size, size + 3, 2}));
+    EXPECT_EQ(free.next({size, size + 3, 2}), (Entry{size, size + 5, 1}));
+    EXPECT_EQ(free.take(last + 1, size), -1) << "at the limit";
+    EXPECT_EQ(free.take(last + 1, kNoLimit), 2);
+    free.erase(size, size + 5, 1);
+    last = size;
+  }
+  EXPECT_TRUE(free.all().empty());
+}
+
+// A class of many blocks, of which all but a few go again.
+TEST(FreeBlocks, ManyBlocksOfOneClassMayComeAndGo) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937_64 random(seed);
+  FreeBlocks blocks;
+  std::set<Entry> expected;
+  for (int round = 0; round < 4; ++round) {
+    while (expected.size() < 300) {
+      const Entry entry{static_cast<std::int64_t>(1024 + random() % 100),
+                        static_cast<std::int64_t>(random() % 10'000), 0};
+      if (expected.insert(entry).second) {
+        blocks.insert(entry.size, entry.address, entry.block);
+      }
+    }
+    while (expected.size() > static_cast<std::size_t>(round)) {
+      const auto size = static_cast<std::int64_t>(1000 + random() % 130);
+      const auto wanted = expected.lower_bound({size, -1, -1});
+      ASSERT_EQ(blocks.take(size, kNoLimit), wanted == expected.end() ? -1 : 0) << "seed " << seed;
+      if (wanted != expected.end()) {
+        expected.erase(wanted);
+      }
+    }
+    const std::vector<Entry> all = blocks.all();
+    ASSERT_TRUE(std::equal(all.begin(), all.end(), expected.begin(), expected.end())) << "seed " << seed;
   }
 }
 
@@ -92,10 +144,10 @@ TEST(FreeBlocks, KeepsTheOrder) {
   for (int i = 0; i < 20'000; ++i) {
     const Entry entry{static_cast<std::int64_t>(random() % 200), static_cast<std::int64_t>(random() % 50), 0};
     if (expected.insert(entry).second) {
-      blocks.insert(entry);
+      blocks.insert(entry.size, entry.address, entry.block);
     } else if (random() % 2 == 0) {
       expected.erase(entry);
-      blocks.erase(entry);
+      blocks.erase(entry.size, entry.address, entry.block);
     }
     const auto size = static_cast<std::int64_t>(random() % 210);
     const auto found = blocks.at_least(size);
@@ -126,12 +178,12 @@ TEST(FreeBlocks, TakesTheLowestOfTheSmallestThatFits) {
     if (i % 20'000 < 12'000 ? random() % 3 != 0 : random() % 3 == 0) {
       const Entry entry{size, static_cast<std::int64_t>(random() % 100'000), 7};
       if (expected.insert(entry).second) {
-        blocks.insert(entry);
+        blocks.insert(entry.size, entry.address, entry.block);
       }
     } else if (random() % 4 == 0 && !expected.empty()) {
       const auto next = expected.lower_bound({size, static_cast<std::int64_t>(random() % 100'000), 0});
       const Entry gone = next == expected.end() ? *expected.begin() : *next;
-      blocks.erase(gone);
+      blocks.erase(gone.size, gone.address, gone.block);
       expected.erase(gone);
     } else {
       const std::int64_t limit = size + static_cast<std::int64_t>(512 * (random() % 3));

@@ -58,6 +58,34 @@ TEST(AllocatorReplay, TwoBatchesMeetWhereTheLoaderBringsThem) {
   EXPECT_EQ(replay(ledger, options).reserved_peak, 140_MiB);
 }
 
+// 60 MiB come from the free 100 MiB that the larger batch left, whose rest is too small for the next 80.
+TEST(AllocatorReplay, BatchesOfOtherSizesRunAfterwards) {
+  const Ledger usual = one_layer(40_MiB, 100_MiB, {});
+  const Ledger smaller = one_layer(40_MiB, 60_MiB, {});
+  const Bytes alone = replay(usual, {}).reserved_peak;
+  const Ledger* const afterwards[] = {&smaller, &usual};
+  ReplayOptions options;
+  options.afterwards = afterwards;
+  const ReplayResult result = replay(usual, options);
+  EXPECT_GE(result.reserved_peak, alone);
+  EXPECT_EQ(result.allocated_peak, usual.peak()) << "parameters are not allocated twice";
+  EXPECT_EQ(result.iterations, replay(usual, {}).iterations + 2);
+}
+
+TEST(AllocatorReplay, GradientsStayDuringValidation) {
+  const Ledger usual = one_layer(40_MiB, 20_MiB, {});
+  Ledger validation(kGranule);
+  validation.allocate(Part::kParameters, 40_MiB);
+  validation.allocate(Part::kInputs, 4_MiB);
+  validation.allocate(Part::kGradients, 40_MiB);
+  validation.enter(Phase::kForward);
+  validation.release(validation.allocate(Part::kActivations, 200_MiB));
+  const Ledger* const afterwards[] = {&validation, &usual};
+  ReplayOptions options;
+  options.afterwards = afterwards;
+  EXPECT_EQ(replay(usual, options).allocated_peak, 284_MiB) << "weight, gradient, input and activation";
+}
+
 TEST(AllocatorReplay, SaysWhereMemoryEnds) {
   const Ledger ledger = one_layer(40_MiB, 100_MiB, 80_MiB);
   ReplayOptions options;

@@ -47,6 +47,24 @@ TEST(DecodeNode, ReadsWhatFeatureDiscoveryWrites) {
   EXPECT_TRUE(node.schedulable);
 }
 
+TEST(DecodeNode, ReadsTheDriverFromAnyOfItsLabels) {
+  Json node = node_object("gpu-1");
+  EXPECT_EQ(decoded(node).driver, std::nullopt);
+  EXPECT_EQ(decoded(node).compute_capability, std::nullopt);
+  ::Json::Value& labels = node["metadata"]["labels"];
+  labels["nvidia.com/cuda.driver.major"] = "470";
+  labels["nvidia.com/cuda.driver.minor"] = "82";
+  EXPECT_EQ(decoded(node).driver, parse_driver_version("470.82"));
+  labels["nvidia.com/cuda.driver.rev"] = "01";
+  EXPECT_EQ(decoded(node).driver, parse_driver_version("470.82.01"));
+  labels["nvidia.com/cuda.driver-version.full"] = "535.104.12";
+  EXPECT_EQ(decoded(node).driver, parse_driver_version("535.104.12"));
+  labels["nvidia.com/gpu.compute.major"] = "8";
+  EXPECT_EQ(decoded(node).compute_capability, std::nullopt) << "half of it";
+  labels["nvidia.com/gpu.compute.minor"] = "6";
+  EXPECT_EQ(decoded(node).compute_capability, (ComputeCapability{8, 6}));
+}
+
 TEST(DecodeNode, AnItemOfAListHasNoKind) {
   Json node = node_object("gpu-1");
   node.removeMember("kind");
@@ -263,6 +281,49 @@ TEST(InventoryOf, ReadsModelsThatOnlyAResourceKnows) {
   EXPECT_EQ(inventory[0].model.name, "x100");
   EXPECT_EQ(inventory[0].model.memory, 200_GiB);
   EXPECT_EQ(inventory[0].free_gpus, 8);
+}
+
+TEST(DecodeNode, ReadsHowItsGpusReachTheHost) {
+  Json node = node_object("gpu-1");
+  EXPECT_EQ(decoded(node).host_links, std::nullopt);
+  ::Json::Value& labels = node["metadata"]["labels"];
+  labels[kHostBandwidthLabel] = "24Gi";
+  labels[kGpusPerRootLabel] = "2";
+  labels[kPeerToPeerLabel] = "true";
+  EXPECT_EQ(decoded(node).host_links,
+            (crds::HostLinks{
+                .bandwidth = 24_GiB, .gpus_per_root = 2, .peer_to_peer = crds::PeerToPeer::kSupported}));
+  labels[kHostBandwidthLabel] = "fast";
+  labels[kGpusPerRootLabel] = "-3";
+  labels[kPeerToPeerLabel] = "yes";
+  EXPECT_EQ(decoded(node).host_links, std::nullopt) << "labels that say nothing";
+}
+
+TEST(TakeInventory, TheWeakestLinksOfItsNodesCount) {
+  GpuNode fast = gpu_node("NVIDIA-A100-SXM4-80GB");
+  fast.host_links = {.bandwidth = 24_GiB, .gpus_per_root = 2, .peer_to_peer = crds::PeerToPeer::kSupported};
+  GpuNode slow = fast;
+  slow.host_links = {.bandwidth = 11_GiB, .gpus_per_root = 4, .peer_to_peer = crds::PeerToPeer::kUnsupported};
+  const std::vector<AvailableGpu> gpus =
+      take_inventory({fast, slow, gpu_node("NVIDIA-A100-SXM4-80GB")}, GpuCatalog::built_in());
+  ASSERT_EQ(gpus.size(), 1U);
+  EXPECT_EQ(gpus[0].host_links, slow.host_links);
+  EXPECT_EQ(gpus[0].model.host_links, *slow.host_links);
+}
+
+TEST(InventoryOf, LabelsComeBeforeWhatAGpuModelSaysOfLinks) {
+  crds::GpuModel resource;
+  resource.name = "a100-80gb";
+  resource.spec.host_links = {
+      .bandwidth = 20_GiB, .gpus_per_root = 8, .peer_to_peer = crds::PeerToPeer::kSupported};
+  resource.status.total_gpus = 8;
+  resource.status.host_links = {
+      .bandwidth = 24_GiB, .gpus_per_root = 0, .peer_to_peer = crds::PeerToPeer::kAuto};
+  const std::vector<AvailableGpu> gpus = inventory_of({resource}, GpuCatalog::built_in());
+  ASSERT_EQ(gpus.size(), 1U);
+  EXPECT_EQ(gpus[0].model.host_links,
+            (crds::HostLinks{
+                .bandwidth = 24_GiB, .gpus_per_root = 8, .peer_to_peer = crds::PeerToPeer::kSupported}));
 }
 
 }  // namespace

@@ -208,6 +208,7 @@ TEST(EstimateMemory, FixedCostsComeFromTheTableOrFromWhatWasLearned) {
                                .communication = 700_MiB,
                                .workspace = 50_MiB,
                                .convolution_workspace = {},
+                               .startup = {},
                                .shortfall = std::nullopt,
                                .peak_correction = 2.0};
   const Estimate learned = requested();
@@ -343,15 +344,17 @@ TEST(EstimateMemory, ShardingDividesWhatItSaysItDivides) {
   EXPECT_EQ(owner.breakdown.ddp_buckets.count, whole);
   requested.training.parallelism.strategy = ParallelStrategy::kZeRO2;
   EXPECT_TRUE(about(requested().breakdown.optimizer_state.count, 2 * whole / 8));
-  EXPECT_EQ(requested().breakdown.parameters.count, whole);
-  EXPECT_EQ(requested().breakdown.ddp_buckets.count, 0);
+  EXPECT_TRUE(about(requested().breakdown.parameters.count, whole + whole / 8)) << "DeepSpeed updates a copy";
+  EXPECT_EQ(requested().breakdown.ddp_buckets.count, 500'000'000 * 4) << "DeepSpeed's bucket";
   // One gradient is whole until its owner has it; 1024 x 1024 is the largest.
   EXPECT_LE(requested().breakdown.gradients.count, whole / 8 + 1024 * 1024 * 4 + 1000);
-  for (const auto strategy : {ParallelStrategy::kFSDP, ParallelStrategy::kZeRO3}) {
-    requested.training.parallelism.strategy = strategy;
-    EXPECT_TRUE(about(requested().breakdown.parameters.count, whole / 8));
-    EXPECT_TRUE(about(requested().breakdown.optimizer_state.count, 2 * whole / 8));
-  }
+  requested.training.parallelism.strategy = ParallelStrategy::kFSDP;
+  EXPECT_TRUE(about(requested().breakdown.parameters.count, whole / 8));
+  EXPECT_TRUE(about(requested().breakdown.optimizer_state.count, 2 * whole / 8));
+  requested.training.parallelism.strategy = ParallelStrategy::kZeRO3;
+  EXPECT_GE(requested().breakdown.parameters.count, 2 * whole / 8)
+      << "and parameters of up to 100,000 elements";
+  EXPECT_TRUE(about(requested().breakdown.optimizer_state.count, 2 * whole / 8));
 }
 
 TEST(EstimateMemory, PrecisionChangesWhatItStores) {

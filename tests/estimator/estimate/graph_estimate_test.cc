@@ -29,7 +29,12 @@ struct GraphJob {
   Result<Estimate> result() {
     request.training = &training;
     request.graph = &graph;
-    return estimate_trace(request);
+    const Result<GraphRun> run = run_graph(request);
+    if (!run) {
+      return run.error();
+    }
+    KnownReplays none;
+    return request.method == Method::kAmp ? estimate_by_amp(*run, request) : estimate_of(*run, request, none);
   }
   Estimate operator()() {
     const Result<Estimate> estimate = result();
@@ -39,12 +44,10 @@ struct GraphJob {
 };
 
 TEST(GraphEstimate, TheBreakdownSumsToThePeak) {
-  for (const Optimizer optimizer : {Optimizer::kSGD, Optimizer::kMomentum, Optimizer::kAdam,
-                                    Optimizer::kAdagrad, Optimizer::kRowWiseAdagrad, Optimizer::kRMSprop,
-                                    Optimizer::kLAMB, Optimizer::kAdafactor, Optimizer::kAdam8bit}) {
+  for (std::size_t i = 0; i < crds::kNames<Optimizer>.size(); ++i) {
     GraphJob job;
     job.training.batch_size_per_trainer = 48;
-    job.training.optimizer = optimizer;
+    job.training.optimizer = static_cast<Optimizer>(i);
     const Estimate estimate = job();
     EXPECT_EQ(estimate.breakdown.total(), estimate.peak.upper_bound);
     EXPECT_EQ(estimate.peak.allocated, estimate.peak.upper_bound)
@@ -122,6 +125,12 @@ TEST(GraphEstimate, AnOperatorWithoutARuleIsAWarningIfLenient) {
 }
 
 // Adam's state is on the owner of a parameter, so that ranks differ; replicas under DDP do not.
+TEST(GraphEstimate, CudnnsBenchmarkNeedsAConvolution) {
+  GraphJob job;
+  job.training.cudnn_benchmark = true;
+  EXPECT_THAT(job().warnings, Contains(HasSubstr("training.cudnnBenchmark changes nothing")));
+}
+
 TEST(GraphEstimate, RanksAreListedIfTheyDiffer) {
   GraphJob job;
   job.request.trainers = 3;

@@ -95,7 +95,8 @@ TEST(LargestBatch, MoreCapacityNeverTakesLess) {
 }
 
 TEST(LargestBatch, OfAGraphIsTheLastThatFits) {
-  const crds::ModelSpec model{.family = {}, .dlrm = {}, .transformer = {}, .graph = crds::GraphReference{}};
+  const crds::ModelSpec model{
+      .family = {}, .dlrm = {}, .transformer = {}, .graph = crds::GraphReference{}, .embeddings = {}};
   crds::TrainingSpec training;
   training.batch_size_per_trainer = 1;
   EstimateRequest request;

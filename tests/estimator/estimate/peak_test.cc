@@ -52,6 +52,51 @@ TEST(Account, ACardThatIsTooSmallIsToldTheWholeNeed) {
   EXPECT_EQ(small.breakdown.total(), small.peak.upper_bound);
 }
 
+TEST(Account, FitsWhereTheUpperBoundDoes) {
+  const Ledger ledger = wasteful();
+  int fitting = 0;
+  for (std::int64_t mib = 3000; mib < 13'000; mib += 37) {
+    const GpuModel gpu = card(Bytes{mib << 20});
+    EstimateRequest request;
+    request.gpu = &gpu;
+    for (const std::optional<Bytes>& capacity :
+         {std::optional<Bytes>(), std::optional(gpu.memory - 300_MiB)}) {
+      request.capacity = capacity;
+      KnownReplays none;
+      const bool fit = fits(ledger, request, none);
+      EXPECT_EQ(fit, estimate_of(ledger, request, 1_GiB).peak.upper_bound <= capacity.value_or(gpu.memory))
+          << mib;
+      fitting += fit ? 1 : 0;
+    }
+  }
+  EXPECT_GT(fitting, 100);
+  EXPECT_LT(fitting, 500);
+}
+
+// Cards and allocator settings one after the other, as a search asks: a replay of one is never taken for another's.
+TEST(KnownReplays, AreThoseOfNewReplays) {
+  const Ledger ledger = wasteful();
+  KnownReplays known;
+  for (const std::int64_t total : {40, 80}) {
+    for (const bool expandable : {false, true}) {
+      for (const Bytes split : {Bytes::max(), 1_GiB}) {
+        for (const Bytes available : {12_GiB, 7_GiB, Bytes::max(), 4_GiB, 6_GiB, 11_GiB}) {
+          ReplayOptions options;
+          options.settings.max_split_size = split;
+          options.settings.expandable_segments = expandable;
+          options.device = {.available = available, .total = Bytes{total << 30}};
+          options.forward_workspace = options.backward_workspace = 8_MiB;
+          const ReplayResult kept = known.replay(ledger, options);
+          const ReplayResult fresh = replay(ledger, options);
+          EXPECT_EQ(kept.reserved_peak, fresh.reserved_peak);
+          EXPECT_EQ(kept.retries, fresh.retries);
+          EXPECT_EQ(kept.out_of_memory.has_value(), fresh.out_of_memory.has_value());
+        }
+      }
+    }
+  }
+}
+
 TEST(Account, TheHeadroomIsNotTheAllocators) {
   const GpuModel gpu = card(12_GiB);
   EstimateRequest request;

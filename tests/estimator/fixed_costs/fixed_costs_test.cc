@@ -99,6 +99,7 @@ TraceFile convolution() {
   trace.loss_end = 1;
   return {.name = "convolution",
           .producer = {.torch = "2.15.0", .version = 215, .threads = 0, .cpu_capability = ""},
+          .embeddings = {},
           .traces = {trace}};
 }
 

@@ -34,6 +34,42 @@ TEST(Ledger, RemembersItsEvents) {
   EXPECT_EQ(temporary, 2);
 }
 
+// The events of an iteration, with a gradient of this size.
+Ledger with_gradient(Bytes gradient, BlockId& block) {
+  Ledger ledger(kGranule);
+  ledger.allocate(Part::kParameters, 1000_B);
+  ledger.enter(Phase::kForward);
+  const BlockId out = ledger.allocate(Part::kActivations, 5000_B);
+  ledger.enter(Phase::kBackward);
+  const BlockId temporary = ledger.allocate(Part::kTemporaries, 700_B);
+  ledger.release(out);
+  ledger.enter_late_backward();
+  block = ledger.allocate(Part::kGradients, gradient, 2);
+  ledger.release(temporary);
+  ledger.enter(Phase::kOptimizerStep);
+  ledger.allocate(Part::kTemporaries, 3000_B);
+  return ledger;
+}
+
+TEST(Ledger, AResizedBlockGivesTheSumsOfALedgerThatHadItSo) {
+  for (const Bytes gradient : {0_B, 1_B, 2000_B, 9000_B, 100'000_B}) {
+    BlockId block = -1;
+    Ledger resized = with_gradient(4000_B, block);
+    resized.resize(block, gradient);
+    resized.recount();
+    const Ledger expected = with_gradient(gradient, block);
+    EXPECT_EQ(resized.live(), expected.live());
+    EXPECT_EQ(resized.peak_phase(), expected.peak_phase());
+    EXPECT_EQ(resized.live_at_peak(), expected.live_at_peak());
+    for (const Section section :
+         {Section::kForward, Section::kEarlyBackward, Section::kLateBackward, Section::kOptimizerStep}) {
+      EXPECT_EQ(resized.peak_of(section).live, expected.peak_of(section).live);
+      EXPECT_EQ(resized.peak_of(section).parts, expected.peak_of(section).parts);
+      EXPECT_EQ(resized.peak_of(section).events, expected.peak_of(section).events);
+    }
+  }
+}
+
 TEST(Ledger, EachOfEqualBlocksIsRoundedUp) {
   Ledger ledger(kGranule);
   ledger.allocate(Part::kParameters, 513_B, 3);

@@ -90,7 +90,7 @@ TEST(PipelineTrace, RunsEachMicroBatchOnce) {
 
 // Times are within the trace, nothing is freed before it is allocated, and operators use only live storages.
 TEST(PipelineTrace, StoragesLiveWhileTheyAreUsed) {
-  for (const TorchVersion version : {213, 215}) {
+  for (const TorchVersion version : {206, 213, 215}) {
     for (std::int64_t stage = 0; stage < 4; ++stage) {
       PipelineCut requested = cut(4, stage, 5);
       requested.version = version;

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 Candidates candidates_of(const crds::TrainingJob& job, const std::vector<AvailableGpu>& gpus,
                          const std::vector<FailedSize>& failed = {}) {
-  return candidates_for(job.spec, original_request_of(job), gpus, failed);
+  return candidates_for(job.spec, nullptr, original_request_of(job), gpus, failed);
 }
 
 crds::Parallelism parallelism(std::int64_t tensor, std::int64_t pipeline = 1) {
@@ -39,6 +39,23 @@ TEST(Candidates, AreThePresentModelsThatTheJobAllows) {
               HasSubstr("no schedulable node"));
 }
 
+TEST(Candidates, ThatCannotRunTheJobAreKeptWithTheReason) {
+  Json object = plimsoll::testing::job_object(2, 1'000'000);
+  object["spec"]["training"]["precision"] = "BF16";
+  std::vector<AvailableGpu> gpus = plimsoll::testing::four_models();
+  for (const Candidate& candidate : candidates_of(plimsoll::testing::decode(object), gpus).list) {
+    EXPECT_EQ(candidate.impossible.empty(), candidate.name() != "V100-32GB") << candidate.name();
+  }
+  gpus.push_back(plimsoll::testing::available("GH200", 4));
+  gpus.back().cpu_architectures = {"arm64"};
+  object["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/arch"] = "amd64";
+  const Candidate arm = candidates_of(plimsoll::testing::decode(object), gpus).list.back();
+  EXPECT_EQ(arm.name(), "GH200");
+  EXPECT_THAT(arm.impossible, HasSubstr("its nodes are arm64"));
+  gpus.back().cpu_architectures = {"amd64", "arm64"};
+  EXPECT_EQ(candidates_of(plimsoll::testing::decode(object), gpus).list.back().impossible, "");
+}
+
 TEST(Candidates, BeginAboveTheSizesThatFailed) {
   Json object = plimsoll::testing::job_object(2, 1'000'000);
   object["spec"]["provisioning"]["minTrainers"] = 8;
@@ -59,6 +76,10 @@ TEST(Candidates, NumbersOfTrainersAreWholeNodesAndWholeReplicas) {
   EXPECT_EQ(whole_replicas(3, 8, parallelism(2)), 4);
   EXPECT_EQ(whole_replicas(9, 8, parallelism(2, 3)), 24);
   EXPECT_EQ(whole_replicas(1, 8, parallelism(16)), 16);
+  crds::Parallelism hybrid = parallelism(2);
+  hybrid.context = 2;
+  hybrid.replicate = 3;
+  EXPECT_EQ(whole_replicas(1, 24, hybrid), 12) << "the six that hold the same parameters are three groups";
 }
 
 TEST(Candidates, TheLowerRankIsTheFewerTrainersOrTheLowerCost) {
@@ -71,6 +92,19 @@ TEST(Candidates, TheLowerRankIsTheFewerTrainersOrTheLowerCost) {
   EXPECT_LT(rank_of(crds::Objective::kFewestGPUs, fast, 8), rank_of(crds::Objective::kFewestGPUs, slow, 16));
   EXPECT_LT(rank_of(crds::Objective::kLowestCost, slow, 16), rank_of(crds::Objective::kLowestCost, fast, 8));
   EXPECT_LT(rank_of(crds::Objective::kFewestGPUs, slow, 8), rank_of(crds::Objective::kFewestGPUs, fast, 8));
+}
+
+TEST(Candidates, ByTheSampleAThroughputThatIsNotKnownRanksLast) {
+  AvailableGpu cheap = plimsoll::testing::available("V100-32GB", 8);
+  cheap.model.relative_cost = 1;
+  AvailableGpu dear = plimsoll::testing::available("H100-80GB", 8);
+  dear.model.relative_cost = 4;
+  const Candidate slow{.gpu = &cheap};
+  const Candidate fast{.gpu = &dear};
+  constexpr auto kObjective = crds::Objective::kLowestCostPerSample;
+  EXPECT_LT(rank_of(kObjective, fast, 8, 500), rank_of(kObjective, slow, 8, 100)) << "32 / 500, 8 / 100";
+  EXPECT_LT(rank_of(kObjective, slow, 8, 100), rank_of(kObjective, fast, 8, 300));
+  EXPECT_LT(rank_of(kObjective, fast, 8, 1), rank_of(kObjective, slow, 8, 0));
 }
 
 }  // namespace

@@ -17,26 +17,33 @@ TEST(Explanation, ComparesTheChoiceWithTheRequest) {
   AvailableGpu gpu = a100();
   const Candidate candidate{.gpu = &gpu, .least = 8};
   crds::TrainingJobSpec spec;
+  spec.training.batch_size_per_trainer = 512;
   crds::Trainers requested;
+  crds::BatchSplit batch;
   const auto text = [&](std::int64_t trainers) {
-    return explain_choice(spec, requested, candidate, trainers, 70_GiB);
+    return explain_choice(spec, requested,
+                          {.candidate = &candidate, .trainers = trainers, .batch = batch, .peak = 70_GiB});
   };
   const std::string peak = ". Peak at most 70.0 GiB of 80.0 GiB a GPU";
   EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job" + peak);
   requested.replicas = 24;
   requested.replicas_given = true;
-  EXPECT_EQ(text(16), "16 x A100-80GB GPUs are the fewest that hold the job; 24 requested, 8 saved" + peak);
+  EXPECT_EQ(
+      text(16),
+      "16 x A100-80GB GPUs are the fewest that hold the job; 24 requested, 8 saved; the global batch is 8192 "
+      "samples instead of 12288" +
+          peak);
   EXPECT_EQ(text(24), "24 x A100-80GB GPUs, as requested" + peak);
   requested.gpu_model = "V100-32GB";
   EXPECT_EQ(text(32),
             "32 x A100-80GB GPUs are the fewest that hold the job; 24 x V100-32GB requested, too few to "
-            "hold it" +
+            "hold it; the global batch is 16384 samples instead of 12288" +
                 peak);
   requested.gpu_model = {};
   requested.replicas = 4;
   EXPECT_EQ(text(8),
             "8 x A100-80GB GPUs are the fewest that hold the job; 4 requested, below minTrainers in whole "
-            "nodes" +
+            "nodes; the global batch is 4096 samples instead of 2048" +
                 peak);
   spec.provisioning.objective = crds::Objective::kLowestCost;
   gpu.addable_gpus = 56;
@@ -45,6 +52,17 @@ TEST(Explanation, ComparesTheChoiceWithTheRequest) {
             "16 x A100-80GB GPUs are the cheapest choice that holds the job; 8 of them on nodes that "
             "autoscaling has yet to add" +
                 peak);
+  gpu.addable_gpus = 0;
+  spec.training.batch_size_per_trainer = 0;
+  spec.training.global_batch_size = 4096;
+  batch = {.batch_size = 256, .accumulation = 4};
+  requested.replicas = 32;
+  requested.replicas_given = true;
+  EXPECT_EQ(
+      text(16),
+      "16 x A100-80GB GPUs are the cheapest choice that holds the job; 32 requested, 16 saved; each replica "
+      "takes 256 of the 4096 samples, in 4 parts" +
+          peak);
 }
 
 TEST(Explanation, SaysWhichLimitLeavesNoNumber) {

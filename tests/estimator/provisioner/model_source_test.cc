@@ -21,6 +21,9 @@ struct FakeSource : ModelSource {
     last_budget = budget;
     return graph_answer;
   }
+  Result<SharedText> text(const std::string&, const std::string&, const std::string& key, Budget*) override {
+    return Error(ErrorCode::kNotFound, "there is no " + key);
+  }
 
   Result<SharedTables> tables_answer = SharedTables();
   Result<SharedGraph> graph_answer = SharedGraph();
@@ -78,6 +81,38 @@ TEST(ResolveModel, AGraphIsReturned) {
   ASSERT_TRUE(resolved.ok());
   EXPECT_EQ(*resolved, graph);
   EXPECT_EQ(source.requested, "graph nlp/gpt/graph.json;");
+}
+
+TEST(ResolveModel, AGraphAndItsTablesAreBothRead) {
+  crds::TrainingJob job;
+  job.namespace_name = "ads";
+  job.spec.model.graph = crds::GraphReference{.config_map_name = "dense", .key = "graph.json"};
+  job.spec.model.embeddings = crds::EmbeddingsModel{
+      .tables = {}, .tables_from = crds::TablesFrom{.config_map_name = "tables", .key = "t.csv"}};
+  FakeSource source;
+  source.graph_answer = std::make_shared<const TraceFile>();
+  source.tables_answer = std::make_shared<const std::vector<crds::EmbeddingTable>>(
+      std::vector<crds::EmbeddingTable>{{.name = "first", .rows = 1, .dim = 8}});
+  const Result<SharedGraph> resolved = resolve_model(job, &source, nullptr);
+  ASSERT_TRUE(resolved.ok());
+  EXPECT_NE(*resolved, nullptr);
+  EXPECT_EQ(source.requested, "tables ads/tables/t.csv;graph ads/dense/graph.json;");
+  EXPECT_EQ(job.spec.model.tables().size(), 1U);
+}
+
+TEST(ResolveModel, TheGraphsOwnTablesAreTakenWhereTheJobHasNone) {
+  crds::TrainingJob job;
+  job.spec.model.graph.emplace();
+  auto graph = std::make_shared<TraceFile>();
+  graph->embeddings = {{.name = "exported", .rows = 1, .dim = 8}};
+  FakeSource source;
+  source.graph_answer = SharedGraph(graph);
+  ASSERT_TRUE(resolve_model(job, &source, nullptr).ok());
+  ASSERT_EQ(job.spec.model.tables().size(), 1U);
+  EXPECT_EQ(job.spec.model.tables().front().name, "exported");
+  job.spec.model.embeddings->tables.front().name = "own";
+  ASSERT_TRUE(resolve_model(job, &source, nullptr).ok());
+  EXPECT_EQ(job.spec.model.tables().front().name, "own") << "the job's own come first";
 }
 
 TEST(ResolveModel, WithoutASourceAReferenceIsUnavailable) {

@@ -84,6 +84,44 @@ TEST_F(ProvisionerFailed, NothingHoldsAnAbsurdNeed) {
   EXPECT_THAT(answer.reason, HasSubstr("which attempts needed beyond their estimate"));
 }
 
+// More trainers take as much before the first forward pass: only a larger card helps.
+TEST_F(ProvisionerFailed, OutOfMemoryDuringStartUpTakesALargerCard) {
+  const FailedSize failed{.gpu_model = "A100-40GB",
+                          .trainers = 8,
+                          .per_node = 8,
+                          .capacity = card(),
+                          .needed = 44_GiB,
+                          .in_startup = true};
+  const Provision none = ask({failed});
+  EXPECT_FALSE(none.decided());
+  EXPECT_THAT(none.reason,
+              HasSubstr("start-up, before the first forward pass, takes 44.0 GiB on any number of "
+                        "trainers"));
+  cluster_.push_back(available("A100-80GB", 32));
+  const Provision larger = ask({failed});
+  ASSERT_TRUE(larger.decided()) << larger.reason;
+  EXPECT_EQ(larger.decision->gpu_model, "A100-80GB");
+}
+
+TEST_F(ProvisionerFailed, WhatStartUpTookBeforeSizesTheNextJobOfTheFamily) {
+  cluster_.push_back(available("A100-80GB", 32));
+  job_ = decode(job_object(1, kGiBOfRows, 8));
+  const std::string plain = ask({}).decision->gpu_model;
+  EXPECT_EQ(plain, "A100-40GB");
+  crds::MemoryProfile profile;
+  for (const char* model : {"A100-40GB", "A100-80GB"}) {
+    crds::LearnedBounds bounds;
+    bounds.gpu_model = model;
+    bounds.startup = 60_GiB;
+    profile.bounds.push_back(bounds);
+  }
+  const Provision learned = provision({.job = &job_, .gpus = &cluster_, .profile = &profile});
+  ASSERT_TRUE(learned.decided()) << learned.reason;
+  EXPECT_EQ(learned.decision->gpu_model, "A100-80GB");
+  EXPECT_EQ(learned.decision->estimate.peak.upper_bound, 60_GiB);
+  EXPECT_EQ(learned.decision->estimate.breakdown.total(), 60_GiB);
+}
+
 TEST_F(ProvisionerFailed, UnestimatedMeansMinTrainers) {
   job_.spec.provisioning.min_trainers = 20;
   const Provision answer = provision({.job = &job_, .gpus = &cluster_, .unestimated = true});

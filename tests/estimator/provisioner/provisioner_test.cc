@@ -19,6 +19,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr std::int64_t kGiBOfRows = 2'097'152;  // rows of 128 FP32 columns in a GiB
 
@@ -193,6 +194,27 @@ TEST(Provisioner, ObjectivesDiffer) {
   }
 }
 
+// All A100-80GB were busy and H100 idle, and the job was given A100s that it would wait for.
+TEST(Provisioner, TheSoonestStartIsOnGpusThatAreFree) {
+  Json object = job_object(100, kGiBOfRows, 16);
+  Cluster cluster = {available("A100-80GB", 8), available("H100-80GB", 8)};
+  cluster[0].free_gpus = 0;
+  cluster[0].model.relative_cost = 0.1;
+  const Provision cheapest = provision(object, cluster);
+  ASSERT_TRUE(cheapest.decided());
+  EXPECT_EQ(cheapest.decision->gpu_model, "A100-80GB");
+  EXPECT_THAT(cheapest.warnings,
+              Contains(HasSubstr("the job will wait; provisioning.objective SoonestStart")));
+  object["spec"]["provisioning"]["objective"] = "SoonestStart";
+  const Provision soonest = provision(object, cluster);
+  ASSERT_TRUE(soonest.decided());
+  EXPECT_EQ(soonest.decision->gpu_model, "H100-80GB");
+  EXPECT_THAT(soonest.reason, HasSubstr("GPUs are what can start the soonest"));
+  EXPECT_THAT(soonest.warnings, Each(Not(HasSubstr("will wait"))));
+  cluster[1].free_gpus = 0;
+  EXPECT_EQ(provision(object, cluster).decision->gpu_model, "A100-80GB") << "as FewestGPUs, where all wait";
+}
+
 TEST(Provisioner, TiesGoToTheCheaperThenTheFasterThenTheName) {
   const auto like = [](const std::string& name, double cost, Bytes bandwidth) {
     AvailableGpu gpu = available("A100-80GB", 64);
@@ -263,6 +285,36 @@ TEST(Provisioner, OnlyTheSpellingsThatTheTemplateAllowsAreUsed) {
   EXPECT_THAT(answer.decision->product_labels, ElementsAre("NVIDIA-A100-SXM4-80GB"));
 }
 
+// A V100 and a K80 compute BF16 in FP32, and have no FlashAttention.
+TEST(Provisioner, GivesNoCardThatCannotRunTheJob) {
+  Json object = job_object(2, 1'000'000, 8);
+  object["spec"]["model"] = parse(R"({"family": "small", "transformer": {
+      "layers": 2, "hidden": 256, "heads": 4, "ffn": 1024, "vocab": 1000, "seqLen": 128, "attention": "Flash"}})");
+  object["spec"]["training"]["precision"] = "BF16";
+  object["spec"]["training"]["batchSizePerTrainer"] = 1;
+  EXPECT_EQ(provision(object, {available("V100-32GB", 8), available("A100-80GB", 8)}).decision->gpu_model,
+            "A100-80GB");
+  Provision answer = provision(object, {available("K80", 8)});
+  EXPECT_EQ(answer.event_reason, "NoFittingGPU");
+  EXPECT_THAT(answer.reason, HasSubstr("attention Flash needs FlashAttention 2 (8.0 or later)"));
+  object["spec"]["model"]["transformer"]["attention"] = "SDPA";
+  answer = provision(object, {available("K80", 8)});
+  EXPECT_THAT(answer.reason, HasSubstr("precision BF16 needs BF16 (native from 8.0 on)"));
+  object["spec"]["provisioning"]["allowEmulation"] = true;
+  answer = provision(object, {available("K80", 8)});
+  ASSERT_TRUE(answer.decided()) << answer.reason;
+  EXPECT_EQ(answer.decision->gpu_model, "K80");
+}
+
+TEST(Provisioner, WarnsOfNodesWithAnotherCpu) {
+  Json object = job_object(2, 1'000'000, 8);
+  AvailableGpu grace = available("GH200", 8);
+  grace.cpu_architectures = {"arm64"};
+  EXPECT_THAT(provision(object, {grace}).warnings, Contains(HasSubstr("nodes with GH200 are arm64")));
+  object["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/arch"] = "arm64";
+  EXPECT_THAT(provision(object, {grace}).warnings, ::testing::Not(Contains(HasSubstr("are arm64"))));
+}
+
 TEST(Provisioner, OptOutsAreObeyed) {
   Json object = job_object(400, 2 * kGiBOfRows);
   object["metadata"]["annotations"]["plimsoll.dev/provisioning"] = "disabled";
@@ -303,6 +355,7 @@ TEST(Provisioner, AShardedTransformerTakesTheFewestTrainersThatHoldIt) {
   object["spec"]["training"] =
       parse(R"({"batchSizePerTrainer": 1, "precision": "BF16Mixed", "optimizer": "AdamW",
       "activationCheckpointing": "Full", "parallelism": {"strategy": "FSDP2"}})");
+  object["spec"]["provisioning"]["resizeDataParallel"] = true;
   const Cluster one = {available("A100-40GB", 64)};
   const Provision sharded = provision(object, one);
   ASSERT_TRUE(sharded.decided()) << sharded.reason;
@@ -333,10 +386,93 @@ TEST(Provisioner, AShardedTransformerTakesTheFewestTrainersThatHoldIt) {
   EXPECT_EQ(replicated.event_reason, "NoFittingGPU");
 }
 
+// Fewer data-parallel replicas would train with another global batch: BERT on 8 GPUs became BERT on 1.
+TEST(Provisioner, KeepsTheRequestedReplicasOfAModelWithoutTables) {
+  Json object = job_object(1, kGiBOfRows, 8);
+  object["spec"]["model"] = parse(R"({"transformer": {"layers": 2, "hidden": 1024, "heads": 16, "ffn": 4096,
+      "vocab": 30522, "seqLen": 128}})");
+  object["spec"]["training"] = parse(R"({"batchSizePerTrainer": 4, "parallelism": {"strategy": "DDP"}})");
+  const Provision kept = provision(object, four_models());
+  ASSERT_TRUE(kept.decided()) << kept.reason;
+  EXPECT_EQ(kept.decision->trainers, 8);
+  EXPECT_THAT(kept.warnings, Contains(HasSubstr("1 would hold the job; the global batch is kept, unless "
+                                                "provisioning.resizeDataParallel is true")));
+  EXPECT_THAT(kept.reason, Not(HasSubstr("global batch is")));
+
+  object["spec"]["provisioning"]["resizeDataParallel"] = true;
+  const Provision resized = provision(object, four_models());
+  ASSERT_TRUE(resized.decided()) << resized.reason;
+  EXPECT_EQ(resized.decision->trainers, 1);
+  EXPECT_THAT(resized.reason, HasSubstr("the global batch is 4 samples instead of 32"));
+}
+
+// Whatever the number of trainers, an optimizer step takes the same samples; where a share does not fit, it is taken in
+// parts.
+TEST(Provisioner, AGlobalBatchIsKeptAndSharedByTheTrainers) {
+  Json object = job_object(1, kGiBOfRows, 8);
+  object["spec"]["model"] = parse(R"({"transformer": {"layers": 12, "hidden": 1024, "heads": 16, "ffn": 4096,
+      "vocab": 30522, "seqLen": 512}})");
+  object["spec"]["training"] = parse(R"({"globalBatchSize": 768, "parallelism": {"strategy": "DDP"}})");
+  const Cluster one = {available("A100-40GB", 64)};
+  const Provision whole = provision(object, one);
+  ASSERT_TRUE(whole.decided()) << whole.reason;
+  const std::int64_t trainers = whole.decision->trainers;
+  EXPECT_GT(trainers, 8);
+  EXPECT_EQ(768 % trainers, 0);
+  EXPECT_EQ(whole.decision->batch, (crds::BatchSplit{768 / trainers, 1}));
+  EXPECT_THAT(whole.reason,
+              HasSubstr("each replica takes " + std::to_string(768 / trainers) + " of the 768 samples"));
+
+  object["spec"]["training"]["maxGradientAccumulation"] = 16;
+  const Provision in_parts = provision(object, one);
+  ASSERT_TRUE(in_parts.decided()) << in_parts.reason;
+  EXPECT_LT(in_parts.decision->trainers, trainers);
+  EXPECT_GT(in_parts.decision->batch.accumulation, 1);
+  EXPECT_EQ(in_parts.decision->batch.batch_size * in_parts.decision->trainers, 768);
+
+  object["spec"]["training"]["globalBatchSize"] = 7;
+  object["spec"]["provisioning"]["minTrainers"] = 8;
+  const Provision none = provision(object, one);
+  EXPECT_FALSE(none.decided());
+  EXPECT_THAT(none.reason,
+              HasSubstr("training.globalBatchSize 7 cannot be divided among any number of trainers from 8"));
+}
+
+TEST(Provisioner, AGlobalBatchOfAModelWithTablesIsShared) {
+  Json object = job_object(100, kGiBOfRows, 64);
+  object["spec"]["training"].removeMember("batchSizePerTrainer");
+  object["spec"]["training"]["globalBatchSize"] = 24'576;
+  const Provision shared = provision(object, {available("A100-40GB", 64)});
+  ASSERT_TRUE(shared.decided()) << shared.reason;
+  EXPECT_EQ(shared.decision->batch.batch_size * shared.decision->trainers, 24'576);
+  EXPECT_FALSE(shared.decision->plan.placements.empty());
+}
+
+// "64 requested" of a model that 16 hold; where 8 are requested, and too few, more are given.
+TEST(Provisioner, AShardedModelIsRaisedButNotCut) {
+  Json object = job_object(1, kGiBOfRows, 64);
+  object["spec"]["model"] = parse(R"({"transformer": {"layers": 24, "hidden": 4096, "heads": 32, "kvHeads": 8,
+      "ffn": 14336, "vocab": 128256, "seqLen": 1024}})");
+  object["spec"]["training"] =
+      parse(R"({"batchSizePerTrainer": 1, "precision": "BF16Mixed", "optimizer": "AdamW",
+      "activationCheckpointing": "Full", "parallelism": {"strategy": "FSDP2"}})");
+  const Cluster one = {available("A100-40GB", 64)};
+  EXPECT_EQ(provision(object, one).decision->trainers, 64);
+  object["spec"]["trainers"]["replicas"] = 1;
+  const Provision raised = provision(object, one);
+  ASSERT_TRUE(raised.decided()) << raised.reason;
+  EXPECT_GT(raised.decision->trainers, 1);
+  EXPECT_LT(raised.decision->trainers, 64);
+  object["spec"]["trainers"]["replicas"] = 64;
+  object["spec"]["provisioning"]["maxTrainers"] = 32;
+  EXPECT_EQ(provision(object, one).decision->trainers, 32) << "maxTrainers is the user's own limit";
+}
+
 TEST(Provisioner, AModelWithoutTablesTakesTheLeastThatHoldsItsDensePart) {
   crds::TrainingJob job = decode(job_object(1, kGiBOfRows, 16));
   job.spec.model.dlrm->tables.clear();
   job.spec.provisioning.min_trainers = 2;
+  job.spec.provisioning.resize_data_parallel = true;
   Provision answer = provision(job, four_models());
   ASSERT_TRUE(answer.decided());
   EXPECT_EQ(answer.decision->trainers, 2);
@@ -345,7 +481,7 @@ TEST(Provisioner, AModelWithoutTablesTakesTheLeastThatHoldsItsDensePart) {
   job.spec.model.dlrm->top_mlp = {1'000'000, 100'000, 1};  // 373 GiB of weights, replicated
   answer = provision(job, four_models());
   EXPECT_FALSE(answer.decided());
-  EXPECT_THAT(answer.reason, HasSubstr("without its embeddings"));
+  EXPECT_THAT(answer.reason, HasSubstr("a trainer takes at least"));
 }
 
 TEST(Provisioner, AnEmptyClusterAndAPassedDeadlineAreToldApart) {
@@ -369,6 +505,7 @@ TEST(Provisioner, WhatWasLearnedOfTheFamilyCounts) {
                      .communication = 30_GiB,
                      .workspace = {},
                      .convolution_workspace = {},
+                     .startup = {},
                      .shortfall = {},
                      .peak_correction = {}}};
   const Provision before = provision(job, cluster);

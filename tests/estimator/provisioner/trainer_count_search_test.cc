@@ -18,7 +18,7 @@ class TrainerCount : public ::testing::Test {
     request_ = {.job = &job_, .gpus = &gpus_};
     search_.emplace(request_);
     search_->learn_from(failed);
-    Candidates candidates = candidates_for(job_.spec, original_request_of(job_), gpus_, failed);
+    Candidates candidates = candidates_for(job_.spec, nullptr, original_request_of(job_), gpus_, failed);
     EXPECT_EQ(candidates.list.size(), 1U);
     const Result<void> bounded = search_->bound(candidates.list.front());
     EXPECT_TRUE(bounded.ok()) << bounded.error().message;

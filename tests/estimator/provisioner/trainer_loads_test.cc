@@ -63,5 +63,34 @@ TEST(TrainerLoads, NoTrainersAreAnEmptyList) {
   EXPECT_EQ(write_json(to_json(std::vector<TrainerLoad>())), "[]");
 }
 
+// A graph's lookups say when buffers exist: they count where they make a new peak, and indices always.
+TEST(TrainerLoads, BuffersOfExchangesCountWhileTheyExist) {
+  Estimate fullest;
+  fullest.peak.allocated = 100_B + 50_B;
+  fullest.breakdown.embeddings = 50_B;
+  fullest.lookups = LookupLevels{
+      .pooled_forward = 40_B, .pooled_backward = 60_B, .sequences_forward = {}, .sequences_backward = {}};
+  Plan plan;
+  plan.max_memory = 50_B;
+  RankLoad load;
+  load.memory = 50_B;
+  load.weights = 30_B;
+  load.optimizer = 5_B;
+  plan.ranks = {load, load, load};
+  const std::vector<RankExchange> exchanges = {
+      {.kept = 2_B, .pooled = {.forward = 59_B, .backward = 39_B}, .sequences = {}},
+      {.kept = 2_B, .pooled = {.forward = 70_B, .backward = 39_B}, .sequences = {}},
+      {.kept = 2_B, .pooled = {.forward = 59_B, .backward = 55_B}, .sequences = {}}};
+  const std::vector<TrainerLoad> loads = trainer_loads(fullest, plan, exchanges);
+  ASSERT_EQ(loads.size(), 3U);
+  EXPECT_EQ(loads[0].allocated, 100_B + 35_B + 2_B);
+  EXPECT_EQ(loads[1].allocated, 40_B + 70_B + 35_B + 2_B);
+  EXPECT_EQ(loads[2].allocated, 60_B + 55_B + 35_B + 2_B);
+  EXPECT_EQ(loads[2].embeddings, 35_B);
+  EXPECT_EQ(loads[2].lookups, 17_B);
+  fullest.lookups.reset();
+  EXPECT_EQ(trainer_loads(fullest, plan, exchanges)[0].allocated, 150_B) << "of a spec";
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator

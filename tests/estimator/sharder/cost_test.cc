@@ -207,5 +207,19 @@ TEST(SharderCost, StagesExchangeARowOfEverySample) {
   EXPECT_NEAR(exchange(CostMethod::kStages) / exchange(CostMethod::kTorchrec), 100, 1e-9);
 }
 
+TEST(SharderCost, EachFeatureOfASharedTableHasItsOwnPooledRows) {
+  const Table alone{.name = "t", .rows = 1000, .dim = 128, .lookups_per_sample = 3};
+  Table shared = alone;
+  shared.features = 2;
+  shared.lookups_per_sample = 6;
+  const CostModel model = model_of(8, 512, crds::Optimizer::kSGD, CostMethod::kStages);
+  const Bytes weights = Bytes{1000} * 128 * 4;
+  EXPECT_EQ(memory_of(TableCost(model, shared), ShardingType::kTableWise, 1000, 128) - weights,
+            (memory_of(TableCost(model, alone), ShardingType::kTableWise, 1000, 128) - weights) * 2);
+  EXPECT_DOUBLE_EQ(
+      TableCost(model, shared).times(ShardingType::kTableWise, Kernel::kFused, 128).exchange(),
+      TableCost(model, alone).times(ShardingType::kTableWise, Kernel::kFused, 128).exchange() * 2);
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator

@@ -40,9 +40,13 @@ TEST(FewestTrainers, AsksTheBudgetOfEachCountOnceAndInOrder) {
   const ShardRequest request = hundred_tables();
   std::vector<std::int64_t> requested;
   const Result<FewestTrainersPlan> found =
-      shard_on_fewest_trainers(request, 4, 512, [&](std::int64_t trainers) {
-        requested.push_back(trainers);
-        return Result<Bytes>(trainers <= 8 ? 1_MiB : 1_GiB - 4_MiB * trainers);
+      shard_on_fewest_trainers(request, 4, 512, [&](ShardRequest& at, std::size_t variant) {
+        const std::int64_t trainers = at.topology.trainers;
+        at.budget = trainers <= 8 ? 1_MiB : 1_GiB - 4_MiB * trainers;
+        if (variant == 0) {
+          requested.push_back(trainers);
+        }
+        return Result<bool>(variant == 0);
       });
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(found->trainers, 16);
@@ -52,9 +56,43 @@ TEST(FewestTrainers, AsksTheBudgetOfEachCountOnceAndInOrder) {
 TEST(FewestTrainers, ABudgetThatCannotBeToldEndsTheSearch) {
   const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(
       hundred_tables(), 1, 64,
-      [](std::int64_t) { return Result<Bytes>(Error(ErrorCode::kUnsupported, "no estimate")); });
+      [](ShardRequest&, std::size_t) { return Result<bool>(Error(ErrorCode::kUnsupported, "no estimate")); });
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(FewestTrainers, TriesEachVariantOfANumberBeforeTheNext) {
+  std::vector<std::pair<std::int64_t, std::size_t>> tried;
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(
+      hundred_tables(), 8, 64, [&](ShardRequest& at, std::size_t variant) -> Result<bool> {
+        const std::int64_t trainers = at.topology.trainers;
+        if (trainers == 16 || variant == 2) {  // 16 have no variant
+          return false;
+        }
+        tried.emplace_back(trainers, variant);
+        at.budget = trainers == 24 && variant == 1 ? 1_GiB : 20_MiB;
+        return true;
+      });
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(found->trainers, 24);
+  EXPECT_EQ(found->variant, 1U);
+  EXPECT_THAT(tried, ::testing::ElementsAre(::testing::Pair(8, 0), ::testing::Pair(8, 1),
+                                            ::testing::Pair(24, 0), ::testing::Pair(24, 1)));
+}
+
+// The largest number has no variant, and the only other one is ruled out by the tables' state.
+TEST(FewestTrainers, SaysWhatIsMissingOnTheLargestNumberThatHasAVariant) {
+  const Result<FewestTrainersPlan> found = shard_on_fewest_trainers(
+      hundred_tables(), 8, 16, [](ShardRequest& at, std::size_t variant) -> Result<bool> {
+        at.budget = 1_MiB;
+        return at.topology.trainers == 8 && variant == 0;
+      });
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kUnfittable);
+  const Result<FewestTrainersPlan> none = shard_on_fewest_trainers(
+      hundred_tables(), 8, 16, [](ShardRequest&, std::size_t) -> Result<bool> { return false; });
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::kInvalid);
 }
 
 TEST(FewestTrainers, SaysWhyTheLargestCountFails) {

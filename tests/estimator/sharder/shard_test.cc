@@ -36,6 +36,18 @@ TEST(SharderFailure, SaysHowMuchMemoryIsMissingInAll) {
   EXPECT_EQ(rule_out(request).missing, why.missing);
 }
 
+TEST(LeastMilliseconds, AreThePlansLowerBound) {
+  ShardRequest request = hundred_tables();
+  EXPECT_FALSE(least_milliseconds(request).ok()) << "the tables take more than there is";
+  request.budget = 16_GiB;
+  const Result<Plan> plan = shard(request);
+  const Result<double> least = least_milliseconds(request);
+  ASSERT_TRUE(plan.ok() && least.ok());
+  EXPECT_EQ(*least, plan->lower_bound_milliseconds);
+  request.topology.trainers = 0;
+  EXPECT_EQ(least_milliseconds(request).error().code, ErrorCode::kInvalid);
+}
+
 TEST(SharderFailure, NamesTheTableWhoseSmallestShardIsTooLarge) {
   ShardRequest request = hundred_tables();
   request.budget = 16_GiB;

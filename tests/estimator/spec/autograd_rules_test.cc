@@ -134,6 +134,28 @@ TEST(AutogradRules, FusedAttentionInHalfPrecisionAccumulatesInFloat) {
             kRows * 4 + kQueries * 4 + 2 * kQueries * 2);
 }
 
+// Two trainers have 10 tokens each. Keys and values of both exist while the operator runs; what autograd saves are the
+// trainer's own.
+TEST(AutogradRules, ARingSavesItsOwnKeysAndGathersThemAgainInBackward) {
+  constexpr std::int64_t kElements = kBatch * 4 * 10 * 16;
+  ForwardGraph graph;
+  const Shape own = {per_sample(1), fixed(4), fixed(10), fixed(16)};
+  const TensorId q = graph.add_parameter("q", own, ElementType::kBF16);
+  const TensorId k = graph.add_parameter("k", own, ElementType::kBF16);
+  const TensorId v = graph.add_parameter("v", own, ElementType::kBF16);
+  const TensorId all =
+      graph.add_parameter("all", {per_sample(1), fixed(4), fixed(20), fixed(32)}, ElementType::kBF16);
+  graph.apply(OpKind::kRingAttention, "ring", {q, k, v, all}, own, ElementType::kBF16);
+  const AutogradRule rule = rule_for(graph, graph.op(0), Device::kCuda, kBatch);
+  EXPECT_THAT(saved(rule), ElementsAre(0, 1, 2, AutogradRule::kResult));
+  EXPECT_EQ(rule.gradients[3], kNone);
+  EXPECT_EQ(rule.forward_temporary.count, 4 * kElements * 4 + kElements * 2);
+  const Bytes kernel = attention(ElementType::kBF16, 4, 4, Device::kCuda).backward_temporary;
+  const std::int64_t gathered = 4 * kElements * 2;
+  const std::int64_t sums = kElements * 4 + 3 * 2 * kElements * 4;  // of queries; of keys and values
+  EXPECT_EQ(rule.backward_temporary.count, kernel.count + gathered + sums + 3 * kElements * 2);
+}
+
 TEST(AutogradRules, AnEmbeddingsBackwardSortsItsIndicesOnGpus) {
   ForwardGraph graph;
   const TensorId ids = graph.add_input("ids", {per_sample(5)}, ElementType::kInt64);

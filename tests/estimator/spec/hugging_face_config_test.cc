@@ -44,7 +44,7 @@ TEST(HuggingFaceConfig, GPT2HasDefaultsForAll) {
   EXPECT_EQ(spec.positions, Positions::kLearned);
   EXPECT_EQ(spec.max_positions, 1024);
   EXPECT_EQ(spec.residual_dropout, 0.1);
-  EXPECT_TRUE(spec.fused_qkv);
+  EXPECT_EQ(spec.fused_qkv, FusedQkv::kSplit);
   EXPECT_TRUE(spec.tied);
 }
 
@@ -65,7 +65,7 @@ TEST(HuggingFaceConfig, QwenHasBiasesOrNorms) {
   EXPECT_FALSE(second.out_bias);
   const TransformerSpec third = read(llama("qwen3"));
   EXPECT_FALSE(third.qkv_bias);
-  EXPECT_TRUE(third.qk_norm);
+  EXPECT_EQ(third.qk_norm, QkNorm::kHeads);
   EXPECT_EQ(third.head_dim, 128);  // whatever the hidden size
 }
 
@@ -80,7 +80,7 @@ TEST(HuggingFaceConfig, MixtureOfExperts) {
   EXPECT_EQ(qwen.experts, 16);
   EXPECT_EQ(qwen.expert_ffn, 32);
   EXPECT_FALSE(qwen.weights_sum_to_one);
-  expect_refused(llama("qwen3_moe", sparse + R"(, "decoder_sparse_step": 2)"), "decoder_sparse_step");
+  EXPECT_EQ(read(llama("qwen3_moe", sparse + R"(, "decoder_sparse_step": 2)")).sparse_step, 2);
   expect_refused(llama("qwen3_moe", sparse + R"(, "mlp_only_layers": [1])"), "mlp_only_layers");
 }
 
@@ -142,8 +142,14 @@ TEST(HuggingFaceConfig, WrongTypesAreNamed) {
 }
 
 TEST(HuggingFaceConfig, AnUnknownFamilyIsToldTheKnownOnes) {
-  expect_refused(R"({"model_type": "bloom"})", "\"bloom\" is not known; known are llama, mistral");
-  expect_refused(R"({"model_type": "bloom"})", "plimsoll.export");
+  expect_refused(R"({"model_type": "xlnet"})", "\"xlnet\" is not known; known are llama, mistral");
+  expect_refused(R"({"model_type": "xlnet"})", "python3 -m plimsoll.export MODULE:FUNCTION");
+}
+
+TEST(HuggingFaceConfig, APartOfAModelMayBeKnown) {
+  const std::string config =
+      R"({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}, "vision_config": {}})";
+  expect_refused(config, "It has a text_config: give that object alone");
 }
 
 TEST(HuggingFaceConfig, SizesAreNotCheckedHere) {

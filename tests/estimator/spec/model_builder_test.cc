@@ -94,7 +94,7 @@ TEST(ModelBuilder, WithoutProbabilityThereIsNoDropout) {
 TEST(ModelBuilder, CrossEntropyIsInFloatAndHoldsTheLogits) {
   ModelBuilder builder(Precision::kBF16);
   const TensorId logits = builder.linear("head", input(builder), {per_sample(1), fixed(100)}, 8, 100, false);
-  builder.cross_entropy(logits, {per_sample(1)});
+  builder.cross_entropy(logits, {per_sample(1)}, false);
   EXPECT_THAT(kinds_of(builder), ElementsAre(OpKind::kLinear, OpKind::kCast, OpKind::kLogSoftmax,
                                              OpKind::kNllLoss, OpKind::kScopeEnd));
   const Op loss = builder.graph().op(3);

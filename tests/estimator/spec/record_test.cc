@@ -54,6 +54,19 @@ TEST(Record, BackwardFollowsForwardInReverse) {
   EXPECT_EQ(recording.tensor_of_storage.size(), recording.trace.storages.size());
 }
 
+TEST(Record, AGradientHasItsOwnType) {
+  Model model;
+  model.graph.set_gradient_type(model.y, ElementType::kFP8);
+  model.add_loss(model.y);
+  const Recording recording = record(model.graph, {.batch = kBatch, .input_batch = kBatch});
+  const TraceOperator& loss = recording.trace.operators[3];
+  const TraceTensor& gradient =
+      recording.trace.tensors[index(recording.trace.operands[index(loss.outputs.begin)])];
+  EXPECT_EQ(gradient.dtype, static_cast<std::int16_t>(ElementType::kFP8));
+  EXPECT_EQ(recording.trace.storages[index(gradient.storage)].bytes.at(kBatch), kBatch * 4);
+  EXPECT_EQ(storage_of(recording, model.y).bytes.at(kBatch), kBatch * 4 * 4);
+}
+
 TEST(Record, AValueLivesUntilItsLastUseAndItsSavedCopyUntilBackward) {
   Model model;
   model.add_loss(model.y);
@@ -68,6 +81,21 @@ TEST(Record, AValueLivesUntilItsLastUseAndItsSavedCopyUntilBackward) {
   EXPECT_EQ(saved->packed_at, 1);
   EXPECT_EQ(saved->unpacked_at, 3);  // the backward of the loss
   EXPECT_EQ(saved->released_at, 4);
+}
+
+// Measured: int8 layers under checkpointing, 35 % low when their inputs were recomputed.
+TEST(Record, AnAttributeOfANodeLivesUntilBackwardEndsAndIsNotSaved) {
+  Model model;
+  const TensorId packed =
+      model.graph.add_parameter("packed", {fixed(4), fixed(4)}, ElementType::kUInt8, 1, false);
+  const TensorId scales = model.graph.add_parameter("scales", {fixed(4)}, ElementType::kFP32, 1, false);
+  model.add_loss(
+      model.graph.apply(OpKind::kLinear8bit, "z", {model.y, packed, scales}, kRow, ElementType::kFP32));
+  const Recording recording = record(model.graph, {.batch = kBatch, .input_batch = kBatch});
+  const Trace& trace = recording.trace;
+  EXPECT_EQ(storage_of(recording, model.y).released_at, static_cast<std::int32_t>(trace.operators.size()));
+  EXPECT_TRUE(std::none_of(trace.saved.begin(), trace.saved.end(),
+                           [&](const TraceSaved& saved) { return saved.tensor == model.y; }));
 }
 
 TEST(Record, EachParameterHasItsGradient) {
@@ -117,6 +145,7 @@ TEST(Record, AGradientIsAddedToInPlaceOnlyIfNothingElseRefersToIt) {
 
 TEST(Record, AStagesResultIsKeptUntilItsGradientArrives) {
   Model model;
+  model.graph.set_result(model.y);
   model.graph.end_scope({model.y});
   const Recording freed = record(model.graph, {.batch = kBatch, .input_batch = kBatch});
   const Recording kept = record(model.graph, {.batch = kBatch, .input_batch = kBatch, .keeps_result = true});

@@ -61,12 +61,12 @@ TEST(TransformerSpec, HeadsThatAreNotGivenFollowFromTheOthers) {
 TEST(TransformerSpec, AnEncoderIsBertAndADecoderPredictsTheNextToken) {
   crds::TransformerModel model = small();
   EXPECT_EQ(transformer_spec(model)->head, Head::kCausal);
-  EXPECT_FALSE(transformer_spec(model)->post_norm);
+  EXPECT_EQ(transformer_spec(model)->norm_place, NormPlace::kBefore);
   model.architecture = crds::TransformerArchitecture::kEncoder;
   const Result<TransformerSpec> encoder = transformer_spec(model);
   ASSERT_TRUE(encoder.ok());
   EXPECT_EQ(encoder->head, Head::kMasked);
-  EXPECT_TRUE(encoder->post_norm);
+  EXPECT_EQ(encoder->norm_place, NormPlace::kAfterSum);
   EXPECT_TRUE(encoder->head_bias);
   model.architecture = crds::TransformerArchitecture::kEncoderDecoder;
   const Result<TransformerSpec> both = transformer_spec(model);

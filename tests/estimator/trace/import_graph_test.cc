@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/gzip.h"
+#include "tests/checkout.h"
 
 namespace plimsoll::estimator {
 namespace {

@@ -379,6 +379,33 @@ class Writer {
 
 // What fields demand of each other (crds/validate.cc), so that few jobs are made in vain.
 
+// Of a DLRM, or beside a graph.
+template <class Model>
+void repair_tables(Model& model) {
+  if (model.tables_from) {
+    model.tables_from->config_map_name = "config";
+    if (!model.tables_from->key.ends_with(".csv")) {
+      model.tables_from->key = "tables.csv";
+    }
+  } else if (model.tables.empty()) {
+    model.tables.emplace_back();
+  }
+  std::int64_t tables = 0;
+  for (crds::EmbeddingTable& table : model.tables) {
+    table.name = "table-" + std::to_string(&table - model.tables.data());
+    table.rows = std::max<std::int64_t>(1, table.rows);
+    table.dim = std::max<std::int64_t>(1, table.dim);
+    const std::int64_t others = model.tables.data() + model.tables.size() - 1 - &table;
+    table.count = std::clamp<std::int64_t>(table.count, 1, crds::kMaxEmbeddingTables - tables - others);
+    tables += table.count;
+    // So that the sum of sizes stays below 2^63 bytes.
+    table.rows = std::min(table.rows, std::int64_t{1} << 40);
+    while (static_cast<double>(table.rows) * static_cast<double>(table.dim * table.count) > 1e12) {
+      table.rows = table.rows / 2 + 1;
+    }
+  }
+}
+
 void repair(crds::DlrmModel& model) {
   model.top_mlp.empty() ? model.top_mlp.push_back(1) : static_cast<void>(model.top_mlp.back() = 1);
   if (model.dense_features == 0) {
@@ -408,28 +435,7 @@ void repair(crds::DlrmModel& model) {
   if (model.interaction != crds::Interaction::kDCN && model.interaction != crds::Interaction::kDHEN) {
     model.cross_rank = 0;
   }
-  if (model.tables_from) {
-    model.tables_from->config_map_name = "config";
-    if (!model.tables_from->key.ends_with(".csv")) {
-      model.tables_from->key = "tables.csv";
-    }
-  } else if (model.tables.empty()) {
-    model.tables.emplace_back();
-  }
-  std::int64_t tables = 0;
-  for (crds::EmbeddingTable& table : model.tables) {
-    table.name = "table-" + std::to_string(&table - model.tables.data());
-    table.rows = std::max<std::int64_t>(1, table.rows);
-    table.dim = std::max<std::int64_t>(1, table.dim);
-    const std::int64_t others = model.tables.data() + model.tables.size() - 1 - &table;
-    table.count = std::clamp<std::int64_t>(table.count, 1, crds::kMaxEmbeddingTables - tables - others);
-    tables += table.count;
-    // So that the sum of sizes stays below 2^63 bytes.
-    table.rows = std::min(table.rows, std::int64_t{1} << 40);
-    while (static_cast<double>(table.rows) * static_cast<double>(table.dim * table.count) > 1e12) {
-      table.rows = table.rows / 2 + 1;
-    }
-  }
+  repair_tables(model);
 }
 
 void repair(crds::TransformerModel& model) {
@@ -478,6 +484,11 @@ void repair(crds::ModelSpec& model, Random& random) {
   if (model.transformer) {
     repair(*model.transformer);
   }
+  if (!model.graph) {
+    model.embeddings.reset();
+  } else if (model.embeddings) {
+    repair_tables(*model.embeddings);
+  }
   if (model.graph) {
     model.graph->config_map_name = "config";
     if (!model.graph->key.ends_with(".json")) {
@@ -486,16 +497,55 @@ void repair(crds::ModelSpec& model, Random& random) {
   }
 }
 
+void repair(crds::FineTuning& tuning) {
+  if (tuning.method == crds::FineTuningMethod::kFull) {
+    tuning = {.frozen_modules = std::move(tuning.frozen_modules), .frozen_layers = tuning.frozen_layers};
+    return;
+  }
+  tuning.frozen_modules.clear();
+  tuning.frozen_layers = 0;
+  if (tuning.quantization != crds::Quantization::kNF4 && tuning.quantization != crds::Quantization::kFP4) {
+    tuning.double_quantization = false;
+  }
+}
+
 void repair(crds::TrainingSpec& training) {
-  training.batch_size_per_trainer =
-      std::max<std::int64_t>(1, training.batch_size_per_trainer / training.gradient_accumulation) *
-      training.gradient_accumulation;
+  if (training.fine_tuning) {
+    repair(*training.fine_tuning);
+  }
+  const auto whole_parts = [&](std::int64_t size) {
+    return std::max<std::int64_t>(1, size / training.gradient_accumulation) * training.gradient_accumulation;
+  };
+  if (training.global_batch_size > 0) {
+    training.global_batch_size = std::min<std::int64_t>(whole_parts(training.global_batch_size), 1 << 30);
+    training.batch_size_per_trainer = 0;
+  } else {
+    training.batch_size_per_trainer = whole_parts(training.batch_size_per_trainer);
+  }
+  if (training.global_batch_size == 0 ||
+      training.max_gradient_accumulation < training.gradient_accumulation) {
+    training.max_gradient_accumulation = 0;
+  }
+  training.grad_scaler = training.grad_scaler && training.precision == crds::Precision::kFP16Mixed;
+  if (training.last_batch_size > training.batch_size_per_trainer ||
+      training.last_batch_size % training.gradient_accumulation != 0) {
+    training.last_batch_size = 0;
+  }
   if (training.activation_checkpointing != crds::ActivationCheckpointing::kPerModule) {
     training.checkpoint_modules.clear();
   } else if (training.checkpoint_modules.empty()) {
     training.checkpoint_modules = {"blocks.*"};
   }
   crds::Parallelism& ways = training.parallelism;
+  if (ways.strategy != crds::ParallelStrategy::kFSDP && ways.strategy != crds::ParallelStrategy::kFSDP2) {
+    ways.replicate = 1;
+  }
+  if (!crds::is_zero(ways.strategy)) {
+    ways.reduce_bucket_size = crds::kReduceBucketSize;
+  }
+  if (ways.offload != crds::Offload::kNone && !crds::can_offload(ways)) {
+    ways.offload = crds::Offload::kNone;
+  }
   if (ways.tensor == 1) {
     ways.sequence = false;
     ways.split_columns.clear();

@@ -14,6 +14,7 @@
 #include "base/json/view.h"
 #include "base/log.h"
 #include "base/yaml.h"
+#include "tests/checkout.h"
 #include "tests/fuzz/slowest/search.h"
 
 namespace plimsoll::testing {

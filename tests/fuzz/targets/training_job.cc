@@ -33,7 +33,8 @@ FUZZ_TARGET(training_job) {
                         .gpu_model = job.spec.trainers.gpu_model,
                         .trainers = job.spec.trainers.replicas,
                         .per_node = job.spec.trainers.per_node};
-  const Result<controllers::AttemptChildren> children = controllers::make_children(job, attempt, "{}");
+  const Result<controllers::AttemptChildren> children = controllers::make_children(
+      job, attempt, {.plan = "{}", .swap_plan = "{}", .host_memory = 1_GiB, .shared_memory = 1_GiB});
   require(children.ok(), "a valid job has children");
   require(write_json(children->job).size() > 2, "the Job is written");
 }

@@ -1,0 +1,25 @@
+// Words in messages: what a misspelt one probably means, and long lists of them. Pure; any thread.
+//
+//   closest_word("batchSize", {"batchSizePerTrainer", "precision"});   // "batchSizePerTrainer"
+//   closest_word("optimiser", {"optimizer", "precision"});             // "optimizer"
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+// Letters in another case count as equal. Empty when nothing is close, or the word has more than 64 characters.
+std::string closest_word(std::string_view word, const std::vector<std::string>& known);
+
+// "; did you mean optimizer?", or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
+
+bool equal_ignoring_case(std::string_view a, std::string_view b);
+
+// "A10, A100-40GB, A30 and 40 more"; all of them when there are no more than `most` + 1.
+std::string listed(const std::vector<std::string>& words, std::size_t most = 8);
+
+}  // namespace plimsoll

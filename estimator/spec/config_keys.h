@@ -1,0 +1,59 @@
+// ConfigKeys: typed reading of a Hugging Face config.json. Each value has a default or is required; the first wrong
+// one is kept as an error that names it.
+//
+//   ConfigKeys keys(json, "model.transformer.config");
+//   spec.layers = keys.integer("num_hidden_layers", 12);
+//   if (keys.error()) return *keys.error();
+//
+// A null is an absent value, as in transformers. Not thread-safe; refers to the JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/json/json.h"
+#include "base/result.h"
+
+namespace plimsoll::estimator::inline spec {
+
+class ConfigKeys {
+ public:
+  ConfigKeys(const Json& config, std::string path) : config_(config), path_(std::move(path)) {}
+
+  std::int64_t integer(const char* key, std::int64_t otherwise);
+  std::int64_t required(const char* key);
+  double number(const char* key, double otherwise);
+  // The same, but null is 0 and not the default: for what a null turns off.
+  double number_or_null(const char* key, double otherwise);
+  bool boolean(const char* key, bool otherwise);
+  std::string text(const char* key, const char* otherwise);
+
+  bool has(const char* key) const { return !member(config_, {key}).isNull(); }
+  bool has_items(const char* key) const;
+  // The JSON of a member; null if it is absent.
+  const Json& json(const char* key) const { return member(config_, {key}); }
+  // The first of config.architectures.
+  std::string architecture() const;
+
+  // The keys of a member that is an object; without any if it is absent.
+  ConfigKeys nested(const char* key);
+  // Keeps the error of nested keys, unless there is one.
+  void take_error(const ConfigKeys& nested);
+
+  void fail(const std::string& key, const std::string& what);
+  // Fails unless the member is absent or has this value: what is not modelled is not ignored.
+  void only(const char* key, bool supported);
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  template <class Value, class Read>
+  Value value(const char* key, Value otherwise, const char* expected, Read read);
+
+  const Json& config_;
+  std::string path_;
+  std::optional<Error> error_;
+};
+
+}  // namespace plimsoll::estimator::spec

@@ -1,0 +1,39 @@
+// What a plan takes of each GPU's memory and of the host's: bounds, from what the layers took alone. Pure; any thread.
+#pragma once
+
+#include "base/bytes.h"
+#include "estimator/swap/costs.h"
+#include "estimator/swap/machine.h"
+#include "estimator/swap/packed_volumes.h"
+
+namespace plimsoll::estimator::inline swap {
+
+// A run of layers as a task, on a GPU. kPlimsoll adds what the task is handed for all its samples, while the GPU finishes the
+// task before (trainer/plimsoll/harmony/profile.py, device_bytes). Null `pass`: more than any memory.
+Bytes task_memory(const SwapPlan& plan, const SwapCosts& costs, const PassCosts* pass, const PackedTask& task,
+                  SwapRuntime runtime);
+
+// The most that any GPU holds; with prefetch, the weights of its next task beside each one.
+Bytes device_memory(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
+
+// Of device_memory(), what the GPU that holds the most holds then.
+struct TaskMemory {
+  Bytes weights{};  // with buffers, and those of the next task with prefetch
+  Bytes gradients{};
+  Bytes activations{};  // all else
+  Bytes total() const { return weights + gradients + activations; }
+};
+TaskMemory fullest_task(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
+
+struct SwapHostMemory {
+  Bytes model{};  // weights and buffers
+  Bytes gradients{};
+  Bytes optimizer{};
+  Bytes stash{};  // of the iteration, as hand_over
+  Bytes hand_over{};
+  Bytes total() const { return model + gradients + optimizer + stash + hand_over; }
+};
+// Of the tensors alone; processes take more.
+SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile);
+
+}  // namespace plimsoll::estimator::swap

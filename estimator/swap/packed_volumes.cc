@@ -1,0 +1,127 @@
+#include "estimator/swap/packed_volumes.h"
+
+#include <algorithm>
+#include <string>
+
+namespace plimsoll::estimator::inline swap {
+namespace {
+
+Result<void> check_packs(const char* name, const std::vector<std::size_t>& packs, std::size_t end) {
+  const bool rising = std::adjacent_find(packs.begin(), packs.end(), std::greater_equal<>()) == packs.end();
+  if (packs.empty() || packs.front() != 0 || !rising || packs.back() >= end) {
+    return invalid(std::string("packs.") + name + " must be first layers, rising from 0 to at most " +
+                   std::to_string(end - 1));
+  }
+  return {};
+}
+
+bool contains(const PackedTask& task, std::size_t layer) {
+  return task.first <= layer && layer < task.end;
+}
+
+}  // namespace
+
+Result<void> check_plan(const SwapPlan& plan, std::size_t layers) {
+  if (!is_grouped(plan.mode)) {
+    return invalid("mode must be vDP or vPP");
+  }
+  if (plan.gpus < 1 || plan.samples < 1 || layers < 1) {
+    return invalid("gpus, samples and layers must be at least 1");
+  }
+  const std::int64_t copies = plan.mode == SwapMode::kVDP ? plan.gpus : 1;
+  if (plan.samples % copies != 0) {
+    return invalid("samples is " + std::to_string(plan.samples) + " and must be a multiple of the " +
+                   std::to_string(copies) + " GPUs of vDP");
+  }
+  for (const std::int64_t microbatch : {plan.forward_microbatch, plan.backward_microbatch}) {
+    if (microbatch < 1 || plan.samples / copies % microbatch != 0) {
+      return invalid("a microbatch of " + std::to_string(microbatch) + " must divide the " +
+                     std::to_string(plan.samples / copies) + " samples of a task");
+    }
+  }
+  if (Result<void> checked = check_packs("backward", plan.backward_packs, layers); !checked) {
+    return checked;
+  }
+  const std::size_t last = plan.backward_packs.back();
+  if (last == 0) {
+    return plan.forward_packs.empty()
+               ? Result<void>()
+               : invalid("packs.forward must be empty: the last backward pack has all layers");
+  }
+  return check_packs("forward", plan.forward_packs, last);
+}
+
+std::vector<PackedTask> packed_tasks(const SwapPlan& plan, std::size_t layers) {
+  std::vector<PackedTask> tasks;
+  for (std::size_t i = 0; i < plan.forward_packs.size(); ++i) {
+    const bool is_last = i + 1 == plan.forward_packs.size();
+    tasks.push_back({.forward = true,
+                     .first = plan.forward_packs[i],
+                     .end = is_last ? plan.backward_packs.back() : plan.forward_packs[i + 1]});
+  }
+  for (std::size_t i = plan.backward_packs.size(); i-- > 0;) {
+    const bool is_last = i + 1 == plan.backward_packs.size();
+    tasks.push_back({.forward = false,
+                     .first = plan.backward_packs[i],
+                     .end = is_last ? layers : plan.backward_packs[i + 1]});
+  }
+  for (std::size_t i = 0; i < tasks.size() && plan.mode == SwapMode::kVPP; ++i) {
+    tasks[i].gpu = static_cast<std::int32_t>(i % static_cast<std::size_t>(plan.gpus));
+  }
+  return tasks;
+}
+
+PackedVolumes packed_volumes(const SwapPlan& plan, const SwapProfile& profile, SwapRuntime runtime) {
+  const std::vector<PackedTask> tasks = packed_tasks(plan, profile.weights.size());
+  const std::int64_t copies = plan.mode == SwapMode::kVDP ? plan.gpus : 1;
+  const bool by_p2p = plan.mode == SwapMode::kVPP && plan.gpus > 1 && plan.peer_to_peer;
+  const bool published = runtime == SwapRuntime::kPublished;
+  std::vector<const PackedTask*> before(static_cast<std::size_t>(plan.gpus), nullptr);
+  PackedVolumes volumes;
+  for (const PackedTask& task : tasks) {
+    const PackedTask*& last = before[static_cast<std::size_t>(task.gpu)];
+    for (std::size_t layer = task.first; layer < task.end; ++layer) {
+      const bool stays = last != nullptr && contains(*last, layer);
+      const Bytes moved = profile.weights[layer] + profile.buffers[layer];
+      (stays ? volumes.kept : volumes.weights_in) += moved * copies;
+      if (!task.forward) {
+        volumes.gradients_out += published ? moved : profile.weights[layer];
+      }
+    }
+    last = &task;
+    // The input of the first layer: from the task before, as a stash, and as the gradient that goes on from it.
+    const Bytes input = profile.input[task.first] * plan.samples;
+    const bool turns = !task.forward && task.end == profile.weights.size();
+    const auto hand = [&](bool through_host) {
+      (through_host ? volumes.hand_over : volumes.p2p) += input * (through_host ? 2 : 1);
+    };
+    if (task.first > 0 && (task.forward || turns)) {
+      hand(!by_p2p || (turns && plan.forward_microbatch != plan.backward_microbatch));
+    }
+    if (!published && task.first == 0) {
+      volumes.inputs += input;  // the first forward task, and the last backward task
+    } else if (!task.forward && !turns) {
+      volumes.stash += input * 2;
+    }
+    if (task.first > 0 && !task.forward) {
+      hand(!by_p2p);
+    }
+  }
+  if (!published) {
+    volumes.reduced = volumes.gradients_out * (copies - 1);
+  }
+  return volumes;
+}
+
+SwapVolumes volumes_of(const SwapPlan& plan, const PackedVolumes& packed) {
+  const bool reduces = plan.mode == SwapMode::kVDP && plan.gpus > 1;
+  return {.weights = packed.weights_in,
+          .gradients = packed.gradients_out,
+          .stash = packed.stash,
+          .hand_over = packed.hand_over,
+          .p2p = packed.p2p,
+          .all_reduce_payload = reduces ? packed.gradients_out * plan.gpus : Bytes{},
+          .all_reduce_wire = reduces ? packed.gradients_out * (plan.gpus - 1) : Bytes{}};
+}
+
+}  // namespace plimsoll::estimator::swap

@@ -1,0 +1,149 @@
+#include "estimator/swap/plan_json.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json/edit.h"
+
+namespace plimsoll::estimator::inline swap {
+namespace {
+
+Json numbers(const std::vector<std::size_t>& values) {
+  JsonArray array;
+  for (const std::size_t value : values) {
+    array.append(static_cast<std::int64_t>(value));
+  }
+  return array;
+}
+
+Result<std::int64_t> count(const JsonView& json, const std::string& name) {
+  const std::optional<std::int64_t> value = json.integer();
+  if (!value || *value < 1 || *value > kMaxSwapSamples) {
+    return invalid("the plan's " + name + " must be a whole number from 1 to " +
+                   std::to_string(kMaxSwapSamples));
+  }
+  return *value;
+}
+
+Result<std::vector<std::size_t>> packs(const JsonView& json, const std::string& name, std::size_t layers) {
+  if (!json.is_array() || json.elements().size() > layers) {
+    return invalid("the plan's packs." + name + " must be an array of the packs' first layers");
+  }
+  std::vector<std::size_t> starts;
+  for (const JsonView each : json.elements()) {
+    const std::optional<std::int64_t> value = each.integer();
+    if (!value || *value < 0 || *value >= static_cast<std::int64_t>(layers)) {
+      return invalid("the plan's packs." + name + " must have layers from 0 to " +
+                     std::to_string(layers - 1));
+    }
+    starts.push_back(static_cast<std::size_t>(*value));
+  }
+  return starts;
+}
+
+}  // namespace
+
+JsonObject to_json(const SwapPlan& plan, std::size_t layers) {
+  JsonObject microbatch;
+  microbatch["forward"] = plan.forward_microbatch;
+  microbatch["backward"] = plan.backward_microbatch;
+  JsonObject cut;
+  cut["forward"] = numbers(plan.forward_packs);
+  cut["backward"] = numbers(plan.backward_packs);
+  JsonObject json;
+  json["mode"] = name_of(plan.mode);
+  json["gpus"] = plan.gpus;
+  json["batchSize"] = plan.samples;
+  json["layers"] = static_cast<std::int64_t>(layers);
+  json["microbatch"] = std::move(microbatch);
+  json["packs"] = std::move(cut);
+  json["prefetch"] = plan.prefetch;
+  json["p2p"] = plan.peer_to_peer;
+  return json;
+}
+
+JsonObject to_json(const SwapPlan& plan, const PackedVolumes& packed) {
+  JsonObject json = to_json(volumes_of(plan, packed));
+  json["weightsIn"] = packed.weights_in.count;
+  json["gradientsOut"] = packed.gradients_out.count;
+  json["inputs"] = packed.inputs.count;
+  json["reduced"] = packed.reduced.count;
+  json["swapped"] = packed.swapped().count;
+  return json;
+}
+
+JsonObject to_json(const PlannedSwap& planned, std::size_t layers, Bytes capacity) {
+  JsonObject json = to_json(planned.plan, layers);
+  JsonArray weights;
+  for (const Bytes each : planned.weights) {
+    weights.append(each.count);
+  }
+  json["weightBytes"] = std::move(weights);
+  if (capacity > Bytes{}) {
+    json["deviceBytes"] = capacity.count;
+  }
+  json["peakDeviceBytes"] = planned.device_memory.count;
+  json["hostBytes"] = planned.host.total().count;
+  json["iterationSeconds"] = planned.seconds;
+  json["lowerBoundSeconds"] = planned.bound_seconds;
+  json["volumes"] = to_json(planned.plan, planned.volumes);
+  return json;
+}
+
+Result<SwapPlan> read_swap_plan(const JsonView& json, std::size_t layers) {
+  if (!json.is_object()) {
+    return invalid("a plan is a JSON object");
+  }
+  SwapPlan plan;
+  const std::optional<std::string_view> mode = member(json, {"mode"}).text();
+  if (mode != "vDP" && mode != "vPP") {
+    return invalid("the plan's mode must be vDP or vPP");
+  }
+  plan.mode = mode == "vDP" ? SwapMode::kVDP : SwapMode::kVPP;
+  struct Count {
+    const char* name;
+    JsonView json;
+    std::int64_t& into;
+  };
+  std::int64_t of_layers = 0;
+  for (const Count& each :
+       {Count{"gpus", member(json, {"gpus"}), plan.gpus},
+        Count{"batchSize", member(json, {"batchSize"}), plan.samples},
+        Count{"layers", member(json, {"layers"}), of_layers},
+        Count{"microbatch.forward", member(json, {"microbatch", "forward"}), plan.forward_microbatch},
+        Count{"microbatch.backward", member(json, {"microbatch", "backward"}), plan.backward_microbatch}}) {
+    const Result<std::int64_t> read = count(each.json, each.name);
+    if (!read) {
+      return read.error();
+    }
+    each.into = *read;
+  }
+  if (of_layers != static_cast<std::int64_t>(layers)) {
+    return invalid("the plan is of " + std::to_string(of_layers) + " layers, and the profile has " +
+                   std::to_string(layers));
+  }
+  if (plan.gpus > kMaxSwapGpus) {
+    return invalid("the plan's gpus must be at most " + std::to_string(kMaxSwapGpus));
+  }
+  Result<std::vector<std::size_t>> forward = packs(member(json, {"packs", "forward"}), "forward", layers);
+  if (!forward) {
+    return forward.error();
+  }
+  Result<std::vector<std::size_t>> backward = packs(member(json, {"packs", "backward"}), "backward", layers);
+  if (!backward) {
+    return backward.error();
+  }
+  plan.forward_packs = *std::move(forward);
+  plan.backward_packs = *std::move(backward);
+  plan.prefetch = member(json, {"prefetch"}).boolean().value_or(false);
+  plan.peer_to_peer = member(json, {"p2p"}).boolean().value_or(true);
+  if (Result<void> checked = check_plan(plan, layers); !checked) {
+    return checked.error();
+  }
+  return plan;
+}
+
+}  // namespace plimsoll::estimator::swap

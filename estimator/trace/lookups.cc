@@ -1,0 +1,53 @@
+#include "estimator/trace/lookups.h"
+
+#include <algorithm>
+
+namespace plimsoll::estimator::inline trace {
+namespace {
+
+constexpr const char* kForward = "plimsoll::lookup";
+constexpr const char* kBackward = "plimsoll::lookup_backward";
+
+// A whole number among an operator's attributes; 0 when it has none of this name.
+std::int64_t attribute(const Trace& trace, const TraceOperator& op, const char* name) {
+  if (op.attributes < 0) {
+    return 0;
+  }
+  const Attributes& attributes = trace.attributes[index(op.attributes)];
+  const auto found = std::find_if(attributes.begin(), attributes.end(),
+                                  [&](const Attribute& each) { return each.name == name; });
+  const Count* const value = found == attributes.end() ? nullptr : std::get_if<Count>(&found->value);
+  return value == nullptr ? 0 : value->at(0);
+}
+
+}  // namespace
+
+std::optional<Lookup> lookup_of(const Trace& trace, const TraceOperator& op) {
+  const std::string& name = trace.operator_names[index(op.name)];
+  const bool backward = name == kBackward;
+  if (!backward && name != kForward) {
+    return std::nullopt;
+  }
+  return Lookup{.backward = backward,
+                .pooled = attribute(trace, op, "pooled") != 0,
+                .columns = attribute(trace, op, "columns"),
+                .has_indices = op.inputs.size > 1};  // the first input only tells the device
+}
+
+std::map<std::int32_t, Lookup> lookups_of(const Trace& trace, Budget* budget) {
+  std::map<std::int32_t, Lookup> lookups;
+  const std::vector<std::string>& names = trace.operator_names;
+  if (std::none_of(names.begin(), names.end(),
+                   [](const std::string& name) { return name == kForward || name == kBackward; })) {
+    return lookups;  // as in all specs
+  }
+  charge(budget, trace.operators.size());
+  for (std::size_t op = 0; op < trace.operators.size(); ++op) {
+    if (const std::optional<Lookup> lookup = lookup_of(trace, trace.operators[op])) {
+      lookups.emplace(static_cast<std::int32_t>(op), *lookup);
+    }
+  }
+  return lookups;
+}
+
+}  // namespace plimsoll::estimator::trace

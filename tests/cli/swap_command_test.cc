@@ -1,0 +1,129 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "tests/cli/run_command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using plimsoll::testing::Outcome;
+using plimsoll::testing::run;
+using plimsoll::testing::source_file;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::vector<std::string> planned(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"--profile",    source_file("examples/gpt2-xl-profile.json"),
+                                        "--gpus",       "4",
+                                        "--batch-size", "64",
+                                        "--capacity",   "10Gi"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string without_search_time(const std::string& text) {
+  return text.substr(0, text.find("  search")) + text.substr(text.find("\n\n  moved"));
+}
+
+TEST(Swap, PlansAnIterationAsTheExampleInTheDocs) {
+  const Outcome table = run(run_swap, planned());
+  EXPECT_EQ(table.code, kExitDone) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("on 4 GPUs of 10.0 GiB, 52 layers, 64 samples: "));
+  EXPECT_THAT(table.out, HasSubstr("for any plan; this one takes"));
+  std::ifstream file(source_file("docs/harmony.md"));
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(without_search_time(page.substr(page.find("vPP on 4 GPUs of 10.0 GiB"))),
+              StartsWith(without_search_time(table.out)));
+}
+
+// What the plan says is what plimsoll.harmony reads, and what --plan simulates to the same time.
+TEST(Swap, AnAnswerAsJsonIsAPlan) {
+  const Outcome answer = run(run_swap, planned({"-o", "json"}));
+  const Json json = answer.json();
+  EXPECT_EQ(json["layers"].asInt(), 52);
+  EXPECT_EQ(json["deviceBytes"].asInt64(), 10737418240);
+  EXPECT_LE(json["lowerBoundSeconds"].asDouble(), json["iterationSeconds"].asDouble());
+  EXPECT_LE(json["peakDeviceBytes"].asInt64(), json["deviceBytes"].asInt64());
+  const Json again =
+      run(run_swap, {"--profile", source_file("examples/gpt2-xl-profile.json"), "--plan", "-", "-o", "json"},
+          answer.out)
+          .json();
+  EXPECT_DOUBLE_EQ(again["iterationSeconds"].asDouble(), json["iterationSeconds"].asDouble());
+  EXPECT_EQ(again["volumes"], json["volumes"]);
+}
+
+TEST(Swap, EachOptionChangesThePlan) {
+  const auto seconds = [](const std::vector<std::string>& more) {
+    std::vector<std::string> options = more;
+    options.insert(options.end(), {"-o", "json"});
+    return run(run_swap, planned(options)).json()["iterationSeconds"].asDouble();
+  };
+  const double usual = seconds({});
+  EXPECT_GT(seconds({"--mode", "vDP"}), usual);
+  EXPECT_DOUBLE_EQ(seconds({"--mode", "vpp"}), usual);
+  EXPECT_GE(seconds({"--prefetch", "off"}), usual);
+  EXPECT_GT(seconds({"--prefetch", "on"}), usual);
+  EXPECT_LT(seconds({"--links", "host=50Gi,p2p=40Gi"}), usual);
+  EXPECT_GT(seconds({"--no-p2p", "--links", "host=4Gi"}), usual);
+  EXPECT_LT(seconds({"--gpus-per-root", "1", "--links", "host=8Gi"}), seconds({"--links", "host=8Gi"}));
+  EXPECT_GT(seconds({"--runtime", "published"}), usual);
+  EXPECT_GT(seconds({"--without", "grouping", "--without", "just-in-time"}), usual);
+}
+
+TEST(Swap, ThePageHasTheTimelineAndNeedsNothingElse) {
+  const Outcome page = run(run_swap, planned({"-o", "html"}));
+  EXPECT_EQ(page.code, kExitDone);
+  EXPECT_THAT(page.out, StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(page.out, HasSubstr("const events = [["));
+  EXPECT_THAT(page.out, HasSubstr("\"swap in\",\"swap out\",\"compute\""));
+  EXPECT_THAT(page.out, Not(HasSubstr("http")));
+  EXPECT_THAT(page.out, Not(HasSubstr("src=")));
+  EXPECT_THAT(page.out, EndsWith("</html>\n"));
+}
+
+TEST(Swap, AModelThatNoPlanFitsIsExitOne) {
+  std::vector<std::string> arguments = planned();
+  arguments.back() = "512Mi";
+  const Outcome outcome = run(run_swap, arguments);
+  EXPECT_EQ(outcome.code, kExitRefused);
+  EXPECT_THAT(outcome.err, HasSubstr("no plan fits: layer"));
+}
+
+TEST(Swap, WrongUsageIsExitTwo) {
+  const auto error = [](const std::vector<std::string>& arguments, const std::string& input = {}) {
+    const Outcome outcome = run(run_swap, arguments, input);
+    EXPECT_EQ(outcome.code, kExitUsage);
+    return outcome.err;
+  };
+  EXPECT_THAT(error({}), HasSubstr("plimsoll swap needs --profile"));
+  EXPECT_THAT(error({"--compare", "--profile", "-", "--gpus", "1", "--batch-size", "4"}),
+              HasSubstr("--microbatch"));
+  const std::vector<std::string> good = {"--compare", "--profile",    "-", "--gpus", "1", "--batch-size",
+                                         "4",         "--microbatch", "2"};
+  EXPECT_THAT(error(good, "{"), HasSubstr("-: "));
+  EXPECT_THAT(error(good, "{}"), HasSubstr("the profile's R must be the number of layers"));
+  std::vector<std::string> odd = good;
+  odd.back() = "3";
+  EXPECT_THAT(error(odd), HasSubstr("--microbatch must divide --batch-size, 4"));
+  EXPECT_THAT(error({"--profile", "-"}), HasSubstr("plimsoll swap needs --gpus"));
+  EXPECT_THAT(error({"--profile", "-", "--gpus", "4", "--batch-size", "8"}), HasSubstr("needs --capacity"));
+  EXPECT_THAT(error(planned({"--mode", "DP"})), HasSubstr("--mode must be one of auto, vDP, vPP"));
+  EXPECT_THAT(error(planned({"--links", "host=0"})), HasSubstr("--links: not a bandwidth"));
+  EXPECT_THAT(error(planned({"--links", "nvlink=1Gi"})), HasSubstr("--links takes host= and p2p="));
+  EXPECT_THAT(error(planned({"--without", "luck"})), HasSubstr("--without must be one of grouping"));
+  EXPECT_THAT(error(planned({"--plan", "plan.json"})), HasSubstr("--plan says what --gpus would"));
+  EXPECT_THAT(error(planned({"--compare", "--microbatch", "1", "-o", "html"})),
+              HasSubstr("--compare has no page"));
+  EXPECT_THAT(error({"--profile", "-", "--gpus", "1", "--batch-size", "1", "--capacity", "1Gi"},
+                    R"({"R": 1, "W": [1], "K": [1], "x": {"1": [1]}})"),
+              HasSubstr("the profile has no times (tf, tb, mf, mb, upd)"));
+  EXPECT_THAT(error({"--profile", source_file("examples/gpt2-xl-profile.json"), "--plan", "-"}, "{}"),
+              HasSubstr("-: the plan's mode must be vDP or vPP"));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli

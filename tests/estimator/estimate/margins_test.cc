@@ -1,0 +1,86 @@
+#include "estimator/estimate/margins.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "estimator/catalog/gpu_catalog.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+class Margins : public ::testing::Test {
+ protected:
+  Margins() {
+    request_.model = &model_;
+    request_.training = &training_;
+    request_.graph = &graph_;
+    parts_.gradients = 100_MiB;
+    parts_.activations = 700_MiB;
+    parts_.temporaries = 200_MiB;
+    parts_.inputs = 30_MiB;
+    parts_.parameters = 500_MiB;
+  }
+
+  std::optional<Bytes> margin(const std::string& name, const ConvolutionTotals& convolutions = {}) {
+    for (const Margin& each : margins_of(request_, ledger_, parts_, convolutions)) {
+      EXPECT_FALSE(each.source.empty());
+      if (each.name == name) {
+        return each.bytes;
+      }
+    }
+    return std::nullopt;
+  }
+
+  crds::ModelSpec model_;
+  crds::TrainingSpec training_;
+  TraceFile graph_;
+  EstimateRequest request_;
+  Breakdown parts_;
+  Ledger ledger_{kCudaGranule};
+};
+
+TEST_F(Margins, OfTheSimulationAreAShareOfWhatAnIterationAllocates) {
+  EXPECT_EQ(margin("simulation"), Bytes::ceil(1000 * 1024 * 1024 * kSimulationMargin));
+}
+
+TEST_F(Margins, OfCudnnNeedConvolutions) {
+  EXPECT_EQ(margin("cudnn"), std::nullopt);
+  EXPECT_EQ(margin("cudnn", {.traffic = 400_MiB, .transforms = {}}),
+            Bytes::ceil(400 * 1024 * 1024 * kCudnnMargin));
+}
+
+// VGG16 at batch 128 on an A100 reserved 6.2 GiB more than is simulated; on an RTX 3060 VGGs reserved 0.7 GiB more.
+TEST_F(Margins, OfWinogradsTransformsAreForTheA100) {
+  const ConvolutionTotals convolutions = {.traffic = 1_GiB, .transforms = 700_MiB};
+  EXPECT_EQ(margin("cudnnTransforms", convolutions), std::nullopt) << "no card";
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  request_.gpu = catalog.find("RTX 3060");
+  EXPECT_EQ(margin("cudnnTransforms", convolutions), std::nullopt);
+  request_.gpu = catalog.find("A100-40GB");
+  EXPECT_EQ(margin("cudnnTransforms", convolutions), 700_MiB);
+  EXPECT_EQ(margin("cudnnTransforms"), std::nullopt);
+}
+
+TEST_F(Margins, OfTheNextBatchAreNotNeededWhereItIsCounted) {
+  EXPECT_EQ(margin("nextBatch"), 30_MiB);
+  request_.next_batch_early = true;
+  EXPECT_EQ(margin("nextBatch"), std::nullopt);
+}
+
+TEST_F(Margins, OfStreamsAreTheLargestBlockOfAnother) {
+  EXPECT_EQ(margin("streams"), std::nullopt);
+  ledger_.allocate(Part::kParameters, 900_MiB);
+  ledger_.allocate(Part::kTemporaries, 60_MiB, 1, kCommunicationStream);
+  ledger_.allocate(Part::kTemporaries, 50_MiB, 1, kCommunicationStream);
+  EXPECT_EQ(margin("streams"), 60_MiB);
+}
+
+TEST_F(Margins, AddUp) {
+  EXPECT_EQ(total_of(margins_of(request_, ledger_, parts_, {})),
+            Bytes::ceil(1000 * 1024 * 1024 * kSimulationMargin) + 22_MiB + 30_MiB);
+  EXPECT_EQ(total_of({}), Bytes{});
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator

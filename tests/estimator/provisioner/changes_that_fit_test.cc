@@ -1,0 +1,196 @@
+#include "estimator/provisioner/changes_that_fit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/estimator/llama_job.h"
+#include "tests/estimator/provisioner_fixture.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+using plimsoll::testing::available;
+using plimsoll::testing::Cluster;
+using plimsoll::testing::decode;
+using plimsoll::testing::job_object;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::kLlama70B;
+using testing::kLlama8B;
+using testing::llama_job;
+using ::testing::Not;
+
+constexpr std::int64_t kGiBOfRows = 2'097'152;  // x 128 in FP32
+
+Provision with_changes(const crds::TrainingJob& job, const Cluster& cluster) {
+  Budget budget;
+  return provision({.job = &job, .gpus = &cluster, .budget = &budget, .suggest = true});
+}
+
+crds::TrainingJob replicated(const testing::LlamaSizes& sizes) {
+  crds::TrainingJob job = llama_job(sizes, 4);
+  job.spec.training.activation_checkpointing = crds::ActivationCheckpointing::kNone;
+  job.spec.training.parallelism.strategy = crds::ParallelStrategy::kDDP;
+  job.spec.provisioning.max_trainers = 64;
+  return job;
+}
+
+// Applies what a change says of the training, as a user would.
+void apply(const std::string& change, crds::TrainingJob& job) {
+  crds::TrainingJobSpec& spec = job.spec;
+  const auto value = [&](const char* prefix) { return change.substr(std::string(prefix).size()); };
+  if (change == "training.activationCheckpointing: Full") {
+    spec.training.activation_checkpointing = crds::ActivationCheckpointing::kFull;
+  } else if (change == "training.parallelism.strategy: FSDP2") {
+    spec.training.parallelism.strategy = crds::ParallelStrategy::kFSDP2;
+  } else if (change == "training.parallelism.offload: Parameters") {
+    spec.training.parallelism.offload = crds::Offload::kParameters;
+  } else if (change.starts_with("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")) {
+    job.raw = plimsoll::testing::parse(
+        R"({"spec": {"template": {"spec": {"containers": [{"name": "trainer", "env": [
+        {"name": "PYTORCH_CUDA_ALLOC_CONF", "value": "expandable_segments:True"}]}]}}}})");
+  } else if (change.starts_with("training.gradientAccumulation: ")) {
+    spec.training.gradient_accumulation = std::stoll(value("training.gradientAccumulation: "));
+  } else if (change.starts_with("training.batchSizePerTrainer: ")) {
+    spec.training.batch_size_per_trainer = std::stoll(value("training.batchSizePerTrainer: "));
+  } else if (change.starts_with("provisioning.maxTrainers: ")) {
+    spec.provisioning.max_trainers = std::stoll(value("provisioning.maxTrainers: "));
+  } else if (change == "provisioning.placement: HBMOrSwap") {
+    spec.provisioning.placement = crds::Placement::kHBMOrSwap;
+  } else if (change == "training.checkpointSaving: FullOffloaded") {
+    spec.training.checkpoint_saving = crds::CheckpointSaving::kFullOffloaded;
+  } else if (change.starts_with("training.parallelism.tensor: ")) {
+    spec.training.parallelism.tensor = std::stoll(value("training.parallelism.tensor: "));
+    spec.training.parallelism.sequence = true;
+  } else if (change.starts_with("provisioning.hostMemoryPerTrainer: ")) {
+    spec.provisioning.host_memory =
+        Bytes{std::stoll(value("provisioning.hostMemoryPerTrainer: "))} * (1_GiB).count;
+  } else {
+    ADD_FAILURE() << "unknown change " << change;
+  }
+}
+
+// A DDP job that exceeds every card was admitted with the excess alone.
+TEST(ChangesThatFit, ADdpJobThatExceedsEveryCardIsToldHowItWouldFit) {
+  const crds::TrainingJob job = replicated(kLlama8B);
+  const Cluster cluster = {available("A100-80GB", 64)};
+  const Provision answer = with_changes(job, cluster);
+  ASSERT_FALSE(answer.decided());
+  ASSERT_THAT(answer.changes, Not(IsEmpty()));
+  EXPECT_THAT(answer.reason,
+              HasSubstr("fits " + std::to_string(answer.changes.front().trainers) + " x A100-80GB with "));
+  for (const Change& change : answer.changes) {
+    crds::TrainingJob changed = job;
+    for (const std::string& text : change.changes) {
+      apply(text, changed);
+    }
+    const Provision fits = provision({.job = &changed, .gpus = &cluster});
+    ASSERT_TRUE(fits.decided()) << change.text() << ": " << fits.reason;
+    EXPECT_EQ(fits.decision->trainers, change.trainers) << change.text();
+    EXPECT_EQ(fits.decision->gpu_model, change.gpu_model) << change.text();
+    EXPECT_THAT(answer.warnings, Contains(HasSubstr(change.text().substr(0, 200))));
+  }
+  EXPECT_THAT(answer.changes,
+              Contains(Field(&Change::changes, Contains("training.parallelism.strategy: FSDP2"))));
+}
+
+// They took all the time of whoever asked, who then had none for the next decision: DeadlineExceeded.
+TEST(ChangesThatFit, LeaveTimeForOtherDecisions) {
+  const crds::TrainingJob job = replicated(kLlama70B);
+  const Cluster cluster = {available("A100-80GB", 64)};
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_FALSE(provision({.job = &job, .gpus = &cluster}).decided());
+  const auto now = std::chrono::steady_clock::now();
+  Budget budget({.deadline = now + 4 * (now - began) + std::chrono::milliseconds(200)});
+  EXPECT_FALSE(provision({.job = &job, .gpus = &cluster, .budget = &budget, .suggest = true}).decided());
+  EXPECT_FALSE(budget.expired());
+}
+
+TEST(ChangesThatFit, AFullCheckpointThatIsThePeakGoesThroughTheHost) {
+  crds::TrainingJob job = llama_job(kLlama8B, 1);
+  job.spec.training.parallelism.strategy = crds::ParallelStrategy::kFSDP2;
+  job.spec.training.checkpoint_saving = crds::CheckpointSaving::kFull;
+  job.spec.trainers.replicas = 16;
+  job.spec.provisioning.max_trainers = 32;
+  const Cluster cluster = {available("A100-80GB", 64)};
+  const Provision answer = with_changes(job, cluster);
+  ASSERT_FALSE(answer.decided()) << "8 billion parameters and their states, 96 GB, are gathered";
+  ASSERT_THAT(answer.changes, Not(IsEmpty()));
+  EXPECT_THAT(answer.changes.front().changes, ElementsAre("training.checkpointSaving: FullOffloaded"));
+  apply(answer.changes.front().changes.front(), job);
+  EXPECT_TRUE(provision({.job = &job, .gpus = &cluster}).decided());
+}
+
+// "2.56 TB of Adam tables: refused, 4.77 TiB missing"; more of another GPU model would do.
+TEST(ChangesThatFit, TablesThatExceedMaxTrainersAreToldTheNumberThatHoldsThem) {
+  crds::TrainingJob job = decode(job_object(600, 4 * kGiBOfRows, 16));
+  job.spec.provisioning.max_trainers = 16;
+  const Cluster cluster = {available("T4", 8), available("A100-80GB", 32)};
+  const Provision answer = with_changes(job, cluster);
+  ASSERT_FALSE(answer.decided());
+  ASSERT_THAT(answer.changes, Not(IsEmpty()));
+  const Change& cheapest = answer.changes.front();
+  EXPECT_EQ(cheapest.gpu_model, "A100-80GB");
+  ASSERT_THAT(cheapest.changes,
+              ElementsAre("provisioning.maxTrainers: " + std::to_string(cheapest.trainers)));
+  job.spec.provisioning.max_trainers = cheapest.trainers;
+  EXPECT_EQ(provision({.job = &job, .gpus = &cluster}).decision->trainers, cheapest.trainers);
+}
+
+TEST(ChangesThatFit, AClusterThatIsTooSmallIsTold) {
+  const crds::TrainingJob job = decode(job_object(600, 4 * kGiBOfRows, 16));
+  const Provision answer = with_changes(job, {available("A100-80GB", 2)});
+  ASSERT_FALSE(answer.decided());
+  EXPECT_THAT(answer.changes,
+              Contains(Field(&Change::changes, Contains("more GPUs in the cluster, which has 16"))));
+}
+
+TEST(ChangesThatFit, HostMemoryTakesTables) {
+  crds::TrainingJob job = decode(job_object(600, 4 * kGiBOfRows, 16));
+  job.spec.provisioning.max_trainers = 16;
+  Cluster cluster = {available("A100-80GB", 2)};
+  cluster.front().host_memory = 2048_GiB;
+  const Provision answer = with_changes(job, cluster);
+  ASSERT_FALSE(answer.decided());
+  EXPECT_THAT(answer.changes,
+              Contains(Field(&Change::changes, ElementsAre("provisioning.hostMemoryPerTrainer: 192Gi"))));
+  job.spec.provisioning.host_memory = 192_GiB;
+  const Provision fits = provision({.job = &job, .gpus = &cluster});
+  ASSERT_TRUE(fits.decided()) << fits.reason;
+  EXPECT_THAT(fits.decision->plan.ranks, Contains(Field(&RankLoad::host_memory, ::testing::Gt(Bytes{}))));
+}
+
+TEST(ChangesThatFit, AreOnlyLookedForWhereSomethingIsMissing) {
+  const crds::TrainingJob job = llama_job(kLlama70B, 1);
+  EXPECT_THAT(with_changes(job, {available("H100-80GB", 64)}).changes, IsEmpty());
+  const crds::TrainingJob too_large = replicated(kLlama8B);
+  const Cluster cluster = {available("A100-80GB", 64)};
+  EXPECT_THAT(provision({.job = &too_large, .gpus = &cluster}).changes, IsEmpty());
+}
+
+// One GPU, and a model whose weights alone exceed it: nothing that keeps the model in GPU memory helps.
+TEST(ChangesThatFit, WhatNothingElseHoldsTrainsThroughTheHost) {
+  crds::TrainingJob job = replicated(kLlama70B);
+  job.spec.model.transformer->sequence_length = 512;
+  job.spec.training.batch_size_per_trainer = 1;
+  job.spec.trainers.replicas = 1;
+  job.spec.trainers.per_node = 1;
+  Cluster cluster = {available("A100-80GB", 1, 1)};
+  cluster.front().host_memory = 2048_GiB;
+  const Provision answer = with_changes(job, cluster);
+  ASSERT_FALSE(answer.decided());
+  ASSERT_THAT(answer.changes, Not(IsEmpty()));
+  EXPECT_THAT(answer.changes,
+              Contains(Field(&Change::changes, ElementsAre("provisioning.placement: HBMOrSwap"))));
+  apply("provisioning.placement: HBMOrSwap", job);
+  const Provision fits = provision({.job = &job, .gpus = &cluster});
+  ASSERT_TRUE(fits.decided()) << fits.reason;
+  EXPECT_TRUE(fits.decision->swap);
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator

@@ -1,0 +1,83 @@
+#include "estimator/swap/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/estimator/swap/published_profile.h"
+
+namespace plimsoll::estimator {
+namespace {
+
+SwapPlan two_packs() {
+  return {.mode = SwapMode::kVPP,
+          .gpus = 2,
+          .samples = 8,
+          .forward_microbatch = 2,
+          .backward_microbatch = 1,
+          .forward_packs = {0, 10},
+          .backward_packs = {0, 20}};
+}
+
+// As plimsoll.harmony.profile.device_bytes() counts.
+TEST(SwapMemory, OfPlimsollsRuntimeHasWhatIsHandedOver) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapCosts costs(profile);
+  const SwapPlan plan = two_packs();
+  const Bytes last = costs.backward(1)->memory(20, 52);
+  EXPECT_EQ(device_memory(plan, costs, SwapRuntime::kPublished), last);
+  EXPECT_EQ(device_memory(plan, costs, SwapRuntime::kPlimsoll), last + profile.input[20] * 8);
+  SwapPlan prefetching = plan;
+  prefetching.prefetch = true;
+  EXPECT_EQ(device_memory(prefetching, costs, SwapRuntime::kPlimsoll), last + profile.input[20] * 8)
+      << "the last backward pack is the last task of its GPU";
+  EXPECT_GT(task_memory(plan, costs, nullptr, {}, SwapRuntime::kPublished), 1'000'000_GiB) << "not measured";
+}
+
+TEST(SwapMemory, OfVDPOnlyTheTaskCounts) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapCosts costs(profile);
+  SwapPlan plan = two_packs();
+  plan.mode = SwapMode::kVDP;
+  EXPECT_EQ(device_memory(plan, costs, SwapRuntime::kPlimsoll), costs.backward(1)->memory(20, 52));
+  plan.prefetch = true;
+  EXPECT_EQ(device_memory(plan, costs, SwapRuntime::kPlimsoll),
+            costs.backward(1)->memory(20, 52) + costs.moved(0, 20));
+}
+
+TEST(SwapMemory, TheHostHoldsTheModelItsStateAndTheStashes) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapPlan plan = two_packs();
+  plan.backward_packs = {0, 5, 20};
+  const SwapHostMemory host = host_memory(plan, profile);
+  EXPECT_EQ(host.model, 6'753'416'192_B);
+  EXPECT_EQ(host.gradients, 6'552'089'600_B);
+  EXPECT_EQ(host.optimizer, 13'104'179'200_B);
+  EXPECT_EQ(host.stash, profile.input[5] * 8);
+  EXPECT_EQ(host.hand_over, profile.input[20] * 8) << "other microbatches in backward: through the host";
+  EXPECT_EQ(host.total(), host.model + host.gradients + host.optimizer + host.stash + host.hand_over);
+}
+
+TEST(SwapMemory, TheFullestTasksPartsAreItsMemory) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapCosts costs(profile);
+  SwapPlan plan = two_packs();
+  const TaskMemory forward_and_back = fullest_task(plan, costs, SwapRuntime::kPlimsoll);
+  EXPECT_EQ(forward_and_back.total(), device_memory(plan, costs, SwapRuntime::kPlimsoll));
+  EXPECT_EQ(forward_and_back.weights, costs.moved(20, 52));
+  EXPECT_EQ(forward_and_back.gradients, costs.moved(20, 52)) << "it is a backward task";
+  EXPECT_GT(forward_and_back.activations, Bytes{});
+}
+
+TEST(SwapMemory, TheHostMayKeepWeightsAndGradientsInAWiderType) {
+  SwapProfile profile = testing::published_profile("gpt2_xl");
+  const SwapHostMemory half = host_memory(two_packs(), profile);
+  for (const Bytes weights : profile.weights) {
+    profile.host_weights.push_back(weights * 2);
+  }
+  const SwapHostMemory full = host_memory(two_packs(), profile);
+  EXPECT_EQ(full.gradients, half.gradients * 2);
+  EXPECT_EQ(full.model, half.model + half.gradients) << "buffers move as they are";
+  EXPECT_EQ(full.optimizer, half.optimizer);
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator

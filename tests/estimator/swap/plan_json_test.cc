@@ -1,0 +1,86 @@
+#include "estimator/swap/plan_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace plimsoll::estimator {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kPlan =
+    R"({"mode": "vPP", "gpus": 2, "batchSize": 8, "layers": 6, "microbatch": {"forward": 4, "backward": 2},
+        "packs": {"forward": [0, 2], "backward": [0, 3, 5]}, "prefetch": true, "p2p": false, "iterationSeconds": 1})";
+
+Result<SwapPlan> read(const std::string& text, std::size_t layers = 6) {
+  const Result<JsonText> json = JsonText::parse(text);
+  EXPECT_TRUE(json.ok()) << text;
+  return read_swap_plan(json->root(), layers);
+}
+
+TEST(SwapPlanJson, APlanIsReadAsItIsWritten) {
+  const Result<SwapPlan> plan = read(kPlan);
+  ASSERT_TRUE(plan.ok()) << to_string(plan.error());
+  const Result<SwapPlan> again = read(write_json(to_json(*plan, 6).json()));
+  ASSERT_TRUE(again.ok()) << to_string(again.error());
+  EXPECT_EQ(again->mode, SwapMode::kVPP);
+  EXPECT_EQ(again->gpus, 2);
+  EXPECT_EQ(again->samples, 8);
+  EXPECT_EQ(again->forward_microbatch, 4);
+  EXPECT_EQ(again->backward_microbatch, 2);
+  EXPECT_EQ(again->forward_packs, plan->forward_packs);
+  EXPECT_EQ(again->backward_packs, plan->backward_packs);
+  EXPECT_TRUE(again->prefetch);
+  EXPECT_FALSE(again->peer_to_peer);
+}
+
+TEST(SwapPlanJson, SaysWhatIdentifiesTheModelAndWhatFits) {
+  PlannedSwap planned;
+  planned.plan = *read(kPlan);
+  planned.weights = {1_B, 2_B, 3_B, 4_B, 5_B, 6_B};
+  const JsonObject answer = to_json(planned, 6, 8_GiB);
+  const JsonView json(answer.json());
+  EXPECT_EQ(member(json, {"weightBytes"}).elements().size(), 6U);
+  EXPECT_EQ(member(json, {"deviceBytes"}).integer(), (8_GiB).count);
+  EXPECT_EQ(member(json, {"p2p"}).boolean(), false);
+  EXPECT_TRUE(member(JsonView(to_json(planned, 6, Bytes{}).json()), {"deviceBytes"}).is_null());
+}
+
+TEST(SwapPlanJson, EachWrongMemberIsNamed) {
+  const auto refusal = [](const std::string& from, const std::string& to) {
+    std::string text = kPlan;
+    text.replace(text.find(from), from.size(), to);
+    const Result<SwapPlan> plan = read(text);
+    return plan ? std::string() : plan.error().message;
+  };
+  EXPECT_THAT(refusal("\"vPP\"", "\"DP\""), HasSubstr("the plan's mode must be vDP or vPP"));
+  EXPECT_THAT(refusal("\"vPP\"", "7"), HasSubstr("the plan's mode"));
+  EXPECT_THAT(refusal("\"gpus\": 2", "\"gpus\": 0"),
+              HasSubstr("the plan's gpus must be a whole number from 1"));
+  EXPECT_THAT(refusal("\"gpus\": 2", "\"gpus\": 65"), HasSubstr("at most 64"));
+  EXPECT_THAT(refusal("\"batchSize\": 8", "\"batchSize\": 8.5"),
+              HasSubstr("batchSize must be a whole number"));
+  EXPECT_THAT(refusal("\"forward\": 4", "\"forward\": 3"),
+              HasSubstr("a microbatch of 3 must divide the 8 samples"));
+  EXPECT_THAT(refusal("\"layers\": 6", "\"layers\": 7"), HasSubstr("of 7 layers, and the profile has 6"));
+  EXPECT_THAT(refusal("[0, 2]", "{}"), HasSubstr("packs.forward must be an array"));
+  EXPECT_THAT(refusal("[0, 2]", "[0, \"x\"]"), HasSubstr("packs.forward must have layers from 0 to 5"));
+  EXPECT_THAT(refusal("[0, 2]", "[0, 6]"), HasSubstr("packs.forward must have layers from 0 to 5"));
+  EXPECT_THAT(refusal("[0, 3, 5]", "[0, 5, 3]"), HasSubstr("packs.backward must be first layers, rising"));
+  EXPECT_THAT(refusal("[0, 2]", "[0, 1, 2, 3, 4, 5, 5]"), HasSubstr("packs.forward must be an array"));
+}
+
+TEST(SwapPlanJson, VolumesHaveBothNamesOfWeightsAndGradients) {
+  const PackedVolumes packed{.weights_in = 10_B, .gradients_out = 5_B, .stash = 2_B, .p2p = 1_B};
+  const Json json = to_json(SwapPlan(), packed).json();
+  EXPECT_EQ(json["weightsIn"], json["weights"]);
+  EXPECT_EQ(json["gradientsOut"], json["gradients"]);
+  EXPECT_EQ(json["optimizerState"].asInt64(), 0);
+  EXPECT_EQ(json["swapped"].asInt64(), 17);
+  EXPECT_EQ(json["allReduceWire"].asInt64(), 0);
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator

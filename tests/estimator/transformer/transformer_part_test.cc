@@ -1,0 +1,56 @@
+#include "estimator/transformer/transformer_part.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll::estimator {
+namespace {
+
+class Piece : public TransformerPiece {
+ public:
+  using TransformerPiece::enter_region;
+  using TransformerPiece::leave_region;
+  using TransformerPiece::residual_shape;
+  using TransformerPiece::tokens_shape;
+  using TransformerPiece::TransformerPiece;
+};
+
+class TransformerPieces : public ::testing::Test {
+ protected:
+  TransformerPieces() {
+    crds::TransformerModel model;
+    model.layers = 1;
+    model.hidden = 64;
+    model.heads = 4;
+    model.ffn = 128;
+    model.vocab = 100;
+    model.sequence_length = 16;
+    spec = *transformer_spec(model);
+  }
+  TransformerSpec spec;
+  crds::TrainingSpec training;
+  ModelBuilder builder{crds::Precision::kFP32};
+  ModulePatterns patterns{{}};
+};
+
+TEST_F(TransformerPieces, OneTrainerHasNoRegions) {
+  const TransformerPart part;
+  TransformerContext context{spec, training, part, builder, patterns};
+  Piece piece(context);
+  const TensorId x = builder.graph().add_input("x", piece.tokens_shape(64), ElementType::kFP32);
+  EXPECT_EQ(piece.enter_region("a", x), x);
+  EXPECT_EQ(piece.leave_region("a", x), x);
+}
+
+TEST_F(TransformerPieces, SequenceParallelismSplitsTheTokensOutside) {
+  const TransformerPart part{.tensor = 2, .sequence = true};
+  TransformerContext context{spec, training, part, builder, patterns};
+  Piece piece(context);
+  EXPECT_EQ(elements_of(piece.residual_shape(64), 1).count, 8 * 64);
+  const TensorId x = builder.graph().add_input("x", piece.residual_shape(64), ElementType::kFP32);
+  const TensorId inside = piece.enter_region("a", x);
+  EXPECT_EQ(builder.graph().bytes(inside, 1).count, 16 * 64 * 4);
+  EXPECT_EQ(builder.graph().bytes(piece.leave_region("a", inside), 1).count, 8 * 64 * 4);
+}
+
+}  // namespace
+}  // namespace plimsoll::estimator

@@ -1,0 +1,194 @@
+"""plimsoll.harmony.CudaDevice on streams that are recorded instead of a GPU's: what goes where, and what waits for what.
+
+Every operator runs at once, so that losses are those of the virtual devices. Not seen here: real asynchrony and real peer-to-peer.
+"""
+
+import contextlib
+import pathlib
+import sys
+import types
+import unittest
+import unittest.mock
+
+import torch
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
+
+from plimsoll import harmony  # noqa: E402
+from plimsoll.metas import storage_of  # noqa: E402
+from small_gpt import adam, gpt, loss_fn, losses_of, plan_of  # noqa: E402
+
+CAPACITY = 1 << 30
+
+
+def address(tensor):
+    """Of the storage that it is a part of."""
+    return storage_of(tensor).data_ptr()
+
+
+class Stream:
+    """`seen`: how far of each stream what runs here comes after. A stream's own number counts what was put on it."""
+
+    def __init__(self, index):
+        self.seen = {self: 0}
+
+    def work(self):
+        self.seen[self] += 1
+
+    def record_event(self):
+        return types.SimpleNamespace(seen=dict(self.seen), synchronize=lambda: None)
+
+    def wait_event(self, event):
+        for stream, count in event.seen.items():
+            self.seen[stream] = max(self.seen.get(stream, 0), count)
+
+    def wait_stream(self, other):
+        self.wait_event(other.record_event())
+
+
+class Cards:
+    """In place of torch.cuda. Remembers for each copy to a device the stream, and whether computing waits for it before it goes on."""
+
+    def __init__(self, count):
+        self.count, self.current, self.kept, self.pinned, self.fractions = count, [], [], set(), {}
+
+    @contextlib.contextmanager
+    def stream(self, stream):
+        self.current.append(stream)
+        yield
+        self.current.pop()
+
+    @contextlib.contextmanager
+    def installed(self):
+        patch = unittest.mock.patch
+        properties = types.SimpleNamespace(total_memory=CAPACITY)
+        with contextlib.ExitStack() as stack:
+            for owner, name, new in (
+                    (torch.cuda, "device_count", lambda: self.count),
+                    (torch.cuda, "Stream", Stream), (torch.cuda, "stream", self.stream),
+                    (torch.cuda, "device", lambda index: contextlib.nullcontext()),
+                    (torch.cuda, "get_device_properties", lambda index: properties),
+                    (torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.fractions.update({index: share})),
+                    (torch.Tensor, "record_stream", lambda tensor, stream: None),
+                    (torch.Tensor, "pin_memory", lambda tensor: self.pin(tensor)),
+                    (torch.Tensor, "is_pinned", lambda tensor: address(tensor) in self.pinned)):
+                stack.enter_context(patch.object(owner, name, new))
+            yield
+
+    def pin(self, tensor):
+        copy = tensor.clone()
+        self.kept.append(copy)  # so that no other tensor gets its address
+        self.pinned.add(address(copy))
+        return copy
+
+
+class Recorded(harmony.CudaDevice):
+    """Its tensors are the CPU's, and its copies are noted."""
+
+    def __init__(self, index, cards, budget_bytes=None):
+        super().__init__(index, budget_bytes)
+        self.torch_device, self._cards = torch.device("cpu"), cards
+        self.brought, self.missed = [], []
+
+    def bring(self, tensor, kind):
+        there = super().bring(tensor.clone(), kind)
+        stream = self._weights if kind == "weights_in" else self._data
+        stream.work()
+        self.brought.append((kind, stream, address(tensor) in self._cards.pinned))
+        return there
+
+    def hand_to(self, other, tensor, kind):
+        self._compute.work()
+        there = super().hand_to(other, tensor.clone(), kind)
+        if other._data.seen.get(self._compute, 0) < self._compute.seen[self._compute]:
+            self.missed.append(kind)
+        other._data.work()
+        return there
+
+    @contextlib.contextmanager
+    def computing(self):
+        with super().computing():
+            arrived = self._compute.seen
+            if arrived.get(self._data, 0) < self._data.seen[self._data]:
+                self.missed.append("computes before its samples are there")
+            yield
+            self._compute.work()
+
+    def take_back(self, tensor, into, kind):
+        super().take_back(tensor, into, kind)
+        if self._out.seen.get(self._compute, 0) < self._compute.seen[self._compute]:
+            self.missed.append(f"{kind} leaves before it is computed")
+
+    def host_tensor(self, shape, dtype):
+        return torch.empty(shape, dtype=dtype)
+
+
+class CudaDevices(unittest.TestCase):
+    def test_each_kind_of_tensor_has_its_stream_and_nothing_runs_before_what_it_needs(self):
+        for mode, prefetch in (("vPP", False), ("vPP", True), ("vDP", False)):
+            with self.subTest(f"{mode} {prefetch}"):
+                plan = plan_of(mode, 2, 2, 1, prefetch=prefetch)
+                torch.manual_seed(2)
+                with harmony.Trainer(gpt(), loss_fn, adam, plan) as trainer:
+                    expected = losses_of(trainer, 2)
+                cards = Cards(2)
+                with cards.installed():
+                    devices = [Recorded(index, cards) for index in range(2)]
+                    torch.manual_seed(2)
+                    with harmony.Trainer(gpt(), loss_fn, adam, plan, devices=devices) as trainer:
+                        self.assertEqual(losses_of(trainer, 2), expected)
+                for device in devices:
+                    self.assertEqual(device.missed, [])
+                    for kind, stream, pinned in device.brought:
+                        self.assertIs(stream, device._weights if kind == "weights_in" else device._data, kind)
+                        self.assertTrue(pinned or kind not in ("weights_in", "inputs_in"), f"{kind} is in pinned memory")
+
+    def test_weights_arrive_on_their_own_stream(self):
+        cards = Cards(1)
+        with cards.installed():
+            device = harmony.CudaDevice(0)
+            device.torch_device = torch.device("cpu")
+            used = []
+            with unittest.mock.patch.object(cards, "stream", lambda stream: used.append(stream) or contextlib.nullcontext()), \
+                    unittest.mock.patch.object(torch.cuda, "stream", lambda stream: used.append(stream) or contextlib.nullcontext()):
+                device.bring(torch.ones(2), "weights_in")
+                device.bring(torch.ones(2), "stash_in")
+            self.assertEqual(used, [device._weights, device._data])
+
+    def test_a_budget_beyond_the_card_is_refused(self):
+        cards = Cards(2)
+        with cards.installed():
+            with self.assertRaisesRegex(harmony.PlanError, f"deviceBytes is {CAPACITY + 1}, and GPU 0 has {CAPACITY} bytes"):
+                harmony.CudaDevice(0, CAPACITY + 1)
+            harmony.CudaDevice(1, CAPACITY // 4)
+            self.assertEqual(cards.fractions, {1: 0.25})
+            with unittest.mock.patch.object(torch.cuda, "is_available", lambda: True), \
+                    self.assertRaisesRegex(harmony.PlanError, "the plan is for 4 GPUs, and 2 are visible"):
+                harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 4))
+
+
+class VirtualDevices(unittest.TestCase):
+    def test_what_is_freed_is_no_longer_counted(self):
+        device = harmony.VirtualDevice(0, 100)
+        first = device.bring(torch.ones(20), "weights_in")
+        self.assertEqual((device.live_bytes, device.peak_bytes), (80, 80))
+        with self.assertRaisesRegex(harmony.DeviceOutOfMemory, "Tried to allocate 24 bytes"):
+            device.bring(torch.ones(6), "weights_in")
+        del first
+        again = device.bring(torch.ones(6), "weights_in")
+        self.assertEqual((device.live_bytes, device.peak_bytes, again.sum().item()), (24, 80, 6))
+        device.reset_peak()
+        self.assertEqual(device.peak_bytes, 24)
+        self.assertEqual(device.moved["weights_in"], 80 + 24 + 24)
+
+    def test_the_environments_budget_is_that_of_each_device(self):
+        with unittest.mock.patch.dict("os.environ", PLIMSOLL_DEVICE_BUDGET_BYTES="1000000"):
+            for of_the_plan, budget in ((None, 1000000), (2000000, 1000000), (500000, 500000)):
+                with harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2, deviceBytes=of_the_plan)) as trainer:
+                    self.assertEqual([device.budget_bytes for device in trainer.devices], [budget] * 2)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    unittest.main()

@@ -1,0 +1,204 @@
+"""plimsoll.harmony: which models and plans it takes, and what it says of others."""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+import torch
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
+
+from plimsoll import harmony  # noqa: E402
+from small_gpt import LAYERS, SAMPLES, WEIGHTS, WORDS, adam, batch, gpt, loss_fn, losses_of, plain_losses, plan_of  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+class Models(unittest.TestCase):
+    def test_hugging_faces_models_are_cut_between_their_blocks(self):
+        try:
+            import transformers as hf
+        except ImportError:
+            self.skipTest("transformers is not installed")
+        sizes = {"num_attention_heads": 2, "num_hidden_layers": 3, "hidden_size": 32, "intermediate_size": 64, "vocab_size": WORDS}
+        makers = {
+            "GPT-2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(n_embd=32, n_head=2, n_layer=3, vocab_size=WORDS, n_positions=32)),
+            "Llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**sizes)),
+            "BERT": lambda: hf.BertForMaskedLM(hf.BertConfig(**sizes))}
+        hf.logging.set_verbosity_error()
+        for name, make in makers.items():
+            with self.subTest(name):
+                torch.manual_seed(0)
+                model = make()
+                torch.manual_seed(0)
+                plain = make()
+                layers = harmony.layers_of(plain)[1]
+                self.assertEqual(len(layers), 5)
+                value = batch(0)[0]
+                with torch.no_grad():
+                    expected = plain.eval()(value).logits
+                    for layer in layers:
+                        value = layer(value)
+                self.assertTrue(torch.equal(value, expected), "the layers one after the other are the model")
+                plan = {"mode": "vPP", "gpus": 2, "batchSize": SAMPLES, "layers": 5, "microbatch": {"forward": 4, "backward": 2},
+                        "packs": {"forward": [0, 2], "backward": [0, 2, 3]}}
+                torch.manual_seed(2)
+                with harmony.Trainer(model, loss_fn, adam, plan) as trainer:
+                    losses = losses_of(trainer, 3)
+                torch.manual_seed(2)
+                for mine, theirs in zip(losses, plain_losses(plain, 3, 2, layers=layers)):
+                    self.assertAlmostEqual(mine, theirs, delta=2e-5 * theirs)
+                self.assertEqual(model.state_dict().keys(), plain.state_dict().keys())
+                self.check_masks(model, plain, layers, plan)
+
+    def test_eager_attention_does_not_look_ahead(self):
+        """Its blocks are causal only by the mask that the model makes; without one they ran as an encoder's do."""
+        try:
+            import transformers as hf
+        except ImportError:
+            self.skipTest("transformers is not installed")
+        sizes = {"num_attention_heads": 2, "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "vocab_size": WORDS}
+        makers = {"GPT-2": (hf.GPT2LMHeadModel, hf.GPT2Config(n_embd=32, n_head=2, n_layer=2, vocab_size=WORDS, n_positions=32)),
+                  "Llama": (hf.LlamaForCausalLM, hf.LlamaConfig(**sizes))}
+        for name, (kind, config) in makers.items():
+            with self.subTest(name), torch.no_grad():
+                config._attn_implementation = "eager"
+                model = kind(config).eval()
+                self.assertEqual(model.config._attn_implementation, "eager")
+                value = batch(0)[0]
+                expected = model(value).logits
+                for layer in harmony.layers_of(model)[1]:
+                    value = layer(value)
+                self.assertTrue(torch.allclose(value, expected, rtol=1e-4, atol=1e-5))
+
+    def check_masks(self, model, plain, layers, plan):
+        """Samples of different lengths: what is padded has no effect on the other tokens."""
+        ids, mask = batch(0)[0], torch.ones(SAMPLES, batch(0)[0].shape[1], dtype=torch.long)
+        mask[0, 5:] = mask[2, 3:] = 0
+
+        def data(step):
+            inputs, targets = batch(step)
+            return (inputs, mask), targets
+
+        with torch.no_grad():
+            value = (ids, mask)
+            expected = plain.eval()(ids, attention_mask=mask).logits
+            for layer in layers:
+                value = layer(*value) if isinstance(value, tuple) else layer(value)
+        used = mask.bool()
+        self.assertTrue(torch.allclose(value[used], expected[used], rtol=1e-4, atol=1e-5))
+        model.load_state_dict(plain.state_dict())
+        torch.manual_seed(3)
+        with harmony.Trainer(model, loss_fn, adam, plan) as trainer:
+            losses = losses_of(trainer, 2, data=data)
+        torch.manual_seed(3)
+        for mine, theirs in zip(losses, plain_losses(plain, 2, 2, data=data, layers=layers)):
+            self.assertAlmostEqual(mine, theirs, delta=2e-5 * theirs)
+        with harmony.Trainer(model, loss_fn, adam, plan) as trainer:
+            with self.assertRaisesRegex(TypeError, "ids of tokens, or .ids, attention mask."):
+                trainer.step({"input_ids": ids, "attention_mask": mask}, ids)
+
+    def test_what_is_no_list_of_layers_is_refused(self):
+        with self.assertRaisesRegex(harmony.NoLayers, "Linear is not known as a list of layers: give an nn.Sequential"):
+            harmony.Trainer(nn.Linear(2, 2), loss_fn, adam, plan_of("vPP", 2))
+
+    def test_the_plan_must_be_of_the_model(self):
+        other = [*WEIGHTS[:3], WEIGHTS[3] + 4, *WEIGHTS[4:]]
+        with self.assertRaisesRegex(harmony.PlanError, f"layer 3: the plan's has {other[3]} bytes .*, and the model's {WEIGHTS[3]}:"):
+            harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2, weightBytes=other))
+        with self.assertRaisesRegex(harmony.PlanError, f"layer 0: .*, and the model's {WEIGHTS[0] // 2} computed in torch.bfloat16"):
+            harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2, weightBytes=WEIGHTS), precision=torch.bfloat16)
+        harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2, weightBytes=WEIGHTS)).stop()
+        with self.assertRaisesRegex(harmony.PlanError, "the plan is of 10 layers, and the model has 2"):
+            harmony.Trainer([nn.Linear(2, 2), nn.Linear(2, 2)], loss_fn, adam, plan_of("vPP", 2))
+
+    def test_a_batch_of_another_size_is_refused(self):
+        with harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2)) as trainer:
+            with self.assertRaisesRegex(ValueError, "inputs must be tensors of 4 samples, the plan's batchSize"):
+                trainer.step(*(part[:3] for part in batch(0)))
+
+        with harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2)) as trainer:
+            with self.assertRaisesRegex(TypeError, "inputs must be a tensor, or a structure of tensors; there is a str"):
+                trainer.step({"words": "a text"}, batch(0)[1])
+
+    def test_float16_is_refused_by_name(self):
+        with self.assertRaisesRegex(ValueError, r"float16 needs its loss scaled \(GradScaler\).* use torch.bfloat16"):
+            harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2), precision=torch.float16)
+
+    def test_a_parameter_without_a_gradient_is_named(self):
+        class Unused(nn.Linear):
+            def forward(self, x):
+                return x + super().forward(x).detach() * 0
+
+        plan = {"mode": "vPP", "gpus": 1, "batchSize": 2, "layers": 2, "microbatch": {"forward": 1, "backward": 1},
+                "packs": {"forward": [0], "backward": [0, 1]}}
+        with harmony.Trainer([nn.Linear(4, 4), Unused(4, 4)], nn.functional.mse_loss, adam, plan) as trainer:
+            with self.assertRaisesRegex(RuntimeError, "layer 1: weight got no gradient; freeze what takes no part in the loss"):
+                trainer.step(torch.randn(2, 4), torch.randn(2, 4))
+
+
+class Plans(unittest.TestCase):
+    def test_each_wrong_member_is_named(self):
+        good = plan_of("vPP", 2)
+        wrong = {
+            "the plan lacks gpus, packs": {k: v for k, v in good.items() if k not in ("packs", "gpus")},
+            "mode must be vDP or vPP, is 'DP'": dict(good, mode="DP"),
+            "gpus must be a whole number of at least 1, is 0": dict(good, gpus=0),
+            "gpus must be a whole number of at least 1, is True": dict(good, gpus=True),
+            "batchSize is 4 and must be a multiple of the 3 GPUs of vDP": dict(good, mode="vDP", gpus=3),
+            "microbatch.forward is 3 and must divide the 4 samples of a task": dict(good, microbatch={"forward": 3, "backward": 1}),
+            "microbatch.backward must be a whole number of at least 1, is None": dict(good, microbatch={"forward": 1}),
+            "microbatch must be an object with forward and backward": dict(good, microbatch=1),
+            "packs.backward must be a list of the packs' first layers": dict(good, packs={"forward": [0], "backward": "0"}),
+            r"packs.backward must be the packs' first layers, rising from 0 to at most 9, is \[0, 10\]":
+                dict(good, packs={"forward": [0], "backward": [0, 10]}),
+            r"packs.forward must be the packs' first layers, rising from 0 to at most 4, is \[0, 5\]":
+                dict(good, packs={"forward": [0, 5], "backward": [0, 5]}),
+            "prefetch must be true or false, is 1": dict(good, prefetch=1),
+            "p2p must be true or false, is 'no'": dict(good, p2p="no"),
+            "weightBytes must be a list of the bytes of each layer's parameters": dict(good, weightBytes=[1]),
+            "a plan is a JSON object": [],
+        }
+        for message, plan in wrong.items():
+            with self.subTest(message), self.assertRaisesRegex(harmony.PlanError, message):
+                if isinstance(plan, dict):
+                    harmony.Plan.read(plan)
+                else:
+                    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                        file.write("[]")
+                        file.flush()
+                        harmony.Plan.read(file.name)
+
+    def test_a_plan_is_read_from_a_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write("{")
+            file.flush()
+            with self.assertRaisesRegex(harmony.PlanError, "is no JSON"):
+                harmony.Plan.read(file.name)
+
+    def test_the_operators_plan_is_taken_where_none_is_given(self):
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop("PLIMSOLL_SWAP_PLAN", None)
+            with self.assertRaisesRegex(harmony.PlanError, "no plan: give harmony.Trainer one, .* or set PLIMSOLL_SWAP_PLAN"):
+                harmony.Trainer(gpt(), loss_fn, adam)
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                json.dump(plan_of("vPP", 2), file)
+                file.flush()
+                os.environ["PLIMSOLL_SWAP_PLAN"] = file.name
+                with harmony.Trainer(gpt(), loss_fn, adam) as trainer:
+                    self.assertEqual((trainer.plan.gpus, trainer.plan.layers), (2, LAYERS))
+
+    def test_tasks_go_round_the_gpus(self):
+        plan = harmony.Plan.read({"mode": "vPP", "gpus": 2, "batchSize": 4, "layers": 4, "microbatch": {"forward": 2, "backward": 1},
+                                  "packs": {"forward": [0, 1], "backward": [0, 2, 3]}, "iterationSeconds": 1.5})
+        self.assertEqual([(task.forward, task.first, task.end, task.device) for task in plan.tasks()],
+                         [(True, 0, 1, 0), (True, 1, 3, 1), (False, 3, 4, 0), (False, 2, 3, 1), (False, 0, 2, 0)])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    unittest.main()
