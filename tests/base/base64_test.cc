@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll {
 namespace {
 
@@ -24,7 +26,7 @@ TEST(Base64, EncodesTheVectorsOfTheRfc) {  // RFC 4648, section 10
 }
 
 TEST(Base64, AnyBytesSurviveTheWay) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (int i = 0; i < 200; ++i) {

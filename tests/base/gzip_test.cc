@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll {
 namespace {
 
@@ -19,7 +21,7 @@ TEST(Gzip, TextSurvivesTheWay) {
 }
 
 TEST(Gzip, RandomBytesSurviveTheWay) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   std::string bytes(300'000, '\0');

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll {
 namespace {
 
@@ -59,7 +61,7 @@ TEST(Quantity, IsExactWhereDoublesAreNot) {
   EXPECT_EQ(bytes("9223372036854775807"), Bytes::max());
   EXPECT_EQ(bytes("9223372036854775.807k"), Bytes::max());
   EXPECT_EQ(bytes("7.999999999999999999Ei"), Bytes{9'223'372'036'854'775'807});
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int i = 0; i < 1000; ++i) {

@@ -6,6 +6,7 @@
 
 #include "estimator/provisioner/cluster_view.h"
 #include "tests/estimator/provisioner_fixture.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -329,7 +330,7 @@ TEST(Learning, TheNextJobOfTheFamilyIsAdmittedAtTheRightSize) {
 }
 
 TEST(Learning, BoundsStayInTheirBoundsWhateverJobsSay) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const auto bytes = [&] { return Bytes{static_cast<std::int64_t>(random() >> (1 + random() % 62))}; };

@@ -13,6 +13,7 @@
 #include "remediation/host_memory.h"
 #include "remediation/remediation.h"
 #include "tests/random_cases.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -139,7 +140,7 @@ TEST(MutatedTemplates, TheJobItselfIsValid) {
 
 // What stopped the operator: each place of the template, with a value of each kind.
 TEST(MutatedTemplates, AnyTypeAnywhereIsAnErrorAndNeverAnException) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   int refused = 0;

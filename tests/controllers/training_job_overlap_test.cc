@@ -10,6 +10,7 @@
 #include "controllers/training_job_executor.h"
 #include "remediation/attempt_record.h"
 #include "tests/controllers/job_world.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -230,7 +231,7 @@ TEST_F(TrainingJobOverlap, AJobOfAnAttemptThatIsOverIsRemovedWhileTheNextRuns) {
 // Sixty steps of everything that may happen to a job, in any order, with an operator that dies now and
 // then: the pods that have not ended are always of one Job.
 TEST_F(TrainingJobOverlap, InNoOrderOfEventsDoTwoAttemptsRunAtOnce) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = plimsoll::testing::random_seed();
   std::cout << "seed " << seed << std::endl;
   std::mt19937_64 random(seed);
   std::size_t attempts = 0;  // of all rounds

@@ -7,6 +7,8 @@
 #include <regex>
 #include <string>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::crds {
 namespace {
 
@@ -50,7 +52,7 @@ const Rule kRules[] = {
 };
 
 TEST(FieldRules, MatchersAgreeWithPatternsOnRandomText) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (const Rule& rule : kRules) {

@@ -13,6 +13,7 @@
 
 #include "tests/e2e/hostile_jobs.h"
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -197,7 +198,7 @@ class ChaosTest : public TrainingTest {
 };
 
 TEST_F(ChaosTest, NoJobIsLostDuplicatedOrStuckWhenTheOperatorIsKilled) {
-  const std::uint64_t seed = from_environment("PLIMSOLL_CHAOS_SEED", std::random_device{}());
+  const std::uint64_t seed = from_environment("PLIMSOLL_CHAOS_SEED", plimsoll::testing::random_seed());
   const std::uint64_t kills = from_environment("PLIMSOLL_CHAOS_KILLS", 200);
   std::cout << "PLIMSOLL_CHAOS_SEED=" << seed << " PLIMSOLL_CHAOS_KILLS=" << kills << std::endl;
   random_.seed(seed);

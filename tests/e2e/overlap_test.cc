@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -106,7 +107,7 @@ TEST_F(OverlapTest, AfterADeletedJobPodsOfALostNodeHoldTheNextAttempt) {
 
 TEST_F(OverlapTest, InNoOrderOfSuspensionsDeletionsAndEvictionsDoTwoAttemptsRunAtOnce) {
   ASSERT_NO_FATAL_FAILURE(start());
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = plimsoll::testing::random_seed();
   std::cout << "seed " << seed << std::endl;
   std::mt19937_64 random(seed);
   must({"create", "-f", "-"},

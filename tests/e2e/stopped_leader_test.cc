@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -38,7 +39,7 @@ class StoppedLeaderTest : public TrainingTest {
 };
 
 TEST_F(StoppedLeaderTest, WhoGoesOnAfterItsLeaseEndsAndDoublesNothing) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = plimsoll::testing::random_seed();
   std::cout << "seed " << seed << std::endl;
   std::mt19937_64 random(seed);
   for (int i = 0; i < 4; ++i) {

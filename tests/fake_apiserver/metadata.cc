@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace plimsoll::testing::fake {
 namespace {
@@ -118,7 +119,9 @@ std::string now_text() {
 std::string generated_name(const std::string& prefix) {
   // No vowels and no similar characters, as in apimachinery.
   static const std::string alphabet = "bcdfghjklmnpqrstvwxz2456789";
-  thread_local std::mt19937 generator{std::random_device{}()};
+  static Mutex mutex;
+  static std::mt19937 generator;  // one for all threads, so that no two of them generate the same names
+  const MutexLock lock(mutex);
   std::uniform_int_distribution<std::size_t> any(0, alphabet.size() - 1);
   std::string name = prefix.substr(0, 58);
   for (int i = 0; i < 5; ++i) {

@@ -21,6 +21,7 @@
 #include "tests/kube/client_conformance.h"
 #include "tests/kube/fault_proxy.h"
 #include "tests/kube/simulation.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -356,7 +357,7 @@ class FaultStorm : public ::testing::Test {
     }
   }
 
-  const unsigned seed_ = std::random_device{}();
+  const unsigned seed_ = plimsoll::testing::random_seed();
   std::unique_ptr<ApiServer> server_;
   FakeApiServer* fake_ = nullptr;
   std::unique_ptr<Client> direct_;

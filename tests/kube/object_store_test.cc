@@ -7,6 +7,8 @@
 #include <set>
 #include <thread>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::kube {
 namespace {
 
@@ -111,7 +113,7 @@ TEST(IndexFunctions, BearObjectsOfOddShapes) {
 }
 
 TEST(ObjectStore, IndexesAgreeWithAScanAfterAnyHistory) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const auto roll = [&](int sides) { return static_cast<int>(random() % static_cast<unsigned>(sides)); };

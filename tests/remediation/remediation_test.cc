@@ -9,6 +9,7 @@
 #include "remediation/next_size.h"
 #include "tests/estimator/provisioner_fixture.h"
 #include "tests/random_cases.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::remediation {
 namespace {
@@ -733,7 +734,7 @@ class RandomRun {
 };
 
 TEST(Remediation, RandomHistoriesEndAndNeverRepeatASizeThatFailed) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   for (int i = 0; i < plimsoll::testing::random_cases(1'000); ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed + static_cast<std::uint32_t>(i)));
     RandomRun(seed + static_cast<std::uint32_t>(i)).run();

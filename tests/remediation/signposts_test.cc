@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::remediation {
 namespace {
 
@@ -93,7 +95,7 @@ TEST(Signposts, MessagesAreReadAsFarAsAKubeletKeepsThem) {
 }
 
 TEST(Signposts, NoTextHarms) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (int i = 0; i < 3'000; ++i) {

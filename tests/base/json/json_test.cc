@@ -8,6 +8,8 @@
 #include <random>
 #include <thread>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll {
 namespace {
 
@@ -173,7 +175,7 @@ Json random_value(std::mt19937_64& random, int depth) {
 }
 
 TEST(Json, WritesAsJsoncppDoesWithoutItsSpaces) {
-  const auto seed = std::random_device{}();
+  const auto seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   ::Json::StreamWriterBuilder theirs;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll {
 namespace {
 
@@ -154,7 +156,7 @@ Json random_value(std::mt19937_64& random, int depth) {
 }
 
 TEST(PackedJson, IsWhatItWasMadeOf) {
-  const auto seed = static_cast<unsigned>(std::random_device{}());
+  const auto seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int i = 0; i < 3000; ++i) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json/json.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll {
 namespace {
@@ -59,7 +60,7 @@ TEST(SplitArray, LeavesNothingOutThatIsWrong) {
 }
 
 TEST(SplitArray, AgreesWithTheWholeTree) {
-  const auto seed = static_cast<unsigned>(std::random_device{}());
+  const auto seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const std::vector<std::string> pieces = {"{", "}", "[", "]", ",", ":", "\"items\"", "\"a\\\"\"", "1", " "};

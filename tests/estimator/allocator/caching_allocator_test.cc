@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -301,7 +303,7 @@ struct Case {
 // Random allocations, releases, uses on streams and synchronizations. After each the sums are right and no
 // blocks overlap; when everything is released and the cache emptied, nothing is left.
 TEST(CachingAllocator, HoldsItsAccountWhateverHappens) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   std::mt19937_64 random(seed);
   for (const Case& each :
        {Case{"", Bytes::max()}, Case{"", 2_GiB}, Case{"max_split_size_mb:32", 2_GiB},

@@ -8,6 +8,8 @@
 #include <random>
 #include <set>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -110,7 +112,7 @@ TEST(FreeBlocks, EverySizeIsFoundFromTheOneBelow) {
 
 // A class of many blocks, of which all but a few go again.
 TEST(FreeBlocks, ManyBlocksOfOneClassMayComeAndGo) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   std::mt19937_64 random(seed);
   FreeBlocks blocks;
   std::set<Entry> expected;
@@ -137,7 +139,7 @@ TEST(FreeBlocks, ManyBlocksOfOneClassMayComeAndGo) {
 
 // FreeBlocks compared with an ordered set.
 TEST(FreeBlocks, KeepsTheOrder) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   std::mt19937_64 random(seed);
   FreeBlocks blocks;
   std::set<Entry> expected;
@@ -169,7 +171,7 @@ TEST(FreeBlocks, KeepsTheOrder) {
 
 // Many blocks of few sizes, as in training, are taken and inserted.
 TEST(FreeBlocks, TakesTheLowestOfTheSmallestThatFits) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   std::mt19937_64 random(seed);
   FreeBlocks blocks;
   std::set<Entry> expected;

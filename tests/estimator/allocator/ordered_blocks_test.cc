@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -48,7 +50,7 @@ TEST(OrderedBlocks, ASizeWithManyBlocksMayEmptyAndReturn) {
 
 // Compared with an ordered set.
 TEST(OrderedBlocks, KeepsTheOrder) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   std::mt19937_64 random(seed);
   OrderedBlocks blocks;
   std::set<Entry> expected;

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <random>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -195,7 +197,7 @@ Ledger random_training(std::mt19937_64& random, std::size_t layers) {
 }
 
 TEST(AllocatorReplay, ReservedIsNeverBelowAllocatedNorAllocatedBelowTheLedger) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   std::mt19937_64 random(seed);
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed) + " round " + std::to_string(round));

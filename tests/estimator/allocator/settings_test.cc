@@ -5,6 +5,8 @@
 #include <random>
 #include <string>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -94,7 +96,7 @@ TEST(AllocatorSettings, SaysWhatItDoesNotModel) {
 }
 
 TEST(AllocatorSettings, NoTextMakesItFail) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   std::mt19937 random(seed);
   const std::string alphabet = "abz_:,[]>0123456789.- TrueFalse";
   const std::string valid =

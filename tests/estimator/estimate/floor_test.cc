@@ -8,6 +8,7 @@
 #include "estimator/estimate/peak.h"
 #include "estimator/estimate/spec_run.h"
 #include "tests/estimator/dice.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -71,7 +72,7 @@ TEST(MemoryFloor, IsBelowThePeakForAnyNumberOfTrainersAndFallsWithIt) {
 
 // Settings that change what replicas exchange, and sizes that their number does not divide.
 TEST(MemoryFloor, IsBelowThePeakWhateverIsExchanged) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   testing::Dice dice(seed);
   for (int i = 0; i < 300; ++i) {

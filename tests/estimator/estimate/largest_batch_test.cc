@@ -6,6 +6,7 @@
 
 #include "estimator/estimate/estimate.h"
 #include "tests/estimator/graph_files.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -81,7 +82,7 @@ TEST(LargestBatch, IsAMultipleOfTheMicroBatches) {
 }
 
 TEST(LargestBatch, MoreCapacityNeverTakesLess) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   TwoLayers job;

@@ -11,6 +11,7 @@
 #include "estimator/trace/import_graph.h"
 #include "tests/checkout.h"
 #include "tests/estimator/graph_files.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -346,7 +347,7 @@ TEST(TraceRun, MeasuredKernelsNeedNoRule) {
 
 // A randomly damaged graph gives an error or an estimate, never a crash.
 TEST(TraceFuzz, DamagedGraphs) {
-  const unsigned seed = std::random_device{}();
+  const unsigned seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const std::string whole = linear_graph();

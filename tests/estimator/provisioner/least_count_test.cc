@@ -14,6 +14,7 @@
 #include "tests/estimator/dice.h"
 #include "tests/estimator/llama_job.h"
 #include "tests/estimator/provisioner_fixture.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -228,7 +229,7 @@ class LeastCount : public ::testing::Test {
 
 TEST_F(LeastCount, IsThatOfAScanOfTheEstimate) {
   int decided = 0;
-  compare_with_scans(std::random_device{}(), 2000, decided);
+  compare_with_scans(plimsoll::testing::random_seed(), 2000, decided);
   EXPECT_GT(decided, 200);
   RecordProperty("decided", decided);
 }

@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -109,7 +111,7 @@ TEST(Placement, LevellingStopsAtTheTargetAndAfterItsSteps) {
 }
 
 TEST(Placement, LevellingLosesNoPieceAndNeverRaisesTheHighest) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int i = 0; i < 200; ++i) {

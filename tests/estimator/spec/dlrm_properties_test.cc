@@ -15,6 +15,7 @@
 #include "tests/estimator/dice.h"
 #include "tests/estimator/graph_files.h"
 #include "tests/estimator/recorded_ledger.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -63,7 +64,7 @@ crds::TrainingSpec random_training(Dice& dice) {
 }
 
 TEST(SpecProperties, MoreSamplesTakeMoreAndAllSumsUp) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Dice dice(seed);
   const GpuCatalog catalog = GpuCatalog::built_in();
@@ -93,7 +94,7 @@ TEST(SpecProperties, MoreSamplesTakeMoreAndAllSumsUp) {
 
 // GPUs, numbers of trainers and embeddings in any order, as in the search for a GPU model.
 TEST(SpecProperties, AnEstimatorThatRemembersAnswersAsOneThatDoesNot) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Dice dice(seed);
   const GpuCatalog catalog = GpuCatalog::built_in();
@@ -151,7 +152,7 @@ bool divided_by_zero(Part part) {
 }
 
 TEST(SpecProperties, FullCheckpointingNeverRaisesWhatForwardKeeps) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Dice dice(seed);
   for (int i = 0; i < 100; ++i) {
@@ -173,7 +174,7 @@ TEST(SpecProperties, FullCheckpointingNeverRaisesWhatForwardKeeps) {
 }
 
 TEST(SpecProperties, EachStageOfZeROHoldsNoMore) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Dice dice(seed);
   for (int i = 0; i < 60; ++i) {
@@ -220,7 +221,7 @@ TEST(SpecProperties, ViewsAddNothing) {
 }
 
 TEST(SpecFuzz, NonsenseGetsAnAnswerThatSaysSo) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   Dice dice(seed);
   constexpr std::int64_t kOdd[] = {0,         -1,      1,

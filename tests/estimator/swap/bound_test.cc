@@ -9,13 +9,14 @@
 #include "estimator/swap/memory.h"
 #include "estimator/swap/simulator.h"
 #include "tests/estimator/swap/published_profile.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
 
 // Any plan that fits is at or above the bound of its kind, on machines of all sorts.
 TEST(SwapBound, NoRandomPlanIsFaster) {
-  const auto seed = std::random_device()();
+  const auto seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const auto below = [&](std::size_t n) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/testing/random_seed.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -76,7 +78,7 @@ TEST(EventClock, GivesEachGpuItsShareAtAllTimes) {
 
 // Of one GPU nothing is shared, and both must say the same.
 TEST(EventGraph, AgreesWithTheClockWhereNothingIsShared) {
-  const auto seed = std::random_device()();
+  const auto seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const SwapMachine machine = machine_with(100);

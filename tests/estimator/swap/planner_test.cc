@@ -10,6 +10,7 @@
 
 #include "estimator/swap/simulator.h"
 #include "tests/estimator/swap/published_profile.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -233,7 +234,7 @@ SwapProfile with_noise(std::mt19937_64& random) {
 
 // A step of the search that removed forward packs was followed by one that merged two of those, beyond the end of the packs.
 TEST(SwapPlanner, PacksThatAnEarlierStepRemovedAreNotMerged) {
-  const auto seed = std::random_device()();
+  const auto seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int i = 0; i < 200; ++i) {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/estimator/swap/published_profile.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -172,7 +173,7 @@ TEST(SwapVolumes, AFusedTurnSavesTheLastLayersForwardTask) {
 
 TEST(SwapVolumes, WalkAndClosedFormAgreeOnRandomModels) {
   constexpr int kCases = 2000;
-  const auto seed = std::random_device()();
+  const auto seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const auto up_to = [&](std::int64_t most) {

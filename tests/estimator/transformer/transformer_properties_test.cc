@@ -11,6 +11,7 @@
 #include "estimator/spec/transformer_spec.h"
 #include "estimator/transformer/transformer.h"
 #include "tests/estimator/recorded_ledger.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -88,7 +89,7 @@ Job random_job(std::mt19937& random) {
 }
 
 TEST(TransformerProperties, MoreSamplesTakeMoreAndTheBreakdownSumsUp) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   for (int i = 0; i < 60; ++i) {
@@ -438,7 +439,7 @@ TEST(TransformerProperties, WhatCannotBeIsNamed) {
 
 // Any text and any mutation of a config gives a result or an error, never a crash.
 TEST(TransformerProperties, MutatedConfigsAreAnsweredOrRefused) {
-  const std::uint32_t seed = std::random_device{}();
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const std::string configs[] = {
