@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""usage: run_programs.py BUILD LABEL [EXCLUDED]
+"""usage: run_programs.py BUILD LABEL [--without REGEX] [--only REGEX]
 
-Runs the tests of BUILD that have the label, but for those whose name matches EXCLUDED, as ctest would, with one difference: the
-tests of a GoogleTest program share processes, ten each. Under a sanitizer, starting a process for each test takes
-longer than most tests. A process that fails prints its output; the exit code is 1.
+Runs the tests of BUILD that have the label, as ctest would, with one difference: tests of one suite share processes, ten each at
+most. Under a sanitizer, starting a process for each test takes longer than most tests. When a process fails, its tests are run
+once more, each in a process of its own, so that a crash hides no other test and the one that fails is named; where all of them pass
+then, the process is called flaky and does not fail the run. The exit code is 1 where a test failed.
 """
 
+import argparse
 import collections
 import concurrent.futures
 import json
@@ -17,61 +19,86 @@ import time
 
 TESTS_PER_PROCESS = 10
 TIMEOUT_SECONDS = 1200
+FILTER = "--gtest_filter="
 
 
-def processes_of(build, label, excluded):
-    """(program and arguments, environment, name) of each process to run, and the number of tests."""
+def processes_of(build, label, without, only):
+    """[(command, name, filters of its GoogleTest tests or none)] of each process to run, and the number of tests."""
     listing = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", "-L", f"^{label}$"], check=True,
                              capture_output=True, text=True).stdout
-    shared, alone = collections.Counter(), []
+    suites, alone = collections.defaultdict(list), []
     for test in json.loads(listing)["tests"]:
-        if excluded and re.search(excluded, test["name"]):
+        if (without and re.search(without, test["name"])) or (only and not re.search(only, test["name"])):
             continue
         if "command" not in test:
             sys.exit(f"{test['name']} is not built")
         program, *arguments = test["command"]
-        if arguments and arguments[0].startswith("--gtest_filter="):
-            shared[program] += 1
+        if arguments and arguments[0].startswith(FILTER):
+            filtered = arguments[0][len(FILTER):]
+            suites[program, filtered.split(".")[0]].append(filtered)
         else:
-            alone.append((test["command"], {}, test["name"]))
-    if not shared:
-        sys.exit(f"no tests with the label {label} in {build}")
+            alone.append((test["command"], test["name"], []))
     processes = []
-    for program, tests in shared.items():
-        shards = -(-tests // TESTS_PER_PROCESS)
-        for shard in range(shards):
-            environment = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
-            processes.append(([program, "--gtest_brief=1"], environment, f"{os.path.basename(program)} {shard + 1}/{shards}"))
-    return processes + alone, sum(shared.values()) + len(alone)
+    for (program, suite), filters in suites.items():
+        for start in range(0, len(filters), TESTS_PER_PROCESS):
+            part = filters[start : start + TESTS_PER_PROCESS]
+            name = f"{os.path.basename(program)} {suite}" + (f" from {start + 1}" if len(filters) > TESTS_PER_PROCESS else "")
+            processes.append(([program, "--gtest_brief=1", FILTER + ":".join(part)], name, part))
+    return processes + alone, sum(map(len, suites.values())) + len(alone)
 
 
-def run(process):
-    command, environment, name = process
+def run(command):
     began = time.time()
     try:
-        ended = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               timeout=TIMEOUT_SECONDS, check=False)
+        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_SECONDS, check=False)
         code, output = ended.returncode, ended.stdout
     except subprocess.TimeoutExpired as expired:
-        code, output = f"nothing after {TIMEOUT_SECONDS} s", expired.stdout or b""
-    return name, code, output.decode(errors="replace"), time.time() - began
+        code, output = f"timed out after {TIMEOUT_SECONDS} s", expired.stdout or b""
+    return code, output.decode(errors="replace"), time.time() - began
 
 
-def main(build, label, excluded=""):
-    processes, tests = processes_of(build, label, excluded)
-    began, failed = time.time(), []
+def failures_of(process):
+    """The tests of a process that failed which fail alone, too, with their outputs."""
+    command, name, filters = process
+    failures = []
+    for test, single in [(each, [command[0], "--gtest_brief=1", FILTER + each]) for each in filters] or [(name, command)]:
+        code, output, _ = run(single)
+        if code != 0:
+            failures.append((test, code, output))
+    return failures
+
+
+def main(build, label, without, only):
+    processes, tests = processes_of(build, label, without, only)
+    if not processes:
+        sys.exit(f"no tests with the label {label} in {build}" + (f" match {only}" if only else ""))
+    began, failed, flaky = time.time(), [], []
     # One more than there are processors: many tests wait.
     with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
-        for name, code, output, seconds in pool.map(run, processes):
-            print(f"{name}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.0f} s", flush=True)
+        to_repeat = []
+        for process, (code, output, seconds) in zip(processes, pool.map(run, [command for command, _, _ in processes])):
+            print(f"{process[1]}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.0f} s", flush=True)
             if code != 0:
-                failed.append(name)
                 print(output, flush=True)
+                to_repeat.append(process)
+    for process in to_repeat:
+        failures = failures_of(process)
+        if not failures:
+            flaky.append(process[1])
+        for name, code, output in failures:
+            failed.append(name)
+            print(f"{name}: FAILED ({code}), alone\n{output}", flush=True)
     print(f"{tests} tests in {len(processes)} processes, {time.time() - began:.0f} s; failed: {', '.join(failed) or 'none'}")
+    for name in flaky:
+        print(f"FLAKY: {name}")
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    if not 3 <= len(sys.argv) <= 4:
-        sys.exit(__doc__)
-    sys.exit(main(*sys.argv[1:]))
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("build")
+    parser.add_argument("label")
+    parser.add_argument("--without")
+    parser.add_argument("--only")
+    options = parser.parse_args()
+    sys.exit(main(options.build, options.label, options.without, options.only))

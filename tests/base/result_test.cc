@@ -52,14 +52,12 @@ TEST(Result, CodesHaveTheNamesOfKubernetes) {
   EXPECT_STREQ(name_of(ErrorCode::kInternal), "InternalError");
 }
 
+#ifndef NDEBUG  // in a release assertions are off
 TEST(ResultDeathTest, TakingTheWrongSideIsABug) {
-#ifndef NDEBUG
   EXPECT_DEATH((void)*half(5), "ok\\(\\)");
   EXPECT_DEATH((void)half(4).error(), "ok\\(\\)");
-#else
-  GTEST_SKIP() << "assertions are off in this build";
-#endif
 }
+#endif
 
 }  // namespace
 }  // namespace plimsoll

@@ -81,7 +81,7 @@ def write():
 if __name__ == "__main__":
     if HELM is None:
         print("SKIPPED: the golden renderings: scripts/controlplane has not built helm")
-        sys.exit(0)
+        sys.exit(77)
     if sys.argv[1:] == ["--write"]:
         write()
     else:

@@ -236,5 +236,5 @@ class Scrape(unittest.TestCase):
 if __name__ == "__main__":
     if HELM is None or PROMETHEUS is None:
         print("SKIPPED: Prometheus on both processes: helm or Debian's prometheus could not be had")
-        sys.exit(0)
+        sys.exit(77)
     unittest.main()

@@ -96,5 +96,5 @@ class Page(unittest.TestCase):
 if __name__ == "__main__":
     if CHROMIUM is None:
         print("SKIPPED: the page in a browser: chromium is not installed")
-        sys.exit(0)
+        sys.exit(77)
     unittest.main()

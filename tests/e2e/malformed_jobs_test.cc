@@ -193,7 +193,7 @@ TEST_F(MalformedJobsTest, TheSumOfTablesIsARuleOfTheSchema) {
   const CommandResult accepted = create(job_of_many_tables("many", 5), true);
   EXPECT_EQ(accepted.exit_code, 0) << accepted.errors;
   if (kind_under_test() == ApiServerKind::kFake) {
-    GTEST_SKIP() << "SKIPPED: the sum is a CEL rule, which needs a real API server";
+    GTEST_SKIP() << "the sum is a CEL rule, which needs a real API server";
   }
   const CommandResult refused = create(job_of_many_tables("many", 100'000));
   EXPECT_NE(refused.exit_code, 0);

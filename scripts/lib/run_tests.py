@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""usage: run_tests.py BUILD JOBS ROUNDS [CTEST OPTION...]
+
+Runs ctest on BUILD, ROUNDS times. Tests that fail are run once more, each alone; those that then pass are flaky. Where more than
+MOST_RETRIED fail, the change is wrong and not the machine, and none is run again. The last lines name the tests that were skipped,
+with the reason, that were flaky, and that failed. Exit code: 1 where a test failed twice, or none ran.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+MOST_RETRIED = 10
+
+
+def ctest(build, jobs, options):
+    """Runs ctest: {name of a test: (passed, failed or skipped; its output)}."""
+    report = os.path.abspath(os.path.join(build, "tests.xml"))
+    if os.path.exists(report):
+        os.remove(report)
+    ended = subprocess.run(["ctest", "--test-dir", build, "--output-junit", report, "--test-output-size-passed", "65536", "-j", str(jobs),
+                            "--no-tests=error", *options], check=False)
+    if not os.path.exists(report):
+        sys.exit(f"ctest ended with {ended.returncode} and without a report")
+    return results_of(xml.etree.ElementTree.parse(report).getroot())
+
+
+def results_of(report):
+    results = {}
+    for case in report.iter("testcase"):
+        skipped = case.find("skipped")
+        if case.get("status") == "run":
+            outcome = "passed"
+        elif skipped is not None and "SKIP" in (skipped.get("message") or ""):
+            outcome = "skipped"
+        else:
+            outcome = "failed"  # also a test whose program is not built or was not found
+        results[case.get("name")] = outcome, case.findtext("system-out") or ""
+    return results
+
+
+def reason_of(output):
+    """Why a test was skipped, in its own words."""
+    said = re.search(r"SKIPPED: *([^\n]+)", output) or re.search(r": Skipped\n([^\n]+)", output)
+    return said.group(1).strip() if said else "it did not say why"
+
+
+def skipped_within(output):
+    """(name, reason) of the tests that a program which passed has skipped."""
+    return [(name, reason_of(text)) for text, name in
+            re.findall(r"\[ RUN      \] [^\n]+\n((?:(?!\[ RUN)[^\n]*\n)*?)\[  SKIPPED \] (\S+) \(", output)]
+
+
+def exactly(name):
+    return "^" + re.sub(r"([^A-Za-z0-9_/])", r"[\1]", name) + "$"
+
+
+def run_round(build, jobs, options):
+    """{passed, failed, flaky, skipped: names, the last with reasons}"""
+    results = ctest(build, jobs, options)
+    ended = {"passed": [], "failed": [], "flaky": [], "skipped": []}
+    for name, (outcome, output) in results.items():
+        if outcome == "skipped":
+            ended["skipped"].append((name, reason_of(output)))
+        else:
+            ended[outcome].append(name)
+            ended["skipped"] += [(f"{name} {inner}", reason) for inner, reason in skipped_within(output) if outcome == "passed"]
+    if 0 < len(ended["failed"]) <= MOST_RETRIED:
+        first, ended["failed"] = ended["failed"], []
+        for name in first:
+            print(f"==> Again, alone: {name}", file=sys.stderr, flush=True)
+            again = ctest(build, 1, ["--output-on-failure", "-R", exactly(name)])
+            ended["flaky" if again.get(name, ("failed",))[0] == "passed" else "failed"].append(name)
+    return ended
+
+
+def main(build, jobs, rounds, *options):
+    passed, failed, flaky, skipped = 0, [], [], {}
+    for number in range(1, int(rounds) + 1):
+        if int(rounds) > 1:
+            print(f"==> Round {number} of {rounds}", file=sys.stderr, flush=True)
+        ended = run_round(build, int(jobs), options)
+        passed += len(ended["passed"]) + len(ended["flaky"])
+        failed += ended["failed"]
+        flaky += ended["flaky"]
+        skipped.update(ended["skipped"])
+    print()
+    for name, reason in sorted(skipped.items()):
+        print(f"SKIPPED: {name}: {reason}")
+    for name in flaky:
+        print(f"FLAKY: {name}")
+    for name in failed:
+        print(f"FAILED: {name}")
+    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped", flush=True)
+    return 1 if failed or passed + len(skipped) == 0 else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    sys.exit(main(*sys.argv[1:]))
