@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/subcommands.h"
 #include "cli/swap_comparison.h"
+#include "cli/swap_explanation.h"
 #include "cli/swap_report.h"
 #include "cli/swap_source.h"
 #include "estimator/swap/plan_json.h"
@@ -31,6 +32,7 @@ constexpr Help kHelp = {
     "  plimsoll swap -f job.yaml --gpus 8 -o json > plan.json\n"
     "  plimsoll swap --profile examples/gpt2-xl-profile.json --gpus 4 --batch-size 64 --capacity 10Gi\n"
     "  plimsoll swap --profile profile.json --gpus 2 --batch-size 32 --capacity 24Gi --links host=24Gi,p2p=20Gi -o json > plan.json\n"
+    "  plimsoll swap --profile examples/gpt2-xl-profile.json --gpus 4 --batch-size 64 --capacity 10Gi --explain\n"
     "  plimsoll swap --profile profile.json --plan plan.json -o html > plan.html\n"
     "  plimsoll swap --compare --config examples/gpt2-xl-config.json --gpus 4 --capacity 10Gi",
 };
@@ -47,6 +49,7 @@ struct SwapQuestion {
   std::optional<JsonText> plan_text;
   std::string about;  // what a derived profile is of
   bool as_page = false;
+  bool explains = false;
 };
 
 void read_principles(OptionReader& options, estimator::SwapPrinciples& principles) {
@@ -100,6 +103,7 @@ SwapSize read_size(OptionReader& options, const SwapSource& source, std::int64_t
 SwapQuestion read_question(OptionReader& options, const SwapSource& source) {
   using estimator::SwapMode;
   SwapQuestion question;
+  question.explains = options.given("explain");
   estimator::SwapRequest& request = question.request;
   read_machine(options, request.machine);
   question.plan_path = options.text("plan");
@@ -107,6 +111,7 @@ SwapQuestion read_question(OptionReader& options, const SwapSource& source) {
     for (const char* const name : {"gpus", "batch-size", "mode", "prefetch"}) {
       options.require(!options.given(name), "--plan says what --" + std::string(name) + " would");
     }
+    options.require(!question.explains, "--explain is about a search, and --plan searches nothing");
     request.capacity = options.given("capacity") ? options.bytes("capacity") : Bytes{};
     return question;
   }
@@ -190,6 +195,9 @@ int answer(SwapQuestion& question, const estimator::SwapProfile& profile, Output
   if (format != OutputFormat::kTable && !question.as_page) {
     JsonObject json = estimator::to_json(*planned, profile.layers(), question.request.capacity);
     json["elapsedSeconds"] = report.elapsed_seconds;
+    if (question.explains) {
+      json["explanation"] = swap_explanation_json(*planned);
+    }
     print_answers(console, format, {std::move(json)});
     return kExitDone;
   }
@@ -197,6 +205,9 @@ int answer(SwapQuestion& question, const estimator::SwapProfile& profile, Output
   report.times = *estimator::simulate_swap(planned->plan, costs, question.request.machine,
                                            question.as_page ? &report.timeline : nullptr);
   console.out << (question.as_page ? swap_report_page(report) : swap_report_text(report));
+  if (question.explains) {
+    console.out << swap_explanation_text(*planned);
+  }
   return kExitDone;
 }
 
@@ -224,6 +235,7 @@ po::options_description swap_options() {
       "without", po::value<std::vector<std::string>>()->value_name("PRINCIPLE"),
       "grouping, just-in-time, peer-to-peer or balance: what it is worth; may be repeated")(
       "plan", value("FILE"), "a plan as JSON, to simulate instead of searching one")(
+      "explain", "what bounds the iteration, and which plans the search considered")(
       "compare", "the bytes that DP, PP, vDP and vPP move")(
       "microbatch", value("U"),
       "of --compare: samples that a layer takes at once (default of a derived profile: up to 4)")(
@@ -252,6 +264,8 @@ int run_swap(const std::vector<std::string>& arguments, Console& console) {
   OptionReader options(values);
   const bool compares = options.given("compare");
   options.require(!compares || !as_page, "--compare has no page; use -o table, json or yaml");
+  options.require(!options.given("explain") || !(compares || as_page),
+                  "--explain is about a search: use it without --compare, with -o table, json or yaml");
   const SwapSource source = read_swap_source(options, console);
   SwapComparison comparison;
   SwapQuestion question;

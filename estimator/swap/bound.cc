@@ -42,7 +42,7 @@ std::optional<Least> least_packs(const PassCosts& forward, const PassCosts& back
 
 }  // namespace
 
-std::optional<double> bound_seconds(const SwapKind& kind, SwapCosts& costs, const SwapMachine& machine,
+std::optional<LeastWork> least_work(const SwapKind& kind, SwapCosts& costs, const SwapMachine& machine,
                                     Bytes capacity) {
   const PassCosts* const forward = costs.forward(kind.forward_microbatch);
   const PassCosts* const backward = costs.backward(kind.backward_microbatch);
@@ -104,7 +104,7 @@ std::optional<double> bound_seconds(const SwapKind& kind, SwapCosts& costs, cons
   const double through_host = by_p2p ? 0 : borders * handed;
   const double transfers = std::max(weights + stash + through_host, gradients + stash + through_host) / link;
   const double updates = costs.update_seconds(0, layers) / (published ? workers : 1);
-  return std::max({busy / workers, transfers, updates});
+  return LeastWork{.gpus = busy / workers, .links = transfers, .updates = updates};
 }
 
 double resident_seconds(const SwapPlan& plan, SwapCosts& costs) {

@@ -1,6 +1,7 @@
 // The least time that an iteration can take under any plan: what a report of a plan is held against. Pure; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -22,10 +23,18 @@ struct SwapKind {
   bool prefetch = false;
 };
 
-// Seconds. No packs that fit into `capacity` are faster: it counts the least that each GPU's streams have to do one after the
-// other (without prefetch: all that its tasks do; with it, each stream for itself), spread evenly, and each link's least
+// What an iteration needs of each resource at least: seconds.
+struct LeastWork {
+  double gpus = 0;     // of each GPU: it computes and, without prefetch, waits for its transfers
+  double links = 0;    // between the host and the GPUs
+  double updates = 0;  // of the optimizer on the host
+  double seconds() const { return std::max({gpus, links, updates}); }
+};
+
+// No packs that fit into `capacity` are faster than its seconds(): it counts the least that each GPU's streams have to do one after
+// the other (without prefetch: all that its tasks do; with it, each stream for itself), spread evenly, and each link's least
 // bytes. Nothing where a layer alone exceeds `capacity`, or the profile has no such microbatch.
-std::optional<double> bound_seconds(const SwapKind& kind, SwapCosts& costs, const SwapMachine& machine,
+std::optional<LeastWork> least_work(const SwapKind& kind, SwapCosts& costs, const SwapMachine& machine,
                                     Bytes capacity);
 
 // An iteration of the plan's samples on its GPUs if their memory held the model: forward and backward with the plan's

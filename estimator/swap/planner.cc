@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -33,21 +34,21 @@ class Planner {
         limit_(kEventsOfAHundredLayers * std::max(1.0, static_cast<double>(costs_.layers()) / 100)) {}
 
   Result<PlannedSwap> plan() {
-    const std::vector<Kind> kinds = kinds_by_bound();
-    if (kinds.empty()) {
+    collect_kinds();
+    if (kinds_.empty()) {
       return unfittable();
     }
-    const double bound = kinds.front().bound;
+    const double bound = kinds_.front().least.seconds();
     if (!faster(bound, request_.seconds_to_beat)) {
       return Error{ErrorCode::kUnfittable,
                    "no plan takes less than " + std::to_string(request_.seconds_to_beat) + " s"};
     }
-    for (const Kind& kind : kinds) {
-      if (!faster(kind.bound, best_.seconds)) {
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      if (!faster(kinds_[i].least.seconds(), best_.seconds)) {
         break;
       }
-      seed(kind.kind);
-      report(0.5 * static_cast<double>(&kind - kinds.data()) / static_cast<double>(kinds.size()));
+      seed(kinds_[i].kind);
+      report(0.5 * static_cast<double>(i) / static_cast<double>(kinds_.size()));
     }
     if (!found()) {
       return unfittable();
@@ -64,14 +65,11 @@ class Planner {
     planned.host = host_memory(best_.plan, *request_.profile);
     planned.volumes = packed_volumes(best_.plan, *request_.profile, request_.machine.runtime);
     planned.weights = request_.profile->weights;
+    planned.considered = std::move(kinds_);
     return planned;
   }
 
  private:
-  struct Kind {
-    SwapKind kind;
-    double bound = 0;
-  };
   struct Candidate {
     SwapPlan plan;
     double seconds = std::numeric_limits<double>::infinity();
@@ -79,8 +77,8 @@ class Planner {
 
   bool found() const { return best_.seconds < std::numeric_limits<double>::infinity(); }
 
-  std::vector<Kind> kinds_by_bound() {
-    std::vector<Kind> kinds;
+  // By their bounds.
+  void collect_kinds() {
     for (const SwapMode mode : {SwapMode::kVPP, SwapMode::kVDP}) {
       const bool copies = mode == SwapMode::kVDP;
       if ((request_.mode && mode != *request_.mode) || (copies && request_.samples % request_.gpus != 0)) {
@@ -93,28 +91,31 @@ class Planner {
           for (const std::int64_t forward :
                microbatches(request_.samples / (copies ? request_.gpus : 1), request_.profile->forward)) {
             if (forward == backward || !one_microbatch()) {
-              add_kind(kinds, {mode, request_.gpus, request_.samples, forward, backward, prefetch});
+              add_kind({mode, request_.gpus, request_.samples, forward, backward, prefetch});
             }
           }
         }
       }
     }
-    std::stable_sort(kinds.begin(), kinds.end(),
-                     [](const Kind& a, const Kind& b) { return a.bound < b.bound; });
-    return kinds;
+    std::stable_sort(kinds_.begin(), kinds_.end(), [](const ConsideredKind& a, const ConsideredKind& b) {
+      return a.least.seconds() < b.least.seconds();
+    });
+    for (std::size_t i = 0; i < kinds_.size(); ++i) {
+      const SwapKind& kind = kinds_[i].kind;
+      place_of_kind_[{kind.mode, kind.prefetch, kind.forward_microbatch, kind.backward_microbatch}] = i;
+    }
   }
 
   // Our runtime runs both passes in the smaller microbatch (trainer/plimsoll/harmony).
   bool one_microbatch() const { return request_.machine.runtime == SwapRuntime::kPlimsoll; }
 
-  void add_kind(std::vector<Kind>& kinds, const SwapKind& kind) {
+  void add_kind(const SwapKind& kind) {
     charge(request_.budget, 10);
     if (request_.prefetch && kind.prefetch != *request_.prefetch) {
       return;
     }
-    const std::optional<double> bound = bound_seconds(kind, costs_, request_.machine, request_.capacity);
-    if (bound) {
-      kinds.push_back({kind, *bound});
+    if (const auto least = least_work(kind, costs_, request_.machine, request_.capacity)) {
+      kinds_.push_back({kind, *least});
     }
   }
 
@@ -266,7 +267,20 @@ class Planner {
     ++simulated_;
     charge(request_.budget, static_cast<std::uint64_t>(work / 20));
     const Result<SwapTimes> times = simulate_swap(plan, costs_, request_.machine, nullptr, request_.budget);
-    return times ? std::optional<double>(times->seconds) : std::nullopt;
+    if (!times) {
+      return std::nullopt;
+    }
+    note_best_of_kind(plan, times->seconds);
+    return times->seconds;
+  }
+
+  void note_best_of_kind(const SwapPlan& plan, double seconds) {
+    const auto found =
+        place_of_kind_.find({plan.mode, plan.prefetch, plan.forward_microbatch, plan.backward_microbatch});
+    if (found != place_of_kind_.end()) {
+      double& best = kinds_[found->second].seconds;
+      best = std::min(best, seconds);
+    }
   }
 
   void consider(const SwapPlan& plan) {
@@ -487,6 +501,8 @@ class Planner {
 
   const SwapRequest& request_;
   SwapCosts costs_;
+  std::vector<ConsideredKind> kinds_;
+  std::map<std::tuple<SwapMode, bool, std::int64_t, std::int64_t>, std::size_t> place_of_kind_;
   double limit_;
   double events_ = 0;
   std::int64_t simulated_ = 0;

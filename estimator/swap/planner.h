@@ -14,6 +14,7 @@
 #include "base/budget.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "estimator/swap/bound.h"
 #include "estimator/swap/machine.h"
 #include "estimator/swap/memory.h"
 #include "estimator/swap/packed_volumes.h"
@@ -36,6 +37,13 @@ struct SwapRequest {
   std::function<void(double, double)> progress;
 };
 
+// The plans of one kind: what bounds them, and how far the search came.
+struct ConsideredKind {
+  SwapKind kind;
+  LeastWork least;
+  double seconds = std::numeric_limits<double>::infinity();  // of its best plan; infinity: none was simulated
+};
+
 struct PlannedSwap {
   SwapPlan plan;
   double seconds = 0;        // of an iteration
@@ -46,6 +54,8 @@ struct PlannedSwap {
   std::vector<Bytes>
       weights;  // of each layer: what a model's layers are compared with before they are trained
   std::int64_t simulated = 0;  // plans
+  std::vector<ConsideredKind>
+      considered;  // by their bounds; of those above `seconds` none needs to be simulated
 };
 
 inline constexpr std::size_t kMaxPlannedLayers = 2000;

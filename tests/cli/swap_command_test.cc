@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 #include "tests/cli/run_command.h"
 
@@ -54,6 +55,31 @@ TEST(Swap, AnAnswerAsJsonIsAPlan) {
           .json();
   EXPECT_DOUBLE_EQ(again["iterationSeconds"].asDouble(), json["iterationSeconds"].asDouble());
   EXPECT_EQ(again["volumes"], json["volumes"]);
+}
+
+// Which kinds of plans there are, that the chosen one is the best of them, and that no kind is faster than its bound.
+TEST(Swap, ExplainsWhatBoundsAnIterationAndWhatWasConsidered) {
+  const Outcome table = run(run_swap, planned({"--explain"}));
+  EXPECT_EQ(table.code, kExitDone) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("what an iteration needs under any plan"));
+  EXPECT_THAT(table.out, HasSubstr("the GPUs bound the iteration"));
+  EXPECT_THAT(table.out, HasSubstr("chosen"));
+  const Json json = run(run_swap, planned({"--explain", "-o", "json"})).json();
+  const Json& explanation = json["explanation"];
+  EXPECT_DOUBLE_EQ(explanation["leastSeconds"]["gpus"].asDouble(), json["lowerBoundSeconds"].asDouble());
+  double best = std::numeric_limits<double>::infinity();
+  int left_out = 0;
+  for (const Json& kind : explanation["considered"]) {
+    if (kind["iterationSeconds"].isNull()) {
+      ++left_out;
+      continue;
+    }
+    EXPECT_GE(kind["iterationSeconds"].asDouble(), kind["lowerBoundSeconds"].asDouble() * (1 - 1e-9));
+    best = std::min(best, kind["iterationSeconds"].asDouble());
+  }
+  EXPECT_DOUBLE_EQ(best, json["iterationSeconds"].asDouble());
+  EXPECT_GT(left_out, 0);
+  EXPECT_TRUE(run(run_swap, planned({"-o", "json"})).json()["explanation"].isNull()) << "only on request";
 }
 
 TEST(Swap, EachOptionChangesThePlan) {
@@ -116,6 +142,9 @@ TEST(Swap, WrongUsageIsExitTwo) {
   EXPECT_THAT(error(planned({"--links", "nvlink=1Gi"})), HasSubstr("--links takes host= and p2p="));
   EXPECT_THAT(error(planned({"--without", "luck"})), HasSubstr("--without must be one of grouping"));
   EXPECT_THAT(error(planned({"--plan", "plan.json"})), HasSubstr("--plan says what --gpus would"));
+  EXPECT_THAT(error({"--profile", "-", "--plan", "plan.json", "--explain"}),
+              HasSubstr("--plan searches nothing"));
+  EXPECT_THAT(error(planned({"--explain", "-o", "html"})), HasSubstr("--explain is about a search"));
   EXPECT_THAT(error(planned({"--compare", "--microbatch", "1", "-o", "html"})),
               HasSubstr("--compare has no page"));
   EXPECT_THAT(error({"--profile", "-", "--gpus", "1", "--batch-size", "1", "--capacity", "1Gi"},

@@ -59,12 +59,12 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
     ASSERT_TRUE(check_plan(plan, profile.layers()).ok());
     const Result<SwapTimes> times = simulate_swap(plan, costs, machine);
     ASSERT_TRUE(times.ok()) << to_string(times.error());
-    const std::optional<double> bound =
-        bound_seconds({plan.mode, plan.gpus, plan.samples, plan.forward_microbatch, plan.backward_microbatch,
-                       plan.prefetch},
-                      costs, machine, device_memory(plan, costs, machine.runtime));
-    ASSERT_TRUE(bound.has_value());
-    EXPECT_LE(*bound, times->seconds * (1 + 1e-9)) << "case " << i;
+    const std::optional<LeastWork> least =
+        least_work({plan.mode, plan.gpus, plan.samples, plan.forward_microbatch, plan.backward_microbatch,
+                    plan.prefetch},
+                   costs, machine, device_memory(plan, costs, machine.runtime));
+    ASSERT_TRUE(least.has_value());
+    EXPECT_LE(least->seconds(), times->seconds * (1 + 1e-9)) << "case " << i;
     ++compared;
   }
   EXPECT_EQ(compared, 3000);
@@ -73,9 +73,9 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
 TEST(SwapBound, ThereIsNoneWhereALayerExceedsTheGpu) {
   const SwapProfile profile = testing::published_profile("bert_large");
   SwapCosts costs(profile);
-  EXPECT_FALSE(bound_seconds({}, costs, published_machine(), 1_MiB).has_value());
-  EXPECT_FALSE(bound_seconds({.samples = 64, .forward_microbatch = 64}, costs, published_machine(), 10_GiB)
-                   .has_value())
+  EXPECT_FALSE(least_work({}, costs, published_machine(), 1_MiB).has_value());
+  EXPECT_FALSE(
+      least_work({.samples = 64, .forward_microbatch = 64}, costs, published_machine(), 10_GiB).has_value())
       << "not measured";
 }
 
