@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "tests/kube/virtual_clock.h"
-#include "tests/random_cases.h"
+#include "tests/testing/random_cases.h"
 
 namespace plimsoll::kube {
 namespace {
