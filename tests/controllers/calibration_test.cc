@@ -3,15 +3,20 @@
 #include <gmock/gmock.h>
 #include <prometheus/text_serializer.h>
 
+#include <utility>
+
 #include "crds/profile_samples.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "tests/controllers/memory_cluster.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::controllers {
 namespace {
 
+using plimsoll::testing::eventually;
 using plimsoll::testing::MemoryCluster;
 using std::chrono::milliseconds;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 
 Json job(const std::string& name, const std::string& family, const std::vector<std::string>& attempts) {
@@ -35,6 +40,19 @@ const char* const kSucceeded =
     R"({"number":1,"gpuModel":"a100-80gb","trainers":16,"estimatedBytes":75161927680,"learnedBytes":25769803776,)"
     R"("observedPeakBytes":64424509440,"outcome":"Succeeded","completionTime":"2199-11-21T11:00:00Z"})";
 
+// Those that have ended.
+std::uint64_t passes(prometheus::Registry& registry) {
+  std::uint64_t sum = 0;
+  for (const prometheus::MetricFamily& family : registry.Collect()) {
+    if (family.name == "workqueue_work_duration_seconds") {
+      for (const prometheus::ClientMetric& metric : family.metric) {
+        sum += metric.histogram.sample_count;
+      }
+    }
+  }
+  return sum;
+}
+
 class CalibrationTest : public ::testing::Test {
  protected:
   static CalibrationController::Options fast() {
@@ -53,14 +71,10 @@ class CalibrationTest : public ::testing::Test {
     return found ? text_member((*found)["status"]["bounds"][0], {"shortfall"}) : "";
   }
 
-  bool eventually(const std::function<bool()>& holds) {
-    for (int i = 0; i < 3'000; ++i) {
-      if (holds()) {
-        return true;
-      }
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    return false;
+  // Waits until the profile has learned such a shortfall.
+  ::testing::AssertionResult learns(const std::string& name, const std::string& expected) {
+    return eventually(
+        "the shortfall of " + name, [&] { return shortfall(name); }, expected);
   }
 
   MemoryCluster cluster_;
@@ -69,43 +83,56 @@ class CalibrationTest : public ::testing::Test {
 TEST_F(CalibrationTest, AJobThatRanOutTeachesItsFamily) {
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
   calibration.start();
-  ASSERT_TRUE(eventually([&] { return calibration.ready(); }));
+  ASSERT_TRUE(eventually("calibration is ready", [&] { return calibration.ready(); }));
   EXPECT_TRUE(cluster_.names("memoryprofiles").empty());
   cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
-  ASSERT_TRUE(eventually([&] { return shortfall("ads") == "24Gi"; })) << shortfall("ads");
+  ASSERT_TRUE(learns("ads", "24Gi"));
   const Json first = *profile("ads");
   EXPECT_EQ(first["spec"]["family"], "ads");
   EXPECT_EQ(first["status"]["statistics"]["jobs"].asInt(), 1);
   EXPECT_EQ(first["status"]["updateTime"], "2199-11-21T10:00:00Z");
   cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory, kSucceeded}));
-  ASSERT_TRUE(
-      eventually([&] { return (*profile("ads"))["status"]["samples"][0]["lastAttempt"] == Json(1); }));
+  ASSERT_TRUE(eventually("the second attempt", [&] {
+    return (*profile("ads"))["status"]["samples"][0]["lastAttempt"] == Json(1);
+  }));
   EXPECT_EQ(shortfall("ads"), "24Gi");
   EXPECT_EQ((*profile("ads"))["status"]["samples"].size(), 1U);
 }
 
 TEST_F(CalibrationTest, WritesNothingWhenNothingIsNew) {
+  prometheus::Registry registry;
+  CalibrationController::Options options = fast();
+  options.registry = &registry;
   cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
-  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
+  CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
   calibration.start();
-  ASSERT_TRUE(eventually([&] { return !shortfall("ads").empty(); }));
+  ASSERT_TRUE(learns("ads", "24Gi"));
+  const auto writes_after_a_change = [&](const Json& changed) {
+    const std::uint64_t before = passes(registry);
+    for (std::uint64_t i = 1; i <= 2; ++i) {  // the first may be of a pass that was under way
+      cluster_.put("trainingjobs", changed);
+      EXPECT_TRUE(eventually(
+          "a pass", [&] { return passes(registry); }, Ge(before + i)));
+    }
+    return cluster_.writes();
+  };
+  const Json one = job("one", "ads", {kOutOfMemory});
   // What it wrote comes back to it by its watch; before that it may try once more, and meet a conflict.
-  std::this_thread::sleep_for(milliseconds(100));
-  const int writes = cluster_.writes();
-  for (int i = 0; i < 20; ++i) {
-    cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
-    cluster_.put("trainingjobs", job("no-family", "", {kOutOfMemory}));
-    cluster_.put("trainingjobs", job("running", "ads", {R"({"number":0,"outcome":"Running"})"}));
-    std::this_thread::sleep_for(milliseconds(3));
+  int writes = cluster_.writes();
+  ASSERT_TRUE(eventually("a pass that knows what it wrote", [&] {
+    const int before = std::exchange(writes, writes_after_a_change(one));
+    return writes == before;
+  }));
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(writes_after_a_change(one), writes);
+    EXPECT_EQ(writes_after_a_change(job("no-family", "", {kOutOfMemory})), writes);
+    EXPECT_EQ(writes_after_a_change(job("running", "ads", {R"({"number":0,"outcome":"Running"})"})), writes);
   }
-  std::this_thread::sleep_for(milliseconds(100));
-  EXPECT_EQ(cluster_.writes(), writes);
   calibration.stop();
 
   CalibrationController again(cluster_, estimator::GpuCatalog::built_in(), fast());
   again.start();
-  ASSERT_TRUE(eventually([&] { return again.ready(); }));
-  std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_TRUE(eventually("all jobs are looked at again", [&] { return again.ready(); }));
   EXPECT_EQ(cluster_.writes(), writes) << "a new operator counts nothing again";
 }
 
@@ -118,7 +145,7 @@ TEST_F(CalibrationTest, ManyJobsAtOnceAreEachCountedOnceThoughWritesFail) {
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
   calibration.start();
   for (const char* family : {"ads", "feed"}) {
-    EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(eventually("20 jobs are counted", [&] {
       const std::optional<Json> found = profile(family);
       return found && (*found)["status"]["statistics"]["jobs"] == Json(20);
     })) << family;
@@ -137,11 +164,11 @@ TEST_F(CalibrationTest, KeepsWhatPeopleWroteAndMakesAgainWhatIsGone) {
   cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
   calibration.start();
-  ASSERT_TRUE(eventually([&] { return shortfall("my-name-for-it") == "24Gi"; }));
+  ASSERT_TRUE(learns("my-name-for-it", "24Gi"));
   EXPECT_EQ((*profile("my-name-for-it"))["spec"], mine["spec"]);
   EXPECT_EQ(cluster_.names("memoryprofiles").size(), 1U);
   cluster_.erase("memoryprofiles", "ml/my-name-for-it");
-  EXPECT_TRUE(eventually([&] { return shortfall("ads") == "24Gi"; }));
+  EXPECT_TRUE(learns("ads", "24Gi"));
 }
 
 TEST_F(CalibrationTest, ANameThatIsTakenIsLeftToItsOwner) {
@@ -153,7 +180,7 @@ TEST_F(CalibrationTest, ANameThatIsTakenIsLeftToItsOwner) {
   cluster_.put("trainingjobs", job("one", "ads", {kOutOfMemory}));
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
   calibration.start();
-  EXPECT_TRUE(eventually([&] { return shortfall(profile_name("ads", true)) == "24Gi"; }));
+  EXPECT_TRUE(learns(profile_name("ads", true), "24Gi"));
 }
 
 TEST_F(CalibrationTest, ADamagedStatusStopsNobodyElse) {
@@ -167,7 +194,7 @@ TEST_F(CalibrationTest, ADamagedStatusStopsNobodyElse) {
   cluster_.put("trainingjobs", job("good", "ads", {kOutOfMemory}));
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), fast());
   calibration.start();
-  EXPECT_TRUE(eventually([&] { return shortfall("ads") == "24Gi"; }));
+  EXPECT_TRUE(learns("ads", "24Gi"));
 }
 
 TEST_F(CalibrationTest, TellsPrometheusOfWhatEndedSinceTheStart) {
@@ -180,7 +207,8 @@ TEST_F(CalibrationTest, TellsPrometheusOfWhatEndedSinceTheStart) {
   cluster_.put("trainingjobs", job("one", "", {kOutOfMemory, kSucceeded}));
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
   calibration.start();
-  ASSERT_TRUE(eventually([&] { return calibration.ready() && !shortfall("ads").empty(); }));
+  ASSERT_TRUE(eventually("the old job is learned from",
+                         [&] { return calibration.ready() && !shortfall("ads").empty(); }));
   calibration.stop();
   const std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
   EXPECT_THAT(text, HasSubstr("plimsoll_oom_detected_total{kind=\"cuda\",namespace=\"ml\",profile=\"\"} 1"));
@@ -205,15 +233,15 @@ TEST_F(CalibrationTest, TellsPrometheusWhichFamiliesRanOutOfMemory) {
                .find("plimsoll_oom_detected_total{kind=\"cuda\",namespace=\"ml\",profile=\"" + profile +
                      "\"} " + std::to_string(count) + "\n") != std::string::npos;
   };
-  ASSERT_TRUE(eventually([&] { return counted("ads", 1); }));
+  ASSERT_TRUE(eventually("the first job counts", [&] { return counted("ads", 1); }));
   constexpr int kBeyond = 3;
   for (std::size_t i = 1; i < estimator::kProfilesOfNamespace + kBeyond; ++i) {
     const std::string name = "made-up-" + std::to_string(i);
     cluster_.put("trainingjobs", job(name, name, {kOutOfMemory}));
   }
-  EXPECT_TRUE(eventually([&] { return counted("", kBeyond); }));
+  EXPECT_TRUE(eventually("those beyond the limit count", [&] { return counted("", kBeyond); }));
   cluster_.put("trainingjobs", job("last", "ads", {kOutOfMemory}));
-  EXPECT_TRUE(eventually([&] { return counted("ads", 2); }));
+  EXPECT_TRUE(eventually("the last job counts", [&] { return counted("ads", 2); }));
   calibration.stop();
 }
 
@@ -242,16 +270,16 @@ TEST_F(CalibrationTest, DcgmSaysWhatNoSignpostDid) {
   {
     CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
     calibration.start();
-    EXPECT_TRUE(eventually([&] { return shortfall("ads") == "2Gi"; })) << "62 GiB seen, 60 estimated";
+    EXPECT_TRUE(learns("ads", "2Gi")) << "62 GiB seen, 60 estimated";
   }
   DcgmServer broken("<html>not found</html>");
   options.prometheus = &broken;
   cluster_.put("trainingjobs", job("silent-too", "feed", {silent}));
   CalibrationController calibration(cluster_, estimator::GpuCatalog::built_in(), options);
   calibration.start();
-  EXPECT_TRUE(eventually([&] {
+  EXPECT_TRUE(eventually("the job is learned from without Prometheus", [&] {
     return profile("feed") && (*profile("feed"))["status"]["statistics"]["jobs"] == Json(1);
-  })) << "learned without";
+  }));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "estimator/types/runtime_settings.h"
 #include "remediation/host_memory.h"
 #include "remediation/remediation.h"
-#include "tests/random_cases.h"
+#include "tests/testing/random_cases.h"
 #include "tests/testing/random_seed.h"
 
 namespace plimsoll::controllers {

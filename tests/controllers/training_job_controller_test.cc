@@ -12,13 +12,20 @@
 
 #include "controllers/job_children.h"
 #include "tests/controllers/memory_cluster.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::controllers {
 namespace {
 
+using plimsoll::testing::eventually;
 using plimsoll::testing::MemoryCluster;
-using std::chrono::milliseconds;
+using ::testing::Contains;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 Json job(const std::string& namespace_name, const std::string& name) {
   Json object;
@@ -28,13 +35,6 @@ Json job(const std::string& namespace_name, const std::string& name) {
   object["metadata"]["namespace"] = namespace_name;
   object["metadata"]["uid"] = "uid-of-" + name;
   return object;
-}
-
-bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 6'000 && !holds(); ++i) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  return holds();
 }
 
 // Which jobs got a pass, and how often.
@@ -89,18 +89,22 @@ TEST(TrainingJobController, ChangesOfAJobOfItsChildAndOfItsPodsAreEachAPass) {
   TrainingJobController controller(cluster, view, nullptr, nullptr, passes.options());
   EXPECT_FALSE(controller.ready());
   controller.start();
-  ASSERT_TRUE(
-      eventually([&] { return controller.ready() && passes.of("one") == 1 && passes.of("other") == 1; }));
+  ASSERT_TRUE(eventually("a pass of each job", [&] {
+    return controller.ready() && passes.of("one") == 1 && passes.of("other") == 1;
+  }));
   cluster.put("jobs", owned("Job", "one-0", "TrainingJob", "one"));
-  ASSERT_TRUE(eventually([&] { return passes.of("one") == 2; }));
+  ASSERT_TRUE(eventually(
+      "a pass after a change of the child", [&] { return passes.of("one"); }, 2));
   cluster.put("pods", owned("Pod", "one-0-abcde", "Job", "one-0"));
-  ASSERT_TRUE(eventually([&] { return passes.of("one") == 3; }));
+  ASSERT_TRUE(eventually(
+      "a pass after a change of the pod", [&] { return passes.of("one"); }, 3));
   EXPECT_EQ(passes.pods_of("one"), 1U);
   // Of others: a Job without a TrainingJob, and its pod.
   cluster.put("jobs", owned("Job", "backup", "CronJob", "one"));
   cluster.put("pods", owned("Pod", "backup-abcde", "Job", "backup"));
   cluster.put("trainingjobs", job("ads", "last"));
-  ASSERT_TRUE(eventually([&] { return passes.of("last") == 1; }));
+  ASSERT_TRUE(eventually(
+      "the pass of the last job", [&] { return passes.of("last"); }, 1));
   controller.stop();
   EXPECT_EQ(passes.of("one"), 3);
   EXPECT_EQ(passes.of("other"), 1) << "its neighbour's changes are none of its own";
@@ -120,10 +124,12 @@ TEST(TrainingJobController, FollowersMakeNoPass) {
   cluster.put("trainingjobs", job("ads", "one"));
   TrainingJobController controller(cluster, view, nullptr, nullptr, options);
   controller.start();
-  ASSERT_TRUE(eventually([&] { return requested == 1; }));
+  ASSERT_TRUE(eventually(
+      "the first job is passed over", [&] { return requested.load(); }, 1));
   leads = true;
   cluster.put("trainingjobs", job("ads", "two"));
-  ASSERT_TRUE(eventually([&] { return passes.of("two") == 1; }));
+  ASSERT_TRUE(eventually(
+      "the pass of the second job", [&] { return passes.of("two"); }, 1));
   controller.stop();
   EXPECT_EQ(passes.of("one"), 0);
 }
@@ -138,7 +144,8 @@ TEST(TrainingJobController, WaitsUntilTheClusterIsKnown) {
   cluster.put("trainingjobs", job("ads", "one"));
   TrainingJobController controller(cluster, view, nullptr, nullptr, options);
   controller.start();
-  ASSERT_TRUE(eventually([&] { return passes.of("one") == 1; }));
+  ASSERT_TRUE(eventually(
+      "the pass", [&] { return passes.of("one"); }, 1));
   controller.stop();
   EXPECT_EQ(requested, 3) << "asked again, without a change of the job";
 }
@@ -156,8 +163,9 @@ TEST(UnreadableJobs, AreLeftAloneWithAnEventThatNamesTheField) {
   context.events = &events;
   const Result<RequeueAfter> next = reconcile(context, object);
   EXPECT_TRUE(next.ok() && !*next);
-  EXPECT_TRUE(eventually([&] { return !cluster.names("events").empty(); }));
-  events.stop(milliseconds(1000));
+  EXPECT_TRUE(eventually(
+      "an event", [&] { return cluster.names("events"); }, Not(IsEmpty())));
+  events.stop(plimsoll::testing::kPatience);
   const Json event = cluster.find("events", cluster.names("events").front()).value_or(Json());
   EXPECT_EQ(event["reason"], "InvalidJob");
   EXPECT_EQ(event["involvedObject"]["uid"], "uid-of-older-than-the-schema");
@@ -192,14 +200,17 @@ TEST(ThrowingPasses, EndInAnEventAMetricAndAnotherTryWhileOtherJobsGoOn) {
   TrainingJobController controller(cluster, view, nullptr, &events, options);
   events.start();
   controller.start();
-  EXPECT_TRUE(eventually([&] { return thrown >= 6; })) << "tried again, with back-off";
+  EXPECT_TRUE(eventually(
+      "both are tried again", [&] { return thrown.load(); }, Ge(6)));
   for (int i = 0; i < 10; ++i) {
     cluster.put("trainingjobs", job("ads", "good-" + std::to_string(i)));
   }
-  EXPECT_TRUE(eventually([&] { return looked >= 10; }));
-  EXPECT_TRUE(eventually([&] { return cluster.names("events").size() >= 2; }));
+  EXPECT_TRUE(eventually(
+      "passes of the good jobs", [&] { return looked.load(); }, Ge(10)));
+  EXPECT_TRUE(eventually(
+      "two events", [&] { return cluster.names("events"); }, SizeIs(Ge(2U))));
   controller.stop();
-  events.stop(milliseconds(1000));
+  events.stop(plimsoll::testing::kPatience);
   EXPECT_LT(thrown, 100) << "without back-off it would be thousands";
   std::string told;
   for (const std::string& name : cluster.names("events")) {
@@ -234,15 +245,13 @@ TEST(ThrowingPasses, FourSlowJobsOfOneNamespaceDelayNoOther) {
   }
   TrainingJobController controller(cluster, view, nullptr, nullptr, options);
   controller.start();
-  EXPECT_TRUE(eventually([&] {
+  const auto begun_passes = [&] {
     const std::lock_guard lock(mutex);
-    return begun.contains("greedy");
-  }));
+    return begun;
+  };
+  EXPECT_TRUE(eventually("a slow pass begins", begun_passes, Contains("greedy")));
   cluster.put("trainingjobs", job("modest", "quick"));
-  EXPECT_TRUE(eventually([&] {
-    const std::lock_guard lock(mutex);
-    return begun.contains("modest");
-  }));
+  EXPECT_TRUE(eventually("the other namespace's pass begins", begun_passes, Contains("modest")));
   {
     const std::lock_guard lock(mutex);
     release = true;

@@ -7,6 +7,7 @@
 #include "controllers/job_children.h"
 #include "remediation/remediation_note.h"
 #include "tests/controllers/job_world.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -387,9 +388,8 @@ TEST_F(TrainingJobPass, AnOrphanOfTheSameShapeIsAdopted) {
   orphan["metadata"] = Json(::Json::objectValue);
   orphan["metadata"]["name"] = "ads-0";
   orphan["metadata"]["labels"] = labels;
-  while (!world_.child("ads-0").isNull()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  ASSERT_TRUE(
+      plimsoll::testing::eventually("the child is gone", [&] { return world_.child("ads-0").isNull(); }));
   ASSERT_TRUE(world_.client().create(kJobs, "default", orphan).ok());
   const Json uid = world_.child("ads-0")["metadata"]["uid"];
   world_.create(job_yaml("ads"));

@@ -5,16 +5,19 @@
 
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "tests/http/test_certificates.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::http {
 namespace {
 
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
+using testing::eventually;
+using ::testing::HasSubstr;
 using testing::KeyPair;
+using ::testing::NotNull;
 
 Clock::WallTime now() {
   return system_clock().wall_now();
@@ -70,17 +73,6 @@ std::unique_ptr<FileCertificateSource> started(const std::string& directory,
   return source;
 }
 
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 2000; ++i) {
-    if (condition()) {
-      return true;
-    }
-    std::this_thread::sleep_for(5ms);
-  }
-  return false;
-}
-
 std::string problem_with(const std::string& chain, const std::string& key, const std::string& authority = {},
                          Clock::WallTime when = now()) {
   const Result<ServerCertificate> made = make_server_certificate(chain, key, authority, when);
@@ -128,7 +120,8 @@ TEST(FileCertificateSource, LoadsAndFollowsAMountedSecret) {
   EXPECT_TRUE(source->status().not_after.has_value());
   for (std::uint64_t swap = 2; swap < 6; ++swap) {
     secret.mount(testing::new_server_pair());
-    EXPECT_TRUE(eventually([&] { return source->status().loads == swap; })) << swap;
+    EXPECT_TRUE(eventually(
+        "the new pair is loaded", [&] { return source->status().loads; }, swap));
   }
   EXPECT_NE(source->current(), first);
   source->stop();
@@ -143,17 +136,18 @@ TEST(FileCertificateSource, KeepsTheOldOneWhenTheNewOneIsBad) {
   ASSERT_NE(good, nullptr);
 
   secret.mount({testing::new_server_pair().certificate_pem, testing::new_server_pair().key_pem});
-  EXPECT_TRUE(eventually([&] { return source->status().failures > 0; }));
+  EXPECT_TRUE(eventually("the bad pair is refused", [&] { return source->status().failures > 0; }));
   EXPECT_EQ(source->current(), good);
   EXPECT_NE(source->status().problem.find("does not belong"), std::string::npos);
 
   secret.mount({"", ""});
-  EXPECT_TRUE(eventually([&] { return source->status().problem.find("empty") != std::string::npos; }))
-      << source->status().problem;
+  EXPECT_TRUE(eventually(
+      "the empty files are refused", [&] { return source->status().problem; }, HasSubstr("empty")));
   EXPECT_EQ(source->current(), good);
 
   secret.mount(testing::new_server_pair());
-  EXPECT_TRUE(eventually([&] { return source->status().loads == 2; }));
+  EXPECT_TRUE(eventually(
+      "the good pair is loaded", [&] { return source->status().loads; }, 2U));
   EXPECT_NE(source->current(), good);
   EXPECT_EQ(source->status().problem, "");
 }
@@ -165,7 +159,8 @@ TEST(FileCertificateSource, WaitsForFilesThatComeLater) {
   EXPECT_FALSE(source->status().not_after.has_value());
   EXPECT_FALSE(source->status().problem.empty());
   secret.mount(testing::new_server_pair());
-  EXPECT_TRUE(eventually([&] { return source->current() != nullptr; }));
+  EXPECT_TRUE(eventually(
+      "the files are loaded", [&] { return source->current(); }, NotNull()));
 }
 
 TEST(FileCertificateSource, WaitsForADirectoryThatComesLater) {
@@ -177,7 +172,9 @@ TEST(FileCertificateSource, WaitsForADirectoryThatComesLater) {
   const KeyPair pair = testing::new_server_pair();
   MountedSecret::write(directory + "/tls.crt", pair.certificate_pem);
   MountedSecret::write(directory + "/tls.key", pair.key_pem);
-  EXPECT_TRUE(eventually([&] { return source->current() != nullptr; })) << source->status().problem;
+  EXPECT_TRUE(eventually(
+      "the files are loaded", [&] { return source->current(); }, NotNull()))
+      << source->status().problem;
 }
 
 TEST(FileCertificateSource, FilesWrittenOneAfterTheOtherEndAsAPair) {
@@ -186,10 +183,14 @@ TEST(FileCertificateSource, FilesWrittenOneAfterTheOtherEndAsAPair) {
   const auto source = started(directory);
   for (std::uint64_t round = 1; round < 4; ++round) {
     const KeyPair pair = testing::new_server_pair();
+    const std::uint64_t failures = source->status().failures;
     MountedSecret::write(directory + "/tls.crt", pair.certificate_pem);
-    std::this_thread::sleep_for(100ms);
+    EXPECT_TRUE(eventually("the certificate without its key is refused",
+                           [&] { return source->status().failures > failures; }));
     MountedSecret::write(directory + "/tls.key", pair.key_pem);
-    EXPECT_TRUE(eventually([&] { return source->status().loads == round; })) << source->status().problem;
+    EXPECT_TRUE(eventually(
+        "the pair is loaded", [&] { return source->status().loads; }, round))
+        << source->status().problem;
   }
 }
 

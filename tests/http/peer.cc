@@ -15,13 +15,15 @@
 #include <array>
 #include <csignal>
 
+#include "tests/testing/patience.h"
+
 namespace plimsoll::testing {
 namespace http = boost::beast::http;
 
 Peer::Peer(std::uint16_t port) {
   std::signal(SIGPIPE, SIG_IGN);
   socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const timeval limit{30, 0};
+  const timeval limit{kPatience.count(), 0};
   const int on = 1;
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -132,9 +134,7 @@ std::optional<Response> Peer::read_response(bool to_head) {
   return response;
 }
 
-bool Peer::closed_within(int seconds) {
-  const timeval limit{seconds, 0};
-  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+bool Peer::closes() {
   std::array<char, 4096> chunk{};
   long got = 0;
   do {

@@ -6,7 +6,7 @@
 //   peer.write("GET / HTTP/1.1\r\n\r\n");
 //   std::optional<Response> answer = peer.read_response();   // nothing: the server closed without one
 //
-// Blocking, with a limit of 30 s on everything; one thread.
+// Blocking, with a limit of kPatience on everything; one thread.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ class Peer {
   // False when the server has closed.
   bool write(std::string_view bytes);
   std::optional<Response> read_response(bool to_head = false);
-  // True when the server closes within `seconds`.
-  bool closed_within(int seconds);
+  // Waits until the server closes; false when it does not.
+  bool closes();
   void half_close();
 
   // A whole exchange; nothing when the connection died on the way.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/testing/patience.h"
+
 namespace plimsoll::testing {
 
 const CertificateAuthority& test_authority() {
@@ -35,6 +37,8 @@ std::shared_ptr<boost::asio::ssl::context> HeldCertificate::current() const {
 http::ServerOptions test_options() {
   http::ServerOptions options;
   options.bind_address = "127.0.0.1";
+  options.handshake_timeout = options.header_timeout = options.body_timeout = options.write_timeout =
+      options.idle_timeout = 2 * kPatience;
   return options;
 }
 

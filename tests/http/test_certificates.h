@@ -32,7 +32,7 @@ class HeldCertificate : public http::CertificateSource {
   std::shared_ptr<boost::asio::ssl::context> context_;
 };
 
-// Loopback, any port, and times that a test can wait for where it says so.
+// Loopback, any port, and timeouts that never pass: a test that wants one to pass sets it.
 http::ServerOptions test_options();
 
 }  // namespace plimsoll::testing

@@ -19,15 +19,22 @@
 #include "tests/checkout.h"
 #include "tests/controlplane/api_server.h"
 #include "tests/kube/client_conformance.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
 
 using plimsoll::testing::ApiServer;
 using plimsoll::testing::ApiServerKind;
+using plimsoll::testing::eventually;
 using plimsoll::testing::start_api_server;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 const Resource kMaps{"", "v1", "configmaps", true};
@@ -105,16 +112,6 @@ class Conformance : public ::testing::TestWithParam<ApiServerKind> {
   std::unique_ptr<Client> client_;
   std::string namespace_;
 };
-
-bool eventually(const std::function<bool()>& holds) {
-  for (int i = 0; i < 600; ++i) {
-    if (holds()) {
-      return true;
-    }
-    std::this_thread::sleep_for(milliseconds(50));
-  }
-  return false;
-}
 
 TEST_P(Conformance, KubeconfigLeadsToTheServer) {
   KubeconfigSources sources;
@@ -371,7 +368,8 @@ TEST_P(Conformance, WatchesFromAVersionOn) {
   ASSERT_TRUE(client_->patch(kMaps, namespace_, "a", PatchType::kMerge, json(R"({"data":{"x":"1"}})")));
   ASSERT_TRUE(client_->remove(kMaps, namespace_, "before"));
   ASSERT_TRUE(client_->remove(kMaps, namespace_, "a"));
-  EXPECT_TRUE(eventually([&] { return watching.events().size() >= 4; }));
+  EXPECT_TRUE(eventually(
+      "four events", [&] { return watching.events(); }, SizeIs(Ge(4U))));
   watching.stop();
   EXPECT_THAT(watching.events(), ElementsAre("ADDED a", "MODIFIED a", "DELETED before", "DELETED a"));
   EXPECT_EQ(watching.ended()->error().code, ErrorCode::kCancelled);
@@ -387,7 +385,8 @@ TEST_P(Conformance, ASelectorTurnsChangesIntoAdditionsAndDeletions) {
                              json(R"({"metadata":{"labels":{"wanted":"yes"}}})")));
   ASSERT_TRUE(client_->patch(kMaps, namespace_, "a", PatchType::kMerge,
                              json(R"({"metadata":{"labels":{"wanted":"no"}}})")));
-  EXPECT_TRUE(eventually([&] { return watching.events().size() >= 2; }));
+  EXPECT_TRUE(eventually(
+      "two events", [&] { return watching.events(); }, SizeIs(Ge(2U))));
   watching.stop();
   EXPECT_THAT(watching.events(), ElementsAre("ADDED a", "DELETED a"));
 }
@@ -397,7 +396,7 @@ TEST_P(Conformance, AWatchEndsCleanlyWhenItsTimeIsUp) {
   options.server_timeout = std::chrono::seconds(2);
   options.resource_version = version_of(*client_->list(kMaps, namespace_));
   Watching watching(*client_, namespace_, options);
-  EXPECT_TRUE(eventually([&] { return watching.ended().has_value(); }));
+  EXPECT_TRUE(eventually("the watch ends", [&] { return watching.ended().has_value(); }));
   EXPECT_TRUE(*watching.ended()) << to_string(watching.ended()->error());
 }
 
@@ -427,9 +426,10 @@ TEST_P(Conformance, BookmarksArriveOnRequest) {
   // The server sends no bookmark of a version that the watch began with, so one change must come after its
   // start.
   must_create(map("a"));
-  EXPECT_TRUE(eventually([&] { return !watching.events().empty(); }));
+  EXPECT_TRUE(eventually(
+      "the first event", [&] { return watching.events(); }, Not(IsEmpty())));
   must_create(map("b"));
-  EXPECT_TRUE(eventually([&] { return watching.ended().has_value(); }));
+  EXPECT_TRUE(eventually("the watch ends", [&] { return watching.ended().has_value(); }));
   EXPECT_GE(watching.bookmarks(), 1);
 }
 
@@ -493,7 +493,7 @@ TEST_P(Conformance, CustomResourcesLiveAsTheirDefinitionSays) {
   const Json model = json(R"({"apiVersion":"plimsoll.dev/v1alpha1","kind":"GPUModel","metadata":{"name":")" +
                           name + R"("},"spec":{"memory":"80Gi"},"status":{"totalGPUs":5}})");
   Result<Json> made = Error(ErrorCode::kNotFound, "not asked yet");
-  EXPECT_TRUE(eventually([&] {  // the server needs a moment to serve a new kind
+  EXPECT_TRUE(eventually("the server serves the new kind", [&] {
     made = client_->create(kGpuModels, "", model);
     return made.ok() || made.error().code != ErrorCode::kNotFound;
   }));
@@ -562,9 +562,9 @@ TEST_P(Conformance, AReflectorGetsItsListByTheWatchThatFollowsIt) {
   CountingLists counted;
   Reflector reflector(*client_, {.resource = kMaps, .namespace_name = namespace_, .observer = &counted});
   reflector.start();
-  ASSERT_TRUE(eventually([&] { return reflector.find(namespace_ + "/a") != nullptr; }));
+  ASSERT_TRUE(eventually("the first list", [&] { return reflector.find(namespace_ + "/a") != nullptr; }));
   must_create(map("b"));
-  EXPECT_TRUE(eventually([&] { return reflector.find(namespace_ + "/b") != nullptr; }));
+  EXPECT_TRUE(eventually("the addition", [&] { return reflector.find(namespace_ + "/b") != nullptr; }));
   EXPECT_EQ(counted.begun, 1);
   EXPECT_EQ(counted.done, 1);
   EXPECT_EQ(counted.watches, 1);
@@ -585,10 +585,12 @@ TEST_P(Conformance, AReflectorKeepsUp) {
   must_create(map("a"));
   Reflector reflector(*client_, options);
   reflector.start();
-  ASSERT_TRUE(eventually([&] { return reflector.has_synced() && reflector.size() == 1; }));
+  ASSERT_TRUE(eventually("the first list", [&] { return reflector.has_synced() && reflector.size() == 1; }));
   must_create(map("b"));
   ASSERT_TRUE(client_->remove(kMaps, namespace_, "a"));
-  EXPECT_TRUE(eventually([&] { return reflector.size() == 1 && reflector.find(namespace_ + "/b"); }));
+  EXPECT_TRUE(eventually("the addition and the deletion", [&] {
+    return reflector.size() == 1 && reflector.find(namespace_ + "/b") != nullptr;
+  }));
   reflector.stop();
   EXPECT_THAT(changes,
               ElementsAre("+" + namespace_ + "/a", "+" + namespace_ + "/b", "-" + namespace_ + "/a"));
@@ -645,7 +647,7 @@ TEST_P(Conformance, EventsAreKeptAndCountedUp) {
     events.record(about, EventType::kWarning, "Repeated", "the same again");
   }
   events.record(about, EventType::kNormal, "Once", "something else");
-  events.stop(milliseconds(20'000));
+  events.stop(plimsoll::testing::kPatience);
   const Result<Json> list = client_->list({"", "v1", "events", true}, namespace_);
   ASSERT_TRUE(list) << to_string(list.error());
   std::vector<std::string> told;

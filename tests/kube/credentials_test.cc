@@ -7,13 +7,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/testing/patience.h"
+
 namespace plimsoll::kube {
 namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kEnough{20'000};
+constexpr milliseconds kEnough = testing::kPatience;
 constexpr const char* kVersion = "client.authentication.k8s.io/v1";
 
 class ManualClock final : public Clock {

@@ -9,6 +9,8 @@
 
 #include "tests/kube/partial_client.h"
 #include "tests/kube/virtual_clock.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -91,7 +93,7 @@ class RecorderTest : public ::testing::Test {
     EventRecorder recorder(client_, options_);
     say(recorder, "refused");
     recorder.start();
-    recorder.stop(seconds(30));
+    recorder.stop(testing::kPatience);
   }
 
   VirtualClock clock_;
@@ -108,7 +110,7 @@ TEST_F(RecorderTest, WritesWhatItIsToldAndCountsUp) {
   recorder.start();
   say(recorder, "to 72");
   say(recorder, "to 64");
-  recorder.stop(seconds(30));
+  recorder.stop(testing::kPatience);
   EXPECT_THAT(client_.told(), ElementsAre("to 64 x2", "to 72 x1"));
   say(recorder, "too late");
   EXPECT_EQ(lost, 1);
@@ -119,7 +121,7 @@ TEST_F(RecorderTest, TriesAgainWhileTheServerIsAway) {
   EventRecorder recorder(client_, options_);
   say(recorder, "to 64");
   recorder.start();
-  recorder.stop(seconds(30));
+  recorder.stop(testing::kPatience);
   EXPECT_THAT(client_.told(), ElementsAre("to 64 x1"));
   ASSERT_EQ(client_.sleeps.size(), 3U);
   EXPECT_LE(client_.sleeps[0], seconds(10));
@@ -132,7 +134,7 @@ TEST_F(RecorderTest, GivesUpAfterTwelveTriesAndAtOnceWhenRefused) {
   say(recorder, "unlucky");
   say(recorder, "lucky");
   recorder.start();
-  recorder.stop(seconds(30));
+  recorder.stop(testing::kPatience);
   EXPECT_THAT(client_.told(), ElementsAre("lucky x1"));
   EXPECT_EQ(client_.sleeps.size(), 11U);
 
@@ -145,12 +147,11 @@ TEST_F(RecorderTest, MakesAnewWhatTheServerForgot) {
   EventRecorder recorder(client_, options_);
   recorder.start();
   say(recorder, "to 64");
-  while (client_.told().empty()) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(testing::eventually(
+      "the event is written", [&] { return client_.told(); }, ElementsAre("to 64 x1")));
   client_.forget();
   say(recorder, "to 64");
-  recorder.stop(seconds(30));
+  recorder.stop(testing::kPatience);
   EXPECT_THAT(client_.told(), ElementsAre("to 64 x2"));
 }
 
@@ -163,7 +164,7 @@ TEST_F(RecorderTest, TellsOfWhatIsLostAndWhy) {
     say(recorder, "again");
   }
   recorder.start();
-  recorder.stop(seconds(30));
+  recorder.stop(testing::kPatience);
   std::vector<EventRecorder::Loss> expected(6, EventRecorder::Loss::kTooMany);
   expected[0] = EventRecorder::Loss::kQueueFull;
   EXPECT_EQ(lost, expected);
@@ -183,7 +184,7 @@ TEST_F(RecorderTest, DropsWhatTheQueueCannotHold) {
   }
   EXPECT_EQ(lost, 2);
   recorder.start();
-  recorder.stop(seconds(30));
+  recorder.stop(testing::kPatience);
   EXPECT_THAT(client_.told(), ElementsAre("0 x1", "1 x1", "2 x1"));
 }
 

@@ -10,6 +10,7 @@
 #include "tests/kube/partial_client.h"
 #include "tests/kube/simulation.h"
 #include "tests/kube/virtual_clock.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -122,7 +123,7 @@ void run(unsigned seed) {
     }
   }
   recorder.start();
-  recorder.stop(seconds(60));
+  recorder.stop(testing::kPatience);
 
   const int kept = std::min(count, static_cast<int>(options.queue_limit));
   ASSERT_EQ(lost[EventRecorder::Loss::kQueueFull], count - kept);

@@ -21,6 +21,7 @@
 #include "tests/kube/client_conformance.h"
 #include "tests/kube/fault_proxy.h"
 #include "tests/kube/simulation.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/random_seed.h"
 
 namespace plimsoll::kube {
@@ -29,6 +30,7 @@ namespace {
 using plimsoll::testing::ApiServer;
 using plimsoll::testing::ApiServerKind;
 using plimsoll::testing::Dice;
+using plimsoll::testing::eventually;
 using plimsoll::testing::FakeApiServer;
 using plimsoll::testing::Fault;
 using plimsoll::testing::FaultProxy;
@@ -405,16 +407,12 @@ TEST_F(FaultStorm, CachesConvergeToTheTruth) {
     SCOPED_TRACE(name);
     State copied;
     State truth;
-    bool is_equal = false;
-    for (int i = 0; i < 600 && !is_equal; ++i) {
-      if (i > 0) {
-        std::this_thread::sleep_for(milliseconds(100));
-      }
+    EXPECT_TRUE(eventually("the cache equals a fresh list", [&] {
       copied = cache->copied();
       const std::optional<State> fresh = cache->truth(*direct_);
       truth = fresh.value_or(State());
-      is_equal = fresh && copied == truth && cache->told() == truth;
-    }
+      return fresh && copied == truth && cache->told() == truth;
+    }));
     EXPECT_EQ(copied, truth);
     EXPECT_EQ(cache->indexed(), truth);
     EXPECT_EQ(cache->told(), truth);

@@ -10,13 +10,20 @@
 #include <thread>
 
 #include "tests/kube/scripted_server.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
 
+using plimsoll::testing::eventually;
+using plimsoll::testing::kPatience;
 using plimsoll::testing::ScriptedServer;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using ::testing::Contains;
+using ::testing::Ge;
+using ::testing::HasSubstr;
 using Peer = ScriptedServer::Peer;
 
 const Resource kMaps{"", "v1", "configmaps", true};
@@ -140,10 +147,10 @@ TEST(HttpClient, NobodyListeningIsToldAtOnce) {
   config.server = "http://127.0.0.1:" + std::to_string(port);
   const auto client = std::move(*connect(config));
   const auto began = steady_clock::now();
-  const Result<Json> got = client->get(kMaps, "ns", "a");
+  const Result<Json> got = client->get(kMaps, "ns", "a", within(2 * kPatience));
   EXPECT_EQ(got.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(got.error().message, ::testing::HasSubstr(config.server));
-  EXPECT_LT(seconds_since(began), 5);
+  EXPECT_LT(seconds_since(began), kPatience.count());
 }
 
 TEST(HttpClient, AResetBeforeTheAnswerIsRepeatedWhereThatDoesNoHarm) {
@@ -245,10 +252,10 @@ TEST(HttpClient, WaitsAsLongAsRetryAfterAsks) {
 TEST(HttpClient, GivesUpAtOnceWhenRetryAfterPassesTheDeadline) {
   ScriptedServer server([](Peer& peer) { peer.respond(429, "slow down", "Retry-After: 100\r\n"); });
   const auto began = steady_clock::now();
-  const Result<Json> got = client_of(server)->get(kMaps, "ns", "a");
+  const Result<Json> got = client_of(server)->get(kMaps, "ns", "a", within(std::chrono::seconds(90)));
   EXPECT_EQ(got.error().code, ErrorCode::kTooManyRequests);
   EXPECT_EQ(got.error().retry_after, std::chrono::seconds(100));
-  EXPECT_LT(seconds_since(began), 5);
+  EXPECT_LT(seconds_since(began), 60);
   EXPECT_EQ(server.requests().size(), 1U);
 }
 
@@ -313,18 +320,28 @@ TEST(HttpClient, ConnectionsThatTheServerClosedWhileIdleCostNoCall) {
 }
 
 TEST(HttpClient, ManyStaleConnectionsAtOnceCostNoCallEither) {
+  constexpr int kCalls = 12;
   std::atomic<bool> closing = false;
+  std::atomic<int> arrived = 0;
+  std::atomic<int> awaited = 0;
+  std::atomic<int> resets = 0;
   ScriptedServer server([&](Peer& peer) {
-    std::this_thread::sleep_for(milliseconds(50));
+    const bool resets_it = closing;
+    // None is answered before all of a burst are there, so that each has a connection of its own.
+    ++arrived;
+    EXPECT_TRUE(eventually(
+        "all calls of the burst", [&] { return arrived.load(); }, Ge(awaited.load())));
     peer.respond(200, kMap);
-    if (closing) {
+    if (resets_it) {
       peer.reset();
+      ++resets;
     }
   });
   const auto client = client_of(server);
   const auto burst = [&] {
+    awaited += kCalls;
     std::vector<std::thread> threads;
-    for (int i = 0; i < 12; ++i) {
+    for (int i = 0; i < kCalls; ++i) {
       threads.emplace_back([&] {
         const Result<Json> made = client->create(kMaps, "ns", *parse_json(kMap));
         EXPECT_TRUE(made) << to_string(made.error());
@@ -338,7 +355,8 @@ TEST(HttpClient, ManyStaleConnectionsAtOnceCostNoCallEither) {
   closing = true;
   burst();
   closing = false;
-  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(eventually(
+      "all connections are stale", [&] { return resets.load(); }, kCalls));
   const Result<Json> made = client->create(kMaps, "ns", *parse_json(kMap));
   EXPECT_TRUE(made) << to_string(made.error());
 }
@@ -346,18 +364,23 @@ TEST(HttpClient, ManyStaleConnectionsAtOnceCostNoCallEither) {
 // The server's machine is gone, and its connections do not know: only those that are dialled anew get
 // through.
 TEST(HttpClient, HalfOpenConnectionsCostOneCall) {
+  constexpr int kCalls = 8;
   std::atomic<bool> gone = false;
+  std::atomic<int> arrived = 0;
   ScriptedServer server([&](Peer& peer) {
     if (gone && peer.exchange() > 0) {
-      peer.wait_for_close(milliseconds(60'000));
+      peer.wait_for_close(2 * kPatience);
       return;
     }
-    std::this_thread::sleep_for(milliseconds(50));
+    // None is answered before all are there, so that each has a connection of its own.
+    ++arrived;
+    EXPECT_TRUE(eventually(
+        "all calls", [&] { return arrived.load(); }, Ge(kCalls)));
     peer.respond(200, kMap);
   });
   const auto client = client_of(server);
   std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < kCalls; ++i) {
     threads.emplace_back([&] { EXPECT_TRUE(client->get(kMaps, "ns", "a")); });
   }
   for (std::thread& thread : threads) {
@@ -382,11 +405,11 @@ TEST(HttpClient, KeepsConnectionsBetweenCalls) {
 TEST(HttpClient, TheDeadlineHoldsAgainstSilenceAndAgainstDribble) {
   ScriptedServer server([](Peer& peer) {
     if (peer.target().find("dribble") != std::string::npos) {
-      peer.write("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+      peer.write("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
       while (peer.write(" ") && !peer.wait_for_close(milliseconds(20))) {
       }
     } else {
-      peer.wait_for_close(milliseconds(30'000));
+      peer.wait_for_close(2 * kPatience);
     }
   });
   const auto client = client_of(server);
@@ -396,7 +419,6 @@ TEST(HttpClient, TheDeadlineHoldsAgainstSilenceAndAgainstDribble) {
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().code, ErrorCode::kTimeout) << name;
     EXPECT_GE(seconds_since(began), 0.4);
-    EXPECT_LT(seconds_since(began), 10);
   }
 }
 
@@ -405,24 +427,23 @@ TEST(HttpClient, AStopEndsACallThatWaitsForAnAnswerOrForTheNextTry) {
     if (peer.target().find("busy") != std::string::npos) {
       peer.respond(429, "slow down", "Retry-After: 25\r\n");
     } else {
-      peer.wait_for_close(milliseconds(30'000));
+      peer.wait_for_close(2 * kPatience);
     }
   });
   const auto client = client_of(server);
   for (const char* name : {"silence", "busy"}) {
     std::stop_source stop;
     std::thread later([&] {
-      std::this_thread::sleep_for(milliseconds(200));
+      EXPECT_TRUE(eventually(
+          "the request", [&] { return server.requests(); }, Contains(HasSubstr(name))));
       stop.request_stop();
     });
-    CallOptions options = within(milliseconds(30'000));
+    CallOptions options = within(kPatience);
     options.stop = stop.get_token();
-    const auto began = steady_clock::now();
     const Result<Json> got = client->get(kMaps, "ns", name, options);
     later.join();
     ASSERT_FALSE(got);
     EXPECT_EQ(got.error().code, ErrorCode::kCancelled) << name;
-    EXPECT_LT(seconds_since(began), 15);
   }
 }
 
@@ -435,7 +456,7 @@ TEST(HttpClient, AnAnswerTooLargeIsRefusedBeforeItFillsTheMemory) {
       written += piece.size();
     }
   });
-  const Result<Json> got = client_of(server)->get(kMaps, "ns", "a", within(milliseconds(60'000)));
+  const Result<Json> got = client_of(server)->get(kMaps, "ns", "a", within(kPatience));
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::kTooLarge);
   EXPECT_LT(written, 100U << 20);

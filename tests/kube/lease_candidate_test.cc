@@ -12,7 +12,7 @@
 
 #include "tests/kube/lease_server.h"
 #include "tests/kube/virtual_clock.h"
-#include "tests/random_cases.h"
+#include "tests/testing/random_cases.h"
 
 namespace plimsoll::kube {
 namespace {

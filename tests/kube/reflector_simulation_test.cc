@@ -12,6 +12,7 @@
 #include "tests/kube/partial_client.h"
 #include "tests/kube/simulation.h"
 #include "tests/kube/virtual_clock.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -96,7 +97,7 @@ class SimulatedServer final : public testing::PartialClient, public Sleeper {
   // Until the reflector has all there is and no fault will come any more. False: not within a minute.
   bool wait_until_idle() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, seconds(60), [this] { return is_idle_; });
+    return changed_.wait_for(lock, testing::kPatience, [this] { return is_idle_; });
   }
 
   using State = std::map<std::string, SharedObject>;

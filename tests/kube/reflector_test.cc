@@ -10,6 +10,8 @@
 #include <stdexcept>
 
 #include "tests/kube/partial_client.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -17,6 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const Resource kMaps{"", "v1", "configmaps", true};
 
@@ -104,10 +107,10 @@ class ScriptedClient : public plimsoll::testing::PartialClient {
     return step(options, on_event);
   }
 
-  // Until the script has run out. False: it did not within half a minute.
+  // Until the script has run out. False: it did not within kPatience.
   bool wait_until_idle() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(30), [this] { return idle_; });
+    return changed_.wait_for(lock, testing::kPatience, [this] { return idle_; });
   }
   std::vector<std::string> calls() const {
     const std::lock_guard lock(mutex_);
@@ -683,15 +686,14 @@ TEST_F(ReflectorTest, StopsWhileItWatchesWhileItSleepsAndWithoutEverStarting) {
   Reflector::Options slow = options();
   slow.clock = &system_clock();
   slow.sleeper = &system_sleeper();
-  slow.backoff.initial = milliseconds(60'000);
-  const auto began = std::chrono::steady_clock::now();
+  slow.backoff.initial = 2 * testing::kPatience;
   Reflector sleeping(dead, slow);
   sleeping.start();
-  while (dead.calls().empty()) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(testing::eventually(
+      "a list is requested", [&] { return dead.calls(); }, Not(IsEmpty())));
+  const auto began = std::chrono::steady_clock::now();
   sleeping.stop();
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, testing::kPatience);
 }
 
 }  // namespace

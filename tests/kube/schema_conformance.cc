@@ -12,12 +12,15 @@
 #include "kube/tls.h"
 #include "tests/checkout.h"
 #include "tests/kube/client_conformance.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
 
 using plimsoll::testing::ApiServer;
 using plimsoll::testing::ApiServerKind;
+using plimsoll::testing::eventually;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -59,7 +62,7 @@ class SchemaConformance : public ::testing::TestWithParam<ApiServerKind> {
   }
 
   Answer call(const std::string& method, const std::string& target, const std::string& body) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto deadline = std::chrono::steady_clock::now() + plimsoll::testing::kPatience;
     HttpExchange exchange(*endpoint_, {method, target, config_.token, "application/json", body});
     const auto failure = exchange.wait_for_head(deadline);
     EXPECT_FALSE(failure) << failure->reason;
@@ -74,10 +77,8 @@ class SchemaConformance : public ::testing::TestWithParam<ApiServerKind> {
   void define(const Json& definition, const std::string& collection) {
     const Answer defined = call("POST", kDefinitions, write_json(definition));
     ASSERT_TRUE(defined.status == 201 || defined.status == 409) << write_json(defined.body);
-    for (int i = 0; call("GET", collection, "").status != 200; ++i) {
-      ASSERT_LT(i, 600);
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
+    ASSERT_TRUE(eventually(
+        "the kind is served", [&] { return call("GET", collection, "").status; }, 200));
   }
 
   ApiServer* server_ = nullptr;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/log.h"
-#include "tests/random_cases.h"
+#include "tests/testing/random_cases.h"
 
 namespace plimsoll::testing {
 

@@ -7,13 +7,21 @@
 
 #include "kube/http_client.h"
 #include "tests/kube/scripted_server.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/latch.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::kube {
 namespace {
 
+using plimsoll::testing::eventually;
+using plimsoll::testing::kPatience;
+using plimsoll::testing::Latch;
 using plimsoll::testing::ScriptedServer;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using ::testing::Contains;
+using ::testing::HasSubstr;
 using Peer = ScriptedServer::Peer;
 
 const Resource kMaps{"", "v1", "configmaps", true};
@@ -137,14 +145,19 @@ TEST(Watch, ARefusalBeforeTheFirstEventKeepsItsReason) {
 
 TEST(Watch, WhatWasCompleteBeforeACutIsDelivered) {
   for (const bool reset : {false, true}) {
+    Latch delivered("both events are delivered");  // a reset drops what was not read
     ScriptedServer server([&](Peer& peer) {
       peer.begin_chunked();
       peer.chunk(event("ADDED", "a", 1) + event("ADDED", "b", 2) + "{\"type\":\"ADD");
       peer.write("100\r\nhalf a chunk");
-      peer.wait_for_close(milliseconds(200));
+      delivered.wait();
       reset ? peer.reset() : peer.close();
     });
-    const Watched result = watch(server);
+    const Watched result = watch(server, {}, {}, [&](const WatchEvent& event) {
+      if (text_member(event.object, {"metadata", "name"}) == "b") {
+        delivered.open();
+      }
+    });
     ASSERT_FALSE(result.ended);
     EXPECT_EQ(result.ended.error().code, ErrorCode::kUnavailable);
     EXPECT_THAT(result.events, ::testing::ElementsAre("ADDED a 1", "ADDED b 2"));
@@ -163,22 +176,30 @@ TEST(Watch, AnEventCutByAProperEndIsAnError) {
 }
 
 TEST(Watch, SilenceEndsItAndBytesKeepItAlive) {
-  ScriptedServer server([](Peer& peer) {
-    peer.begin_chunked();
-    for (int i = 0; i < 8; ++i) {
-      peer.wait_for_close(milliseconds(100));
-      peer.chunk("\n");
-    }
-    peer.chunk(event("ADDED", "a", 1));
-    peer.wait_for_close(milliseconds(60'000));
-  });
   WatchOptions options;
-  options.idle_timeout = milliseconds(600);
-  const Watched result = watch(server, options);
+  options.idle_timeout =
+      milliseconds(300);  // twice, and more where a pause of a sixth takes longer than that
+  Watched result;
+  EXPECT_TRUE(eventually(
+      "an event after eight pauses",
+      [&] {
+        options.idle_timeout *= 2;
+        ScriptedServer server([&](Peer& peer) {
+          peer.begin_chunked();
+          for (int i = 0; i < 8; ++i) {
+            peer.wait_for_close(options.idle_timeout / 6);
+            peer.chunk("\n");
+          }
+          peer.chunk(event("ADDED", "a", 1));
+          peer.wait_for_close(2 * kPatience);
+        });
+        result = watch(server, options);
+        return result.events.size();
+      },
+      1U));
   EXPECT_EQ(result.ended.error().code, ErrorCode::kTimeout);
-  EXPECT_EQ(result.events.size(), 1U);
-  EXPECT_GE(result.seconds, 0.8 + 0.6 - 0.05);
-  EXPECT_LT(result.seconds, 20);
+  const double idle_seconds = std::chrono::duration<double>(options.idle_timeout).count();
+  EXPECT_GE(result.seconds, (8.0 / 6 + 1) * idle_seconds - 0.05);
 }
 
 TEST(Watch, StopsAtOnceWhetherOrNotTheServerHasAnswered) {
@@ -187,20 +208,23 @@ TEST(Watch, StopsAtOnceWhetherOrNotTheServerHasAnswered) {
         peer.target().ends_with("resourceVersion=1")) {
       peer.begin_chunked();
     }
-    peer.wait_for_close(milliseconds(60'000));
+    peer.wait_for_close(2 * kPatience);
   });
   for (const char* version : {"1", "2"}) {
     std::stop_source stop;
     std::thread later([&] {
-      std::this_thread::sleep_for(milliseconds(200));
+      EXPECT_TRUE(eventually(
+          "the request", [&] { return server.requests(); },
+          Contains(HasSubstr(std::string("resourceVersion=") + version))));
       stop.request_stop();
     });
     WatchOptions options;
     options.resource_version = version;
+    options.idle_timeout = 2 * kPatience;
     const Watched result = watch(server, options, stop.get_token());
     later.join();
     EXPECT_EQ(result.ended.error().code, ErrorCode::kCancelled);
-    EXPECT_LT(result.seconds, 10);
+    EXPECT_LT(result.seconds, kPatience.count());
   }
 }
 

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "tests/kube/virtual_clock.h"
-#include "tests/random_cases.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/latch.h"
+#include "tests/testing/random_cases.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -24,6 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
+using testing::eventually;
 using testing::VirtualClock;
 
 using Key = std::optional<std::string>;
@@ -189,12 +192,12 @@ TEST(WorkQueueThreads, NoDelayIsForgottenWhileAWorkerIsBusy) {
   WorkQueue queue({});
   const std::stop_source never;
   std::atomic<int> taken = 0;
-  std::atomic<bool> release = false;
+  testing::Latch release("the second key is taken while the first is worked on");
   const auto work = [&] {
     while (const Key key = queue.get(never.get_token())) {
       ++taken;
-      while (*key == "first" && !release) {
-        std::this_thread::yield();
+      if (*key == "first") {
+        release.wait();
       }
       queue.done(*key);
     }
@@ -203,10 +206,9 @@ TEST(WorkQueueThreads, NoDelayIsForgottenWhileAWorkerIsBusy) {
   std::thread other(work);
   queue.add_after("first", milliseconds(2));
   queue.add_after("second", milliseconds(4));
-  while (taken < 2) {
-    std::this_thread::yield();
-  }
-  release = true;
+  EXPECT_TRUE(eventually(
+      "both keys are taken", [&] { return taken.load(); }, 2));
+  release.open();
   queue.shut_down();
   one.join();
   other.join();
@@ -220,9 +222,7 @@ TEST(WorkQueueThreads, DrainWaitsForWhatIsBeingWorkedOn) {
   ASSERT_EQ(queue.try_get(), Key("a"));
   std::atomic<bool> drained = false;
   std::thread drain([&] { drained = queue.drain(stop.get_token()); });
-  while (queue.next_due()) {  // until shut_down drops it
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(eventually("the delayed key is dropped", [&] { return !queue.next_due(); }));
   EXPECT_FALSE(drained);
   queue.done("a");
   drain.join();
@@ -282,9 +282,8 @@ TEST(WorkQueueThreads, NoKeyIsLostOrGivenTwiceAtOnce) {
     producer.join();
   }
   for (std::size_t i = 0; i < kKeys; ++i) {
-    while (seen.at(i) != wanted.at(i)) {
-      std::this_thread::yield();
-    }
+    EXPECT_TRUE(eventually(
+        "the last version is worked on", [&] { return seen.at(i).load(); }, wanted.at(i).load()));
   }
   queue.shut_down();
   for (std::thread& worker : workers) {

@@ -9,6 +9,9 @@
 #include <boost/program_options.hpp>
 #include <filesystem>
 #include <fstream>
+#include <utility>
+
+#include "tests/testing/patience.h"
 
 namespace plimsoll::process {
 namespace {
@@ -82,18 +85,48 @@ TEST(LoadGpuCatalog, NamesTheFileThatIsWrong) {
   EXPECT_NE(catalog.error().message.find(broken.path()), std::string::npos);
 }
 
-// Runs `body` in a process of its own, for signals are the whole process's, and returns how it ended.
-int in_child(void (*body)(), const std::vector<int>& signals) {
+// A pipe on which a child tells its parent that it is ready for the next signal.
+class Barrier {
+ public:
+  Barrier() { EXPECT_EQ(::pipe(ends_), 0); }
+  ~Barrier() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  Barrier(const Barrier&) = delete;
+  Barrier& operator=(const Barrier&) = delete;
+
+  void reach() const {
+    const char byte = 0;
+    EXPECT_EQ(::write(ends_[1], &byte, 1), 1);
+  }
+  // False when the child has ended.
+  bool wait() {
+    ::close(std::exchange(ends_[1], -1));  // the parent's
+    char byte = 0;
+    return ::read(ends_[0], &byte, 1) == 1;
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+// Runs `body` in a process of its own, for signals are the whole process's, and returns how it ended. The body calls
+// reach() before each further signal. SIGALRM ends a body that hangs.
+int in_child(void (*body)(const Barrier&), const std::vector<int>& signals) {
+  Barrier barrier;
   const pid_t child = ::fork();
   if (child == 0) {
+    ::alarm(static_cast<unsigned>(testing::kPatience.count()));
     if (!prepare_server({})) {
       ::_exit(99);
     }
-    body();
+    barrier.reach();
+    body(barrier);
     ::_exit(0);
   }
   for (const int signal : signals) {
-    ::usleep(300'000);
+    EXPECT_TRUE(barrier.wait());
     ::kill(child, signal);
   }
   int status = 0;
@@ -103,13 +136,14 @@ int in_child(void (*body)(), const std::vector<int>& signals) {
 
 TEST(WaitForStopSignal, ReturnsAtEitherSignalAndTheSecondEndsTheProcess) {
   for (const int signal : {SIGTERM, SIGINT}) {
-    const int status = in_child(wait_for_stop_signal, {signal});
+    const int status = in_child([](const Barrier&) { wait_for_stop_signal(); }, {signal});
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << signal;
   }
   const int status = in_child(
-      [] {
+      [](const Barrier& barrier) {
         wait_for_stop_signal();
-        ::sleep(60);
+        barrier.reach();
+        ::pause();
       },
       {SIGTERM, SIGTERM});
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
@@ -118,13 +152,14 @@ TEST(WaitForStopSignal, ReturnsAtEitherSignalAndTheSecondEndsTheProcess) {
 // SIGTERM was ignored while decisions ran that did not end.
 TEST(ExitAfter, EndsAProcessThatDoesNotStop) {
   const int hangs = in_child(
-      [] {
+      [](const Barrier&) {
         const std::jthread limit = exit_after(std::chrono::milliseconds(100));
-        ::sleep(60);
+        ::pause();
       },
       {});
   EXPECT_TRUE(WIFEXITED(hangs) && WEXITSTATUS(hangs) == kExitFailed);
-  const int stops = in_child([] { const std::jthread limit = exit_after(std::chrono::hours(1)); }, {});
+  const int stops =
+      in_child([](const Barrier&) { const std::jthread limit = exit_after(std::chrono::hours(1)); }, {});
   EXPECT_TRUE(WIFEXITED(stops) && WEXITSTATUS(stops) == 0);
 }
 

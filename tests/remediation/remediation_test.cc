@@ -8,7 +8,7 @@
 #include "estimator/provisioner/size_exclusion.h"
 #include "remediation/next_size.h"
 #include "tests/estimator/provisioner_fixture.h"
-#include "tests/random_cases.h"
+#include "tests/testing/random_cases.h"
 #include "tests/testing/random_seed.h"
 
 namespace plimsoll::remediation {

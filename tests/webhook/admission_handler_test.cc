@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "tests/testing/patience.h"
 #include "tests/webhook/samples.h"
 #include "tests/webhook/test_server.h"
 
@@ -97,9 +98,7 @@ TEST(AdmissionHandler, AReviewWaitsForItsMemory) {
     std::vector<std::jthread> clients;
     for (int i = 0; i < 16; ++i) {
       clients.emplace_back([&] {
-        http::Request request = post(kMutatePath, large);
-        request.query = "timeout=30s";
-        const http::Response answer = handler.handle(request);
+        const http::Response answer = handler.handle(due_in(testing::kPatience, kMutatePath, large));
         given += testing::patch_of(testing::response_of(answer.body, "1f0c7a52")).empty() ? 0 : 1;
       });
     }

@@ -2,17 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
-
 #include "base/file.h"
 #include "base/yaml.h"
 #include "tests/checkout.h"
 #include "tests/controlplane/fake_api_server.h"
+#include "tests/testing/eventually.h"
 #include "tests/webhook/samples.h"
 
 namespace plimsoll::webhook {
 namespace {
+
+using testing::eventually;
 
 const kube::Resource kCrds{.group = "apiextensions.k8s.io",
                            .version = "v1",
@@ -21,14 +21,6 @@ const kube::Resource kCrds{.group = "apiextensions.k8s.io",
 const kube::Resource kGpuModels{
     .group = "plimsoll.dev", .version = "v1alpha1", .plural = "gpumodels", .namespaced = false};
 const kube::Resource kProfiles{.group = "plimsoll.dev", .version = "v1alpha1", .plural = "memoryprofiles"};
-
-template <class Condition>
-bool eventually(Condition condition) {
-  for (int i = 0; i < 6'000 && !condition(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return condition();
-}
 
 // An API server with the GPUs of the samples.
 class ClusterViewKeeperTest : public ::testing::Test {
@@ -61,7 +53,7 @@ TEST_F(ClusterViewKeeperTest, HasSyncedOnceTheStoreHasBothLists) {
   ClusterViewKeeper keeper(*client_, estimator::GpuCatalog::built_in(), store, {});
   EXPECT_FALSE(keeper.has_synced());
   keeper.start();
-  ASSERT_TRUE(eventually([&] { return keeper.has_synced(); }));
+  ASSERT_TRUE(eventually("both lists are there", [&] { return keeper.has_synced(); }));
   EXPECT_EQ(store.get()->gpus.size(), 4U);
   EXPECT_TRUE(store.get()->profiles.empty());
 }
@@ -70,14 +62,16 @@ TEST_F(ClusterViewKeeperTest, FollowsGpuModels) {
   estimator::ClusterViewStore store;
   ClusterViewKeeper keeper(*client_, estimator::GpuCatalog::built_in(), store, {});
   keeper.start();
-  ASSERT_TRUE(eventually([&] { return keeper.has_synced(); }));
+  ASSERT_TRUE(eventually("both lists are there", [&] { return keeper.has_synced(); }));
   const auto before = store.get();
   const std::string name = text_member(testing::sample_gpu_models().front(), {"metadata", "name"});
   ASSERT_TRUE(client_->remove(kGpuModels, "", name));
-  EXPECT_TRUE(eventually([&] { return store.get()->gpus.size() == 3; }));
+  EXPECT_TRUE(eventually(
+      "the model is gone", [&] { return store.get()->gpus.size(); }, 3U));
   EXPECT_EQ(before->gpus.size(), 4U) << "a view that somebody holds stays as it is";
   create(testing::sample_gpu_models().front());
-  EXPECT_TRUE(eventually([&] { return store.get()->gpus.size() == 4; }));
+  EXPECT_TRUE(eventually(
+      "the model is back", [&] { return store.get()->gpus.size(); }, 4U));
 }
 
 TEST_F(ClusterViewKeeperTest, AStoppedKeeperChangesNothingMore) {
@@ -85,7 +79,7 @@ TEST_F(ClusterViewKeeperTest, AStoppedKeeperChangesNothingMore) {
   ClusterViewKeeper keeper(*client_, estimator::GpuCatalog::built_in(), store, {});
   keeper.stop();  // before it has begun
   keeper.start();
-  ASSERT_TRUE(eventually([&] { return keeper.has_synced(); }));
+  ASSERT_TRUE(eventually("both lists are there", [&] { return keeper.has_synced(); }));
   keeper.stop();
   const auto view = store.get();
   ASSERT_TRUE(client_->remove(kGpuModels, "",
@@ -98,7 +92,7 @@ TEST_F(ClusterViewKeeperTest, FollowsProfiles) {
   estimator::ClusterViewStore store;
   ClusterViewKeeper keeper(*client_, estimator::GpuCatalog::built_in(), store, {});
   keeper.start();
-  ASSERT_TRUE(eventually([&] { return keeper.has_synced(); }));
+  ASSERT_TRUE(eventually("both lists are there", [&] { return keeper.has_synced(); }));
   EXPECT_EQ(store.get()->gpus.size(), 4U);
   const auto bounds_of = [&](const std::string& family) {  // how many; -1 without a profile
     const auto view = store.get();
@@ -112,15 +106,18 @@ TEST_F(ClusterViewKeeperTest, FollowsProfiles) {
   profile["spec"]["family"] = "ads";
   Result<Json> stored = client_->create(kProfiles, "default", profile);
   ASSERT_TRUE(stored.ok()) << stored.error().message;
-  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == 0; }));
+  EXPECT_TRUE(eventually(
+      "the profile is known", [&] { return bounds_of("ads"); }, 0));
   const auto before = store.get();
   (*stored)["spec"]["bounds"][0]["gpuModel"] = "A100-80GB";
   (*stored)["spec"]["bounds"][0]["shortfall"] = "4Gi";
   ASSERT_TRUE(client_->update(kProfiles, "default", *stored).ok());
-  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == 1; }));
+  EXPECT_TRUE(eventually(
+      "its bound is known", [&] { return bounds_of("ads"); }, 1));
   EXPECT_TRUE(before->profile_of("default", "ads")->bounds.empty());
   ASSERT_TRUE(client_->remove(kProfiles, "default", "one").ok());
-  EXPECT_TRUE(eventually([&] { return bounds_of("ads") == -1; }));
+  EXPECT_TRUE(eventually(
+      "the profile is gone", [&] { return bounds_of("ads"); }, -1));
   keeper.stop();
 }
 

@@ -1,5 +1,6 @@
 #include "webhook/decision_scheduler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -7,22 +8,18 @@
 #include <memory>
 #include <vector>
 
+#include "tests/testing/eventually.h"
+
 namespace plimsoll::webhook {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::eventually;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 DecisionScheduler::Time in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
-}
-
-template <class Condition>
-bool eventually(Condition condition) {
-  const auto limit = in(60s);
-  while (!condition() && std::chrono::steady_clock::now() < limit) {
-    std::this_thread::sleep_for(1ms);
-  }
-  return condition();
 }
 
 // Computes until it is told to stop, as a decision without end does.
@@ -64,7 +61,8 @@ TEST(DecisionScheduler, TwoEndlessDecisionsDoNotBlockOthers) {
   DecisionScheduler scheduler(DecisionScheduler::for_cpus(2));
   Runaway one(scheduler, "attacker");
   Runaway two(scheduler, "attacker");
-  ASSERT_TRUE(eventually([&] { return scheduler.stats().running_long == 2; }));
+  ASSERT_TRUE(eventually(
+      "both are long", [&] { return scheduler.stats().running_long; }, 2U));
   for (const char* tenant : {"attacker", "other"}) {
     EXPECT_TRUE(scheduler.enter(tenant, in(0ms), {}).ok()) << tenant;
   }
@@ -74,13 +72,17 @@ TEST(DecisionScheduler, TwoEndlessDecisionsDoNotBlockOthers) {
 TEST(DecisionScheduler, TooManyEndlessDecisionsAreStopped) {
   DecisionScheduler scheduler(small_options());
   Runaway lone(scheduler, "other");
-  ASSERT_TRUE(eventually([&] { return scheduler.stats().running_long == 1; }));
+  ASSERT_TRUE(eventually(
+      "it is long", [&] { return scheduler.stats().running_long; }, 1U));
   // Of the namespace that has most of them, the one that has computed most.
   Runaway first(scheduler, "attacker");
-  ASSERT_TRUE(eventually([&] { return scheduler.stats().stopped == 1; }));
+  ASSERT_TRUE(eventually(
+      "one of two is stopped", [&] { return scheduler.stats().stopped; }, 1U));
   Runaway second(scheduler, "attacker");
-  ASSERT_TRUE(eventually([&] { return scheduler.stats().stopped == 2; }));
-  EXPECT_TRUE(eventually([&] { return lone.ended() + first.ended() + second.ended() == 2; }));
+  ASSERT_TRUE(eventually(
+      "another is stopped", [&] { return scheduler.stats().stopped; }, 2U));
+  EXPECT_TRUE(eventually(
+      "both end", [&] { return lone.ended() + first.ended() + second.ended(); }, 2));
   EXPECT_EQ(scheduler.stats().running, 1U);
 }
 
@@ -90,7 +92,8 @@ TEST(DecisionScheduler, DecisionsThatAreOnlySlowAreNotStoppedInFavourOfOthers) {
   const Runaway first(scheduler, "a");
   const Runaway second(scheduler, "a");
   const Runaway third(scheduler, "b");
-  ASSERT_TRUE(eventually([&] { return scheduler.stats().running_long == 3; }));
+  ASSERT_TRUE(eventually(
+      "all are long", [&] { return scheduler.stats().running_long; }, 3U));
   EXPECT_EQ(scheduler.stats().stopped, 0U);
   EXPECT_FALSE(first.ended() || second.ended() || third.ended());
 }
@@ -100,7 +103,7 @@ TEST(DecisionScheduler, LongDecisionsGoOnAtALowerPriority) {
   const int priority = ::getpriority(PRIO_PROCESS, 0);
   Runaway one(scheduler, "a");
   Runaway two(scheduler, "a");
-  ASSERT_TRUE(eventually([&] { return one.ended() || two.ended(); }));
+  ASSERT_TRUE(eventually("one ends", [&] { return one.ended() || two.ended(); }));
   const Runaway& ended = one.ended() ? one : two;
   EXPECT_TRUE(ended.stopped_for_others());
   EXPECT_EQ(ended.priority(), std::min(19, priority + 10));
@@ -136,7 +139,8 @@ TEST(DecisionScheduler, NamespacesTakeTurnsAndEachHasItsOwnLine) {
       const std::lock_guard lock(mutex);
       order.push_back(turn ? name : "refused");
     });
-    ASSERT_TRUE(eventually([&] { return scheduler.stats().waiting == waiting.size(); }));
+    ASSERT_TRUE(eventually(
+        "it waits", [&] { return scheduler.stats().waiting; }, waiting.size()));
   }
   // The line of `a` is full, that of `b` is not.
   EXPECT_EQ(scheduler.enter("a", in(1h), {}).error().code, ErrorCode::kTooManyRequests);
@@ -145,7 +149,7 @@ TEST(DecisionScheduler, NamespacesTakeTurnsAndEachHasItsOwnLine) {
     const std::lock_guard lock(mutex);
     return order;
   };
-  ASSERT_TRUE(eventually([&] { return !came().empty(); }));
+  ASSERT_TRUE(eventually("a turn is given", came, Not(IsEmpty())));
   EXPECT_EQ(came(), std::vector<std::string>{"b"});
   EXPECT_EQ(scheduler.stats().waiting, 2U);
   a1.reset();
@@ -157,9 +161,11 @@ TEST(DecisionScheduler, NamespacesTakeTurnsAndEachHasItsOwnLine) {
 TEST(DecisionScheduler, TheStopReachesThoseThatWaitAndThoseThatCompute) {
   DecisionScheduler scheduler({.slots = 1, .max_long = 1});
   auto running = std::make_unique<Runaway>(scheduler, "a");
-  ASSERT_TRUE(eventually([&] { return scheduler.stats().running == 1; }));
+  ASSERT_TRUE(eventually(
+      "it computes", [&] { return scheduler.stats().running; }, 1U));
   auto waiting = std::make_unique<Runaway>(scheduler, "b");
-  ASSERT_TRUE(eventually([&] { return scheduler.stats().waiting == 1; }));
+  ASSERT_TRUE(eventually(
+      "the other waits", [&] { return scheduler.stats().waiting; }, 1U));
   waiting.reset();
   running.reset();
   EXPECT_EQ(scheduler.stats().running, 0U);

@@ -6,7 +6,7 @@
 
 #include "estimator/sharder/sharder.h"
 #include "tests/estimator/sharder_instances.h"
-#include "tests/random_cases.h"
+#include "tests/testing/random_cases.h"
 
 namespace plimsoll::estimator {
 namespace {
