@@ -1,18 +1,20 @@
 // HttpEndpoint and HttpExchange: one request to one server and its response as it arrives, on cpprestsdk's
-// http_client. The thread of the caller waits, with its own deadline; cpprestsdk's threads only put bytes
-// into a bounded buffer and do not read from the connection while it is full.
+// http_client. The thread of the caller waits, with its own deadline, for a bounded buffer. The transport thread
+// (transport.h) alone touches cpprestsdk's objects, from the request to their destruction: it puts bytes into the
+// buffer and does not read from the connection while it is full.
 //
 //   HttpExchange exchange(endpoint, request);
 //   if (auto failure = exchange.wait_for_head(deadline, stop)) ...
 //   while (exchange.read(bytes, deadline, stop) == HttpExchange::Read::kData) ...
 //
 // An endpoint keeps connections alive between exchanges and may be shared by threads; an exchange belongs to
-// one thread. Destroying an exchange before its end closes its connection and does not wait; destroying the
-// endpoint waits for all of its exchanges, at most two seconds. Redirects are not followed, so that
-// credentials are never sent to another host.
+// one thread. Destroying an exchange before its end closes its connection and does not wait, and a request that was
+// not sent yet is not sent at all; destroying the endpoint waits until its connections and all of its exchanges
+// are gone, at most two seconds. Redirects are not followed, so that credentials are never sent to another host.
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -40,10 +42,8 @@ struct HttpFailure {
 
 class HttpEndpoint {
  public:
-  struct Implementation;
-
   // Errors: kInvalid when `server` is not a URL, kUnsupported for an IPv6 literal (cpprestsdk cannot connect
-  // to it).
+  // to it), those of start_transport.
   static Result<std::unique_ptr<HttpEndpoint>> make(const ClientConfig& config,
                                                     const std::shared_ptr<TlsMaterial>& tls);
   ~HttpEndpoint();
@@ -53,11 +53,14 @@ class HttpEndpoint {
   // Later exchanges open new connections: one that was kept alive was dead, and the others probably are, too.
   void forget_connections();
 
-  Implementation& implementation() { return *implementation_; }
-
  private:
-  explicit HttpEndpoint(std::unique_ptr<Implementation> implementation);
-  std::unique_ptr<Implementation> implementation_;
+  friend class HttpExchange;
+  struct Connections;  // of the transport thread
+
+  explicit HttpEndpoint(std::shared_ptr<Connections> connections);
+
+  std::shared_ptr<Connections> connections_;
+  std::future<void> gone_;  // they are
 };
 
 class HttpExchange {
@@ -84,8 +87,11 @@ class HttpExchange {
   const HttpFailure& failure() const { return failure_; }
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  struct Response;  // plain data that both threads see
+  struct Transfer;  // of the transport thread
+
+  const std::shared_ptr<Response> response_;
+  std::weak_ptr<Transfer> transfer_;  // gone at the end
   HttpFailure failure_;
 };
 

@@ -4,18 +4,14 @@
 #include <utility>
 
 #include <openssl/x509.h>
-#include <pplx/pplxtasks.h>
 #include <pplx/threadpool.h>
 
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <optional>
 
 namespace plimsoll::kube {
 namespace {
-
-constexpr std::size_t kPoolThreads = 4;
 
 struct OriginalEnvironment {
   bool changed = false;
@@ -40,17 +36,24 @@ void initialise_transport() {
   }
 }
 
-void start_transport_pool() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+Result<void> start_transport() {
+  static const bool started = [] {
     try {
-      crossplat::threadpool::initialize_with_threads(kPoolThreads);
-    } catch (const std::exception&) {
-      // Other code of the process (a test's server) has started the pool; any size will do.
+      crossplat::threadpool::initialize_with_threads(1);
+      return true;
+    } catch (const std::exception&) {  // somebody's pool, of as many threads as they like
+      return false;
     }
-    // The first task of a process creates it; here, no two threads do so at once.
-    pplx::get_ambient_scheduler();
-  });
+  }();
+  return started
+             ? Result<void>()
+             : Error(ErrorCode::kInternal,
+                     "other code of the process has started cpprestsdk's thread pool; the client needs one "
+                     "of a single thread");
+}
+
+void run_on_transport(std::function<void()> work) {
+  boost::asio::post(crossplat::threadpool::shared_instance().service(), std::move(work));
 }
 
 std::string system_ca_file() {

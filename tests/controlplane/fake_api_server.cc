@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
+#include "kube/transport.h"
 #include "tests/controlplane/certificates.h"
 #include "tests/controlplane/scratch_directory.h"
 #include "tests/fake_apiserver/api.h"
@@ -107,6 +108,10 @@ class EmbeddedApiServer final : public FakeApiServer {
 }  // namespace
 
 Result<std::unique_ptr<FakeApiServer>> FakeApiServer::start(const FakeApiServerOptions& options) {
+  // The server and the process's clients share cpprestsdk's thread, which has to be the clients'.
+  if (const auto started = kube::start_transport(); !started) {
+    return started.error();
+  }
   // A client that goes away while it is written to must not end the process.
   std::signal(SIGPIPE, SIG_IGN);
   auto scratch = ScratchDirectory::create();

@@ -4,9 +4,6 @@
 //
 // Writes FILE (a kubeconfig with admin rights) when the server is ready, and stops on SIGTERM, SIGINT, or
 // when its parent dies.
-#include <utility>  // which Boost 1.74, included by the next, needs first
-
-#include <pplx/threadpool.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -23,8 +20,6 @@ namespace {
 namespace options = boost::program_options;
 
 constexpr int kExitUsage = 2;
-// cpprestsdk moves bytes with these; requests and watches have threads of their own.
-constexpr std::size_t kTransportThreads = 8;
 
 // A file's appearance says that the server is ready, so it appears whole.
 bool publish(const std::string& path, const std::string& source) {
@@ -54,7 +49,6 @@ int serve(const std::string& kubeconfig, const std::string& pid_file, int port, 
       return 0;
     }
   }
-  crossplat::threadpool::initialize_with_threads(kTransportThreads);
   plimsoll::testing::FakeApiServerOptions server_options;
   server_options.port = port;
   auto server = plimsoll::testing::FakeApiServer::start(server_options);

@@ -9,6 +9,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <list>
 #include <mutex>
@@ -102,6 +103,40 @@ void abort_connection(Buffer& buffer) {
                std::make_exception_ptr(std::runtime_error("an injected fault closes the connection")));
 }
 
+// cpprestsdk opens and closes a listener in a task that waits for other threads of its pool, and the pool has one thread where a
+// process also has a client (kube/transport.h). A thread that waits for a listener runs that task itself.
+class ListenerScheduler final : public pplx::default_scheduler_t {
+ public:
+  static thread_local bool is_here;
+
+  void schedule(pplx::TaskProc_t run, void* task) override {
+    if (is_here) {
+      run(task);
+    } else {
+      pplx::default_scheduler_t::schedule(run, task);
+    }
+  }
+
+  // Once a process, before its first task.
+  static void install() {
+    static const bool installed = [] {
+      pplx::set_ambient_scheduler(std::make_shared<ListenerScheduler>());
+      return true;
+    }();
+    static_cast<void>(installed);
+  }
+};
+
+thread_local bool ListenerScheduler::is_here = false;
+
+void wait_for_listener(const std::function<pplx::task<void>()>& begin) {
+  const struct Here {
+    Here() { ListenerScheduler::is_here = true; }
+    ~Here() { ListenerScheduler::is_here = false; }
+  } here;
+  begin().get();
+}
+
 // Lets cpprestsdk's threads handle what clients have sent, and that they have gone. Closing the listener closes its sockets on one
 // thread while others may be about to read from them (http_server_asio.cpp: asio_server_connection::close); such a read may be lost, and
 // the listener then waits for its end for ever.
@@ -141,7 +176,7 @@ class CpprestServer final : public HttpServer {
     try {
       listener_ = http_listener("https://127.0.0.1:" + std::to_string(port), config);
       listener_.support([this](http_request request) { accept(std::move(request)); });
-      listener_.open().get();
+      wait_for_listener([this] { return listener_.open(); });
     } catch (const std::exception& problem) {
       return Error(ErrorCode::kUnavailable,
                    "cannot listen on port " + std::to_string(port) + ": " + problem.what());
@@ -178,7 +213,7 @@ class CpprestServer final : public HttpServer {
     writers_.stop();
     let_connections_settle();
     try {
-      listener_.close().get();
+      wait_for_listener([this] { return listener_.close(); });
     } catch (const std::exception& problem) {
       log_warning("Could not close the listener", {{"problem", problem.what()}});
     }
@@ -367,6 +402,12 @@ class CpprestServer final : public HttpServer {
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(Api& api, const HttpServerOptions& options) {
+  try {
+    ListenerScheduler::install();
+  } catch (const std::exception& problem) {
+    return Error(ErrorCode::kInternal,
+                 std::string("start the fake API server before the first client: ") + problem.what());
+  }
   Error last(ErrorCode::kUnavailable, "no free port on 127.0.0.1");
   const int attempts = options.port == 0 ? 20 : 1;
   for (int i = 0; i < attempts; ++i) {

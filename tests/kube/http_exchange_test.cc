@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <future>
+#include <iostream>
+#include <iterator>
 
+#include "kube/transport.h"
 #include "tests/kube/scripted_server.h"
 
 namespace plimsoll::kube {
@@ -40,6 +44,23 @@ std::unique_ptr<HttpEndpoint> endpoint_of(const ScriptedServer& server) {
 HttpRequest get(const std::string& target = "/readyz") {
   return {.method = "GET", .target = target, .token = {}, .content_type = {}, .body = {}};
 }
+
+// The transport thread does nothing until it is let go.
+class HeldTransport {
+ public:
+  HeldTransport() {
+    const auto held = std::make_shared<std::promise<void>>();
+    run_on_transport([held, go = go_.get_future().share()] {
+      held->set_value();
+      go.wait();
+    });
+    held->get_future().wait();
+  }
+  void let_go() { go_.set_value(); }
+
+ private:
+  std::promise<void> go_;
+};
 
 // All that comes, up to its end.
 Read read_all(HttpExchange& exchange, std::string& bytes) {
@@ -82,6 +103,86 @@ TEST(HttpEndpoint, KeepsAConnectionUntilItForgetsIt) {
   EXPECT_TRUE(kept);
   endpoint->forget_connections();
   EXPECT_EQ(requests_before_on_its_connection(), 0);
+}
+
+TEST(HttpEndpoint, ItsDestructionWaitsForAnExchangeThatWasGivenUp) {
+  ScriptedServer server([](Peer& peer) { peer.wait_for_close(milliseconds(60'000)); });
+  auto endpoint = endpoint_of(server);
+  auto exchange = std::make_unique<HttpExchange>(*endpoint, get());
+  EXPECT_EQ(exchange->wait_for_head(steady_clock::now())->stage, Stage::kDeadline);
+  HeldTransport transport;
+  exchange.reset();
+  std::atomic<bool> is_free = false;
+  run_on_transport([&] { is_free = true; });
+  std::promise<void> begun;
+  std::future<bool> was_free = std::async(std::launch::async, [&] {
+    begun.set_value();
+    endpoint.reset();
+    return is_free.load();
+  });
+  begun.get_future().wait();
+  transport.let_go();
+  EXPECT_TRUE(was_free.get());
+}
+
+TEST(HttpEndpoint, AllItsConnectionsAreClosedWhenItIsGone) {
+  std::promise<void> both_arrived;
+  std::promise<void> over;
+  std::atomic<int> silent = 0;
+  ScriptedServer server([&, is_over = over.get_future().share()](Peer& peer) {
+    if (peer.target() == "/kept") {
+      peer.respond(200, "ok");
+      return;
+    }
+    if (++silent == 2) {
+      both_arrived.set_value();
+    }
+    is_over.wait();
+  });
+  const auto keep_one = [](HttpEndpoint& endpoint) {
+    HttpExchange exchange(endpoint, get("/kept"));
+    EXPECT_FALSE(exchange.wait_for_head(soon_enough()));
+    std::string bytes;
+    EXPECT_EQ(read_all(exchange, bytes), Read::kEnd);
+  };
+  // The server keeps its end of each connection.
+  const auto clients_descriptors = [&] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}) - server.connections();
+  };
+  auto endpoint = endpoint_of(server);
+  keep_one(*endpoint);  // opens what the transport thread needs
+  endpoint.reset();
+  const auto before = clients_descriptors();
+  endpoint = endpoint_of(server);
+  keep_one(*endpoint);
+  endpoint->forget_connections();
+  {
+    HttpExchange first(*endpoint, get("/silent"));
+    HttpExchange second(*endpoint, get("/silent"));
+    both_arrived.get_future().wait();
+    keep_one(*endpoint);
+  }
+  endpoint.reset();
+  EXPECT_EQ(clients_descriptors(), before);
+  over.set_value();
+}
+
+TEST(HttpEndpoint, AnExchangeThatOutlivesItEndsAsUsual) {
+  std::promise<void> is_gone;
+  ScriptedServer server([&](Peer& peer) {
+    peer.begin_chunked();
+    is_gone.get_future().wait();
+    peer.chunk("all");
+    peer.end_chunked();
+  });
+  auto endpoint = endpoint_of(server);
+  HttpExchange exchange(*endpoint, get());
+  ASSERT_FALSE(exchange.wait_for_head(soon_enough()));
+  endpoint.reset();  // after two seconds
+  is_gone.set_value();
+  std::string bytes;
+  EXPECT_EQ(read_all(exchange, bytes), Read::kEnd);
+  EXPECT_EQ(bytes, "all");
 }
 
 TEST(HttpExchange, SendsTheRequestAsGiven) {
@@ -189,6 +290,112 @@ TEST(HttpExchange, DroppingItClosesTheConnection) {
     ASSERT_FALSE(exchange.wait_for_head(soon_enough()));
   }
   EXPECT_TRUE(closed.get_future().get());
+}
+
+TEST(HttpExchange, GivenUpBeforeItsRequestWasSentItSendsNone) {
+  ScriptedServer server([](Peer& peer) { peer.respond(200, "ok"); });
+  auto endpoint = endpoint_of(server);
+  {
+    HeldTransport transport;
+    for (int i = 0; i < 10; ++i) {
+      HttpExchange exchange(*endpoint, get("/given-up"));
+    }
+    transport.let_go();
+  }
+  HttpExchange exchange(*endpoint, get("/wanted"));
+  ASSERT_FALSE(exchange.wait_for_head(soon_enough()));
+  EXPECT_THAT(server.requests(), ::testing::ElementsAre("GET /wanted"));
+  EXPECT_EQ(server.connections(), 1);
+}
+
+TEST(HttpExchange, ItsCallerWaitsAndGivesUpWhileTheTransportIsBusy) {
+  ScriptedServer server([](Peer& peer) { peer.respond(200, "ok"); });
+  const auto endpoint = endpoint_of(server);
+  HeldTransport transport;
+  std::stop_source stop;
+  stop.request_stop();
+  auto exchange = std::make_unique<HttpExchange>(*endpoint, get());
+  EXPECT_EQ(exchange->wait_for_head(steady_clock::now())->stage, Stage::kDeadline);
+  EXPECT_EQ(exchange->wait_for_head(soon_enough(), stop.get_token())->stage, Stage::kStopped);
+  exchange.reset();
+  endpoint->forget_connections();
+  transport.let_go();
+}
+
+// The cancellation waits for the transport thread when the last bytes of the response do, too.
+TEST(HttpExchange, GivenUpWhileItsEndArrivesTheNextOneIsUnharmed) {
+  std::promise<void> answer;
+  std::promise<void> answered;
+  ScriptedServer server([&](Peer& peer) {
+    if (peer.target() == "/given-up") {
+      peer.begin_chunked();
+      answer.get_future().wait();
+      peer.chunk("late");
+      peer.end_chunked();
+      answered.set_value();
+      return;
+    }
+    peer.respond(200, "ok");
+  });
+  const auto endpoint = endpoint_of(server);
+  {
+    HttpExchange exchange(*endpoint, get("/given-up"));
+    ASSERT_FALSE(exchange.wait_for_head(soon_enough()));
+    HeldTransport transport;
+    answer.set_value();
+    answered.get_future().wait();
+    transport.let_go();
+  }
+  HttpExchange exchange(*endpoint, get("/wanted"));
+  ASSERT_FALSE(exchange.wait_for_head(soon_enough()));
+  std::string bytes;
+  EXPECT_EQ(read_all(exchange, bytes), Read::kEnd);
+  EXPECT_EQ(bytes, "ok");
+}
+
+TEST(HttpExchange, GivenUpWhileItHoldsTheServerBackItClosesTheConnection) {
+  std::promise<bool> all_written;
+  ScriptedServer server([&](Peer& peer) {
+    peer.begin_chunked();
+    const std::string piece(1 << 20, 'x');
+    bool written = true;
+    for (int i = 0; i < 256 && written; ++i) {
+      written = peer.chunk(piece);
+    }
+    all_written.set_value(written);
+  });
+  const auto endpoint = endpoint_of(server);
+  {
+    HttpExchange exchange(*endpoint, get());
+    ASSERT_FALSE(exchange.wait_for_head(soon_enough()));
+    std::string bytes;
+    while (bytes.size() < (4U << 20)) {  // held back and let go on, again and again
+      ASSERT_EQ(exchange.read(bytes, soon_enough()), Read::kData);
+    }
+  }
+  EXPECT_FALSE(all_written.get_future().get());
+}
+
+// Nothing is destroyed but what is static, as by a signal handler or another thread that calls exit.
+TEST(HttpExchangeDeathTest, TheProcessMayExitDuringExchanges) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto check = [] {
+    static const auto* const server = new ScriptedServer([](Peer& peer) {
+      if (peer.target() == "/body") {
+        peer.begin_chunked();
+        peer.chunk(std::string(1 << 20, 'x'));
+      }
+      peer.wait_for_close(milliseconds(60'000));
+    });
+    static auto* const endpoint = endpoint_of(*server).release();
+    static auto* const body = new HttpExchange(*endpoint, get("/body"));
+    static const auto* const silent = new HttpExchange(*endpoint, get("/silent"));
+    const bool arrived = !body->wait_for_head(soon_enough());
+    HttpExchange given_up(*endpoint, get("/given-up"));
+    std::cerr << (arrived && silent != nullptr ? "exits" : "no head") << std::endl;
+    std::exit(0);
+  };
+  EXPECT_EXIT(check(), ::testing::ExitedWithCode(0), "^exits");
 }
 
 }  // namespace
