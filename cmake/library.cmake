@@ -57,6 +57,7 @@ function(plimsoll_test name)
     add_test(NAME ${TEST_LABEL}.${name} COMMAND ${name})
     set_tests_properties(${TEST_LABEL}.${name} PROPERTIES ${properties} SKIP_RETURN_CODE 77)
   else()
-    gtest_discover_tests(${name} TEST_PREFIX ${TEST_LABEL}. PROPERTIES ${properties} DISCOVERY_TIMEOUT 60)
+    # Values of parameters may be printed with their addresses, which differ from run to run.
+    gtest_discover_tests(${name} TEST_PREFIX ${TEST_LABEL}. NO_PRETTY_VALUES PROPERTIES ${properties} DISCOVERY_TIMEOUT 120)
   endif()
 endfunction()
