@@ -503,7 +503,7 @@ class HttpClient final : public Client {
 }  // namespace
 
 Result<std::unique_ptr<Client>> connect(const ClientConfig& config) {
-  // Before cpprestsdk starts its threads, whose states OpenSSL keeps: what is initialized first is there longer when the process ends.
+  // Before the transport thread starts, whose state OpenSSL keeps: what is initialized first is there longer when the process ends.
   OPENSSL_init_ssl(0, nullptr);
   const std::string source = config.source.empty() ? "client configuration" : config.source;
   Result<std::shared_ptr<TlsMaterial>> tls = TlsMaterial::make(config);

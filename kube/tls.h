@@ -1,6 +1,6 @@
 // TlsMaterial: the trusted CAs and the client certificate for the connections to one API server. Only the CAs
 // of the kubeconfig are trusted (the system's when it names none), and the server's certificate must name the
-// host or address of the URL. Thread-safe: cpprestsdk's threads configure connections while the client
+// host or address of the URL. Thread-safe: the transport thread configures connections while the client
 // certificate is replaced.
 #pragma once
 

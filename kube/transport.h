@@ -5,9 +5,9 @@
 // cpprestsdk loads the system's CA bundle for every connection that it opens (60 ms each, measured), although
 // it is then replaced by the cluster's CA; an empty SSL_CERT_FILE avoids that.
 //
-// cpprestsdk's connections and cancellations are not safe against a second thread, whatever its manual says:
-// a cancel during the start of a read crashes. So its thread pool, 40 threads by default, has one here, the
-// transport thread, and all that is done to cpprestsdk's objects is done there.
+// cpprestsdk's connections and cancellations are not safe against a second thread: a cancellation during the
+// start of a read crashes. So its thread pool, 40 threads by default, has one here, the transport thread, and all
+// that is done to cpprestsdk's objects is done there.
 #pragma once
 
 #include <functional>

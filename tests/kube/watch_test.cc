@@ -254,8 +254,8 @@ TEST(Watch, AHugeEventPassesAndAnEndlessOneDoesNot) {
   EXPECT_EQ(result.ended.error().code, ErrorCode::kTooLarge);
 }
 
-// cpprestsdk waits on its own threads where a stream refuses bytes: a few watches given up while the server
-// still wrote took all of them, and a process that ended just then hung.
+// cpprestsdk waits on its own thread where a stream refuses bytes: a few watches given up while the server
+// still wrote took all that there were, and a process that ended just then hung.
 TEST(Watch, GivingUpWhileTheServerStillWritesHoldsNoThreadOfTheLibrary) {
   ScriptedServer server([](Peer& peer) {
     peer.begin_chunked();
