@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/testing/eventually.h"
+
 namespace plimsoll {
 namespace {
 
@@ -66,8 +68,8 @@ TEST(MemoryPool, LargeOnesAreServedInTheirOrder) {
     const Result<MemoryPool::Reservation> mine = pool.reserve(40_MiB, in(1h));
     larger_was = ++served;
   });
-  while (pool.reserve(20_MiB, in(1ms)).ok()) {  // until the larger one stands in line
-  }
+  EXPECT_TRUE(testing::eventually("the larger one stands in line",
+                                  [&] { return !pool.reserve(20_MiB, in(1ms)).ok(); }));
   std::jthread later([&] {
     const Result<MemoryPool::Reservation> mine = pool.reserve(20_MiB, in(1h));
     ++served;

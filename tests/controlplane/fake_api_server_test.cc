@@ -10,6 +10,7 @@
 
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -38,15 +39,6 @@ class FakeServer : public ::testing::Test {
     EXPECT_TRUE(started) << started.error().message;
     server_ = *std::move(started);
     client_ = server_->make_client();
-  }
-
-  // Waits until `done` holds; a test that waits in vain fails.
-  static void wait_until(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + seconds(20);
-    while (!done() && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    EXPECT_TRUE(done());
   }
 
   std::unique_ptr<FakeApiServer> server_;
@@ -130,14 +122,17 @@ TEST_F(FakeServer, StreamsChangesAndBookmarks) {
   options.resource_version =
       text_member(*client_->list(kConfigMaps, "default"), {"metadata", "resourceVersion"});
   Watching watching(*client_, options);
-  wait_until([&] { return server_->open_watches() == 1; });
+  EXPECT_TRUE(eventually(
+      "the watch is open", [&] { return server_->open_watches(); }, 1U));
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(client_->create(kConfigMaps, "default", config_map("c" + std::to_string(i))));
   }
-  wait_until([&] { return watching.events == 20 && watching.bookmarks > 0; });
+  EXPECT_TRUE(eventually("all events and a bookmark",
+                         [&] { return watching.events == 20 && watching.bookmarks > 0; }));
   server_->drop_watches();
   EXPECT_TRUE(watching.result());
-  wait_until([&] { return server_->open_watches() == 0; });
+  EXPECT_TRUE(eventually(
+      "the watch is closed", [&] { return server_->open_watches(); }, 0U));
 }
 
 TEST_F(FakeServer, EndsWatchesWhoseHistoryIsDropped) {
@@ -186,9 +181,11 @@ TEST_F(FakeServer, NoticesThatAWatchingClientDisconnected) {
       static_cast<void>(client_->watch(
           kConfigMaps, "default", options, [](const kube::WatchEvent&) {}, std::move(stop)));
     });
-    wait_until([&] { return server_->open_watches() == 1; });
+    EXPECT_TRUE(eventually(
+        "the watch is open", [&] { return server_->open_watches(); }, 1U));
   }
-  wait_until([&] { return server_->open_watches() == 0; });
+  EXPECT_TRUE(eventually(
+      "the watch is closed", [&] { return server_->open_watches(); }, 0U));
 }
 
 TEST_F(FakeServer, StopsUnderLoad) {
@@ -207,7 +204,8 @@ TEST_F(FakeServer, StopsUnderLoad) {
   kube::WatchOptions options;
   options.resource_version = "0";
   Watching watching(*client_, options);
-  wait_until([&] { return watching.events > 20; });
+  EXPECT_TRUE(eventually(
+      "events", [&] { return watching.events.load(); }, ::testing::Gt(20)));
   server_.reset();
   stop = true;
   static_cast<void>(watching.result());

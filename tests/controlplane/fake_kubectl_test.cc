@@ -6,10 +6,13 @@
 
 #include "tests/controlplane/fake_api_server.h"
 #include "tests/fake_apiserver/test_widgets.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
 
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -106,11 +109,16 @@ TEST_F(Kubectl, ChangesObjects) {
 }
 
 TEST_F(Kubectl, WaitsAndDeletes) {
+  const std::string patience = "--timeout=" + std::to_string(kPatience.count()) + "s";
   ok({"create", "-f", "-"}, widget("{size: 1}"));
   EXPECT_THAT(refused({"wait", "--for=condition=Ready", "widget/a", "--timeout=1s"}), HasSubstr("timed out"));
-  const auto patch_soon = [&](const char* patch, const char* subresource) {
+  // Once kubectl waits.
+  const auto patch_when_watched = [&](const char* patch, const char* subresource) {
+    EXPECT_TRUE(eventually(
+        "no earlier kubectl watches", [&] { return server_->open_watches(); }, 0U));
     return std::jthread([this, patch, subresource] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      EXPECT_TRUE(eventually(
+          "kubectl watches", [&] { return server_->open_watches(); }, Ge(1U)));
       const auto patched =
           server_->make_client()->patch({"example.dev", "v1", "widgets", true}, "default", "a",
                                         kube::PatchType::kMerge, *parse_json(patch), subresource);
@@ -118,13 +126,13 @@ TEST_F(Kubectl, WaitsAndDeletes) {
     });
   };
   const std::jthread ready =
-      patch_soon(R"({"status":{"conditions":[{"type":"Ready","status":"True"}]}})", "status");
-  EXPECT_THAT(ok({"wait", "--for=condition=Ready", "widget/a", "--timeout=20s"}), HasSubstr("condition met"));
+      patch_when_watched(R"({"status":{"conditions":[{"type":"Ready","status":"True"}]}})", "status");
+  EXPECT_THAT(ok({"wait", "--for=condition=Ready", "widget/a", patience}), HasSubstr("condition met"));
   ok({"patch", "widget", "a", "--type=merge", "-p", R"({"metadata":{"finalizers":["x.y/z"]}})"});
   ok({"delete", "widget", "a", "--wait=false"});
   ok({"get", "widget", "a"});
-  const std::jthread released = patch_soon(R"({"metadata":{"finalizers":null}})", "");
-  ok({"wait", "--for=delete", "widget/a", "--timeout=20s"});
+  const std::jthread released = patch_when_watched(R"({"metadata":{"finalizers":null}})", "");
+  ok({"wait", "--for=delete", "widget/a", patience});
   ok({"delete", "widget", "a", "--ignore-not-found"});
   EXPECT_THAT(refused({"delete", "widget", "a"}), HasSubstr("NotFound"));
 }

@@ -5,12 +5,12 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <thread>
 
 #include "tests/controlplane/binaries.h"
 #include "tests/controlplane/process_tree.h"
 #include "tests/controlplane/scratch_directory.h"
 #include "tests/controlplane/subprocess.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -231,11 +231,8 @@ class ControlPlaneProgramTest : public RealApiServerTest {
     Result<std::unique_ptr<Subprocess>> started = Subprocess::start(options);
     ASSERT_TRUE(started.ok());
     program_ = *std::move(started);
-    const auto deadline = std::chrono::steady_clock::now() + kLong;
-    while (!std::filesystem::exists(kubeconfig) && program_->running() &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(50ms);
-    }
+    ASSERT_TRUE(eventually("the kubeconfig or the program's end",
+                           [&] { return std::filesystem::exists(kubeconfig) || !program_->running(); }));
     ASSERT_TRUE(std::filesystem::exists(kubeconfig)) << tail_of_file(options.log_file);
     servers_ = children_of(program_->pid());
     ASSERT_EQ(servers_.size(), 2U);

@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <thread>
 
 #include "tests/controlplane/process_tree.h"
 #include "tests/controlplane/scratch_directory.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kLong = 20s;
+constexpr std::chrono::milliseconds kLong = kPatience;
 
 std::unique_ptr<Subprocess> shell(const std::string& script, const std::string& log = {}) {
   SubprocessOptions options;
@@ -60,9 +61,8 @@ TEST(Subprocess, StopAsksThenKills) {
   const auto ready = [&](const std::string& name, const std::string& trap) {
     const std::string log = (*scratch)->file(name);
     auto process = shell(trap + "; echo ready; while :; do sleep 0.01; done", log);
-    while (tail_of_file(log).empty() && process->running()) {
-      std::this_thread::sleep_for(5ms);
-    }
+    EXPECT_TRUE(eventually(
+        "the trap is set", [&] { return tail_of_file(log); }, "ready\n"));
     return process;
   };
   EXPECT_EQ(ready("polite", "trap 'exit 3' TERM")->stop(kLong), 3);
@@ -78,9 +78,13 @@ TEST(Subprocess, DestructorEndsTheWholeGroup) {
   pid_t grandchild = 0;
   {
     auto parent = shell("sleep 600 & echo $!; wait", log);
-    while (grandchild == 0) {
-      std::ifstream(log) >> grandchild;
-    }
+    EXPECT_TRUE(eventually(
+        "the grandchild's id",
+        [&] {
+          std::ifstream(log) >> grandchild;
+          return grandchild;
+        },
+        ::testing::Ne(0)));
     EXPECT_FALSE(process_ended(grandchild));
   }
   EXPECT_TRUE(wait_until_ended(grandchild, kLong));
