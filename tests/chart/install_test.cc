@@ -4,13 +4,13 @@
 
 #include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "tests/chart/helm.h"
 #include "tests/checkout.h"
 #include "tests/controlplane/binaries.h"
 #include "tests/controlplane/certificates.h"
 #include "tests/e2e/plimsoll_process.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -212,12 +212,9 @@ TEST_F(InstallTest, TheServersWorkWithTheRightsOfTheirServiceAccounts) {
                                                       kubeconfig_of("webhook"), server_->directory());
   ASSERT_TRUE(webhook_process.ok()) << to_string(webhook_process.error());
   const auto comes = [&](const std::vector<std::string>& question, const std::string& answer) {
-    CommandResult result;
-    for (int i = 0; i < 300 && result.output != answer; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      result = kubectl(question);
-    }
-    EXPECT_EQ(result.output, answer) << result.errors << (*operator_process)->log();
+    EXPECT_TRUE(eventually(
+        ::testing::PrintToString(question), [&] { return kubectl(question).output; }, answer))
+        << (*operator_process)->log();
   };
   comes({"get", "gpumodel", "v100-32gb", "-o", "jsonpath={.status.totalGPUs}"}, "8");
   expect_done(kubectl({"create", "-f", PLIMSOLL_SOURCE_DIR "/examples/single-gpu.yaml"}));

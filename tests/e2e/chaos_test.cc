@@ -13,6 +13,8 @@
 
 #include "tests/e2e/hostile_jobs.h"
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 #include "tests/testing/random_seed.h"
 
 namespace plimsoll::testing {
@@ -242,11 +244,13 @@ TEST_F(ChaosTest, NoJobIsLostDuplicatedOrStuckWhenTheOperatorIsKilled) {
     }
   }
   ASSERT_NO_FATAL_FAILURE(start_operator());
-  const auto deadline = Steady::now() + 180s;
-  while (!running_.empty() && Steady::now() < deadline) {
-    ASSERT_NO_FATAL_FAILURE(tend(false));
-    std::this_thread::sleep_for(100ms);
-  }
+  EXPECT_TRUE(eventually(
+      "all jobs end",
+      [&] {
+        tend(false);
+        return running_.size();
+      },
+      0U, 3 * kPatience));
   std::cout << next_ << " jobs, " << watch.made().size() << " attempts" << std::endl;
   for (const auto& [name, job] : running_) {
     ADD_FAILURE() << name << " is stuck: " << story(name);
@@ -265,12 +269,12 @@ TEST_F(ChaosTest, NoJobIsLostDuplicatedOrStuckWhenTheOperatorIsKilled) {
     must({"delete", "services,jobs,configmaps", "-l", "test=foreign"});
   }
   // What was deleted left nothing behind.
-  std::string left = "?";
-  while (!left.empty() && Steady::now() < deadline) {
-    left = must({"get", "jobs,services,pods", "-l", "plimsoll.dev/job-name", "-o", "name"}).output;
-    std::this_thread::sleep_for(200ms);
-  }
-  EXPECT_EQ(left, "");
+  EXPECT_TRUE(eventually(
+      "the children are gone",
+      [&] {
+        return must({"get", "jobs,services,pods", "-l", "plimsoll.dev/job-name", "-o", "name"}).output;
+      },
+      ""));
 }
 
 }  // namespace

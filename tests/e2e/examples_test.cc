@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <thread>
 
 #include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -20,12 +20,7 @@ class ExamplesTest : public MainJobTest {
     must({"create", "-f", PLIMSOLL_SOURCE_DIR "/examples/cluster.yaml"});
     ASSERT_NO_FATAL_FAILURE(start_operator());
     for (const char* model : {"a100-40gb", "a100-80gb", "h100-80gb", "v100-32gb"}) {
-      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-      while (get("gpumodels.plimsoll.dev", model)["status"]["totalGPUs"].asInt() != 512 &&
-             std::chrono::steady_clock::now() < deadline) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      }
-      EXPECT_EQ(get("gpumodels.plimsoll.dev", model)["status"]["totalGPUs"].asInt(), 512) << operator_->log();
+      ASSERT_NO_FATAL_FAILURE(wait_until_counted(model, 512));
     }
     start_webhook();
   }
@@ -83,12 +78,7 @@ TEST_F(ExamplesTest, WhatTheClusterKnowsBetterCounts) {
   const std::int64_t before = upper_bound();
   must({"apply", "--server-side", "--force-conflicts", "-f", example("cluster-knowledge/gpu-model")});
   must({"apply", "-f", example("cluster-knowledge/memory-profile")});
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  std::int64_t after = before;
-  while (after == before && std::chrono::steady_clock::now() < deadline) {
-    after = upper_bound();  // the webhook learns of both from its watches
-  }
-  EXPECT_NE(after, before);
+  EXPECT_TRUE(eventually("the webhook learns of both from its watches", upper_bound, ::testing::Ne(before)));
 }
 
 }  // namespace

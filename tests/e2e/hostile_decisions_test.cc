@@ -5,12 +5,12 @@
 #include <ctime>
 #include <fstream>
 #include <future>
-#include <thread>
 
 #include "base/base64.h"
 #include "base/gzip.h"
 #include "tests/e2e/main_job.h"
 #include "tests/fuzz/long_graph.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -90,11 +90,8 @@ class HostileDecisionsTest : public MainJobTest {
   // Returns when the process has computed for `least` beyond what it had: it decides slow jobs.
   static void wait_until_it_computes(const PlimsollProcess& process, std::chrono::nanoseconds before,
                                      std::chrono::milliseconds least) {
-    const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (processor_time(process) < before + least) {
-      ASSERT_LT(std::chrono::steady_clock::now(), last) << process.log();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
+    ASSERT_TRUE(eventually("the process computes", [&] { return processor_time(process) >= before + least; }))
+        << process.log();
   }
 
   void remove_webhooks() {

@@ -1,9 +1,8 @@
 // Two operators, of which one leads.
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -55,11 +54,9 @@ TEST_F(LeadershipTest, TheOtherTakesOverAndNoAttemptIsStartedTwice) {
   create("last", "2s");
   first->kill();
   create("orphan", "1s");  // while nobody leads
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (holder() == leader && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(100ms);
-  }
-  EXPECT_NE(holder(), leader) << second->log();
+  EXPECT_TRUE(eventually(
+      "another leader", [&] { return holder(); }, ::testing::Ne(leader)))
+      << second->log();
   for (const std::string& name : names) {
     const Json job = wait_for_end(name, 180s);
     EXPECT_TRUE(is_true(job, "Succeeded")) << name << story(name) << second->log();

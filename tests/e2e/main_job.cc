@@ -1,21 +1,17 @@
 #include "tests/e2e/main_job.h"
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "base/base64.h"
 #include "tests/checkout.h"
 #include "tests/controlplane/certificates.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::chrono::seconds kPatience{60};
 constexpr const char* kCrds[] = {"trainingjobs", "gpumodels", "memoryprofiles"};
 
 void replace_all(std::string& text, const std::string& what, const std::string& with) {
@@ -25,17 +21,6 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
 }
 
 }  // namespace
-
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(100ms);
-  }
-  return true;
-}
 
 void MainJobTest::SetUp() {
   std::string why;
@@ -58,9 +43,7 @@ void MainJobTest::start_plimsoll() {
                                   node_manifest("a100-1", "NVIDIA-A100-SXM4-80GB", 81920) + "---\n" +
                                   node_manifest("v100-0", "Tesla-V100-SXM2-32GB", 32768));
   ASSERT_NO_FATAL_FAILURE(start_operator());
-  ASSERT_TRUE(eventually([&] {
-    return get("gpumodels.plimsoll.dev", "a100-80gb")["status"]["totalGPUs"].asInt() == 16;
-  })) << operator_->log();
+  ASSERT_NO_FATAL_FAILURE(wait_until_counted("a100-80gb", 16));
   ASSERT_NO_FATAL_FAILURE(start_webhook());
 }
 
@@ -91,7 +74,7 @@ void MainJobTest::start_webhook() {
   replace_all(configuration, "CA_BUNDLE", base64_encode(authority->certificate_pem()));
   must({"apply", "-f", "-"}, configuration);
   // The API server learns of a configuration by a watch of its own.
-  ASSERT_TRUE(eventually([&] {
+  ASSERT_TRUE(eventually("the API server calls the webhook", [&] {
     const CommandResult probe =
         kubectl({"create", "--dry-run=server", "-o", "json", "-f", "-"}, small_job("probe"));
     const Result<Json> object = parse_json(probe.output);
@@ -99,6 +82,13 @@ void MainJobTest::start_webhook() {
         probe.errors.find("Warning:") != std::string::npos;  // with no GPU there is no decision
     return object && (warned || !annotation(*object, "provisioning-reason").empty());
   })) << webhook_->log();
+}
+
+void MainJobTest::wait_until_counted(const std::string& model, int gpus) const {
+  ASSERT_TRUE(eventually(
+      "the GPUs of " + model,
+      [&] { return get("gpumodels.plimsoll.dev", model)["status"]["totalGPUs"].asInt(); }, gpus))
+      << (operator_ != nullptr ? operator_->log() : "");
 }
 
 CommandResult MainJobTest::kubectl(std::vector<std::string> arguments, const std::string& input) const {

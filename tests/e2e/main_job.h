@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +25,8 @@ class MainJobTest : public ::testing::Test {
   void start_plimsoll();
   void start_operator();
   void start_webhook();
+  // Waits until the operator has counted the GPUs of the GPUModel.
+  void wait_until_counted(const std::string& model, int gpus) const;
 
   CommandResult kubectl(std::vector<std::string> arguments, const std::string& input = {}) const;
   // The same, which must succeed.
@@ -38,9 +39,6 @@ class MainJobTest : public ::testing::Test {
   std::unique_ptr<PlimsollProcess> operator_;
   std::unique_ptr<PlimsollProcess> webhook_;
 };
-
-// Looks every 100 ms, for half a minute or so.
-bool eventually(const std::function<bool()>& condition);
 
 // A node of GPUs, ready to take pods.
 std::string node_manifest(const std::string& name, const std::string& product, int memory_mib, int gpus = 8);

@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "base/yaml.h"
 #include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -92,11 +93,9 @@ class MalformedJobsTest : public MainJobTest {
     remove_rules(crd);
     must({"apply", "-f", "-"}, write_json(crd));
     const Malformed probe = malformed_templates().front();
-    const auto deadline = std::chrono::steady_clock::now() + 60s;
-    while (create(probe.object, true).exit_code != 0) {  // the server takes a moment
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << create(probe.object, true).errors;
-      std::this_thread::sleep_for(200ms);
-    }
+    ASSERT_TRUE(eventually(
+        "the server follows the definition", [&] { return create(probe.object, true).exit_code; }, 0))
+        << create(probe.object, true).errors;
   }
 
   // Without the spec, which may be of a megabyte.
@@ -117,18 +116,18 @@ class MalformedJobsTest : public MainJobTest {
 
   Json wait_until_failed(const std::string& name) const {
     // A busy API server takes ten seconds to write an object of a megabyte.
-    const auto deadline = std::chrono::steady_clock::now() + 240s;
-    Json status = status_of(name);
-    while (!has_failed(status) && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(200ms);
+    constexpr std::chrono::seconds kLong = 4 * kPatience;
+    Json status;
+    const auto look = [&] {
       status = status_of(name);
-    }
+      return has_failed(status);
+    };
+    EXPECT_TRUE(eventually("the failure of " + name, look, true, kLong)) << operator_->log();
     return status;
   }
 
   void expect_user_error(const std::string& name, const std::string& field) const {
     const Json status = wait_until_failed(name);
-    EXPECT_TRUE(has_failed(status)) << name << '\n' << operator_->log();
     const Json& attempts = member(status, {"attempts"});
     ASSERT_EQ(attempts.size(), 1U) << name;
     EXPECT_EQ(text_member(attempts[0], {"outcome"}), "UserError") << name;
@@ -138,11 +137,8 @@ class MalformedJobsTest : public MainJobTest {
 
   // A good job has its pods made: the operator lives and works.
   void expect_progress() const {
-    const auto deadline = std::chrono::steady_clock::now() + 90s;
-    while (get("job", "good-0").isNull() && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(200ms);
-    }
-    EXPECT_FALSE(get("job", "good-0").isNull()) << operator_->log();
+    EXPECT_TRUE(eventually("the good job runs", [&] { return !get("job", "good-0").isNull(); }))
+        << operator_->log();
     EXPECT_TRUE(operator_->running()) << operator_->log();
   }
 };

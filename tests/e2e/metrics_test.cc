@@ -8,9 +8,9 @@
 #include <regex>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "tests/e2e/main_job.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -123,14 +123,11 @@ class MetricsTest : public MainJobTest {
 TEST_F(MetricsTest, BothProcessesServeTheCatalogue) {
   must({"apply", "-f", "-"}, small_job("ads"));
   std::string scrape;
-  const auto has_passed = [&] {  // a pass counts when it ends, after its job
+  EXPECT_TRUE(eventually("the pass counts", [&] {  // when it ends, after its job
+    scrape = http_get(operator_->ops_port(), "/metrics");
     return scrape.find("plimsoll_jobs_created_total{") != scrape.npos &&
            scrape.find("controller_runtime_reconcile_total{") != scrape.npos;
-  };
-  for (int i = 0; i < 1200 && !has_passed(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    scrape = http_get(operator_->ops_port(), "/metrics");
-  }
+  }));
   EXPECT_THAT(scrape, HasSubstr("plimsoll_jobs_created_total{namespace=\"default\"} 1"));
   EXPECT_THAT(differences(scrape, "operator", kAfterAnAttempt), IsEmpty());
   scrape = http_get(webhook_->ops_port(), "/metrics");

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <thread>
 
 #include "tests/e2e/main_job.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -21,11 +21,9 @@ TEST_F(OutageTest, WithoutAWebhookJobsAreAdmittedUnsizedAndTheOperatorSizesThem)
   EXPECT_EQ(replicas_of(job("ads")), 16);
   EXPECT_TRUE(decision_of(job("ads")).isNull());
   start_operator();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (replicas_of(job("ads")) == 16 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  EXPECT_EQ(replicas_of(job("ads")), 1) << operator_->log();
+  EXPECT_TRUE(eventually(
+      "the operator sizes the job", [&] { return replicas_of(job("ads")); }, 1))
+      << operator_->log();
   EXPECT_EQ(decision_of(job("ads"))["trainers"].asInt(), 1);
 }
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -84,14 +85,14 @@ TEST_F(OwnershipTest, ObjectsOfOthersWithTheNamesOfChildrenAreNeverTouched) {
   job = wait_for(
       "kafka", [](const Json& now) { return now.isNull(); }, 120s);
   EXPECT_TRUE(job.isNull()) << story("kafka");
-  std::string left = "?";
-  for (int i = 0; i < 300 && !left.empty(); ++i) {
-    left = must({"get", "jobs,pods,services,configmaps", "-l", "plimsoll.dev/job-name=kafka,test!=foreign",
-                 "-o", "name"})
-               .output;
-    std::this_thread::sleep_for(100ms);
-  }
-  EXPECT_EQ(left, "");
+  EXPECT_TRUE(eventually(
+      "the children are gone",
+      [&] {
+        return must({"get", "jobs,pods,services,configmaps", "-l",
+                     "plimsoll.dev/job-name=kafka,test!=foreign", "-o", "name"})
+            .output;
+      },
+      ""));
   expect_untouched("after deadline and time to live");
 }
 

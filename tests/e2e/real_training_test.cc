@@ -2,11 +2,10 @@
 // each with a budget for its tensors as if it had a card of 256 MiB.
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "tests/checkout.h"
 #include "tests/e2e/training_stage.h"
 #include "tests/node_agent/node_agent.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -55,11 +54,7 @@ spec: {family: recommender, bounds: [{gpuModel: test-card, communication: 1Mi}]}
     ASSERT_TRUE(node.ok()) << to_string(node.error());
     node_ = *std::move(node);
     ASSERT_NO_FATAL_FAILURE(start_operator());
-    const auto deadline = std::chrono::steady_clock::now() + 60s;
-    while (get("gpumodels.plimsoll.dev", "test-card")["status"]["totalGPUs"].asInt() != 8 &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(100ms);
-    }
+    ASSERT_NO_FATAL_FAILURE(wait_until_counted("test-card", 8));
     start_webhook();
   }
 
@@ -127,10 +122,8 @@ TEST_F(RealTrainingTest, OutOfMemoryIsSurvivedAndLearnedFrom) {
   EXPECT_GT(last["observedPeakBytes"].asInt64(), 0) << story("first");
   EXPECT_LE(last["observedPeakBytes"].asInt64(), kCardBytes);
 
-  const auto deadline = std::chrono::steady_clock::now() + 30s;
-  while (admitted("next") <= trainers && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(100ms);
-  }
+  EXPECT_TRUE(eventually(
+      "the family has learned", [&] { return admitted("next"); }, ::testing::Gt(trainers)));
   const std::int64_t given = create("next");
   EXPECT_GT(given, trainers) << must({"get", "memoryprofiles", "-o", "yaml"}).output << operator_->log();
   const Json next = wait_for_end("next", 120s);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/random_seed.h"
 
 namespace plimsoll::testing {
@@ -28,14 +29,6 @@ class StoppedLeaderTest : public TrainingTest {
   }
 
   std::string holder() { return text_member(get("lease", "plimsoll-operator"), {"spec", "holderIdentity"}); }
-
-  bool wait_until(const std::function<bool()>& condition, std::chrono::seconds patience) {
-    const auto deadline = std::chrono::steady_clock::now() + patience;
-    while (!condition() && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(50ms);
-    }
-    return condition();
-  }
 };
 
 TEST_F(StoppedLeaderTest, WhoGoesOnAfterItsLeaseEndsAndDoublesNothing) {
@@ -65,11 +58,13 @@ TEST_F(StoppedLeaderTest, WhoGoesOnAfterItsLeaseEndsAndDoublesNothing) {
     // In the midst of whatever it does about the job.
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 1500));
     leader->send_signal(SIGSTOP);
-    EXPECT_TRUE(wait_until([&] { return holder() != first_holder; }, 60s)) << next->log();
+    EXPECT_TRUE(eventually(
+        "another leader", [&] { return holder(); }, ::testing::Ne(first_holder)))
+        << next->log();
     const Json job = wait_for_end(names.back(), 90s);
     EXPECT_TRUE(is_true(job, "Succeeded")) << story(names.back()) << next->log();
     leader->send_signal(SIGCONT);
-    EXPECT_TRUE(wait_until([&] { return !leader->running(); }, 30s)) << leader->log();
+    EXPECT_TRUE(eventually("the old leader ends", [&] { return !leader->running(); })) << leader->log();
     leader = std::move(next);
   }
   for (const std::string& name : names) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <memory>
-#include <thread>
 
 #include "tests/checkout.h"
 #include "tests/controlplane/scratch_directory.h"
@@ -55,11 +54,7 @@ spec: {cudaContext: 1Mi}
     ASSERT_TRUE(node.ok()) << to_string(node.error());
     node_ = *std::move(node);
     ASSERT_NO_FATAL_FAILURE(start_operator());
-    const auto deadline = std::chrono::steady_clock::now() + 60s;
-    while (get("gpumodels.plimsoll.dev", "t4")["status"]["totalGPUs"].asInt() != 2 &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(100ms);
-    }
+    ASSERT_NO_FATAL_FAILURE(wait_until_counted("t4", 2));
     start_webhook();
   }
 

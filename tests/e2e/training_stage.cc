@@ -1,17 +1,15 @@
 #include "tests/e2e/training_stage.h"
 
 #include <algorithm>
-#include <thread>
+
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
 
-using namespace std::chrono_literals;
-
 const kube::Resource kTrainingJobs{.group = "plimsoll.dev", .version = "v1alpha1", .plural = "trainingjobs"};
 const kube::Resource kJobs{.group = "batch", .version = "v1", .plural = "jobs"};
 const kube::Resource kPods{.group = "", .version = "v1", .plural = "pods"};
-constexpr std::chrono::milliseconds kLookInterval{100};
 
 kube::Reflector::Options all_of(const kube::Resource& resource, kube::Reflector::Handler handler) {
   kube::Reflector::Options options;
@@ -68,13 +66,7 @@ void TrainingTest::add_node(const std::string& name, int gpus) {
 }
 
 void TrainingTest::wait_for_gpus(int count) {
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  std::int64_t seen = -1;
-  while (seen != count && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kLookInterval);
-    seen = get("gpumodels.plimsoll.dev", "a100-80gb")["status"]["totalGPUs"].asInt64();
-  }
-  ASSERT_EQ(seen, count) << (operator_ != nullptr ? operator_->log() : "");
+  wait_until_counted("a100-80gb", count);
 }
 
 Json TrainingTest::live(const std::string& name) {
@@ -84,12 +76,13 @@ Json TrainingTest::live(const std::string& name) {
 
 Json TrainingTest::wait_for(const std::string& name, const Condition& condition,
                             std::chrono::seconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  Json job = live(name);
-  while (!condition(job) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kLookInterval);
+  Json job;
+  const auto look = [&] {
     job = live(name);
-  }
+    return condition(job);
+  };
+  static_cast<void>(
+      eventually("the condition of " + name, look, true, patience));  // the caller says what it lacks
   return job;
 }
 

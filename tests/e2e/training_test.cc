@@ -1,9 +1,8 @@
 // Training jobs from their creation to their end, through what goes wrong on the way.
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "tests/e2e/training_stage.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -67,14 +66,13 @@ TEST_F(JobsThatRunTest, RunToSuccess) {
   EXPECT_EQ(attempts_of(job)[0]["observedPeakBytes"].asInt64(), 75161927680) << story("ads");
 
   must({"delete", "tj", "ads"});
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  std::string left = "?";
-  while (!left.empty() && std::chrono::steady_clock::now() < deadline) {
-    left = must({"get", "jobs,pods,services,configmaps", "-l", "plimsoll.dev/job-name=ads", "-o", "name"})
-               .output;
-    std::this_thread::sleep_for(100ms);
-  }
-  EXPECT_EQ(left, "");
+  EXPECT_TRUE(eventually(
+      "the children are gone",
+      [&] {
+        return must({"get", "jobs,pods,services,configmaps", "-l", "plimsoll.dev/job-name=ads", "-o", "name"})
+            .output;
+      },
+      ""));
 }
 
 TEST_F(JobsThatRunTest, GrowOnceAfterRunningOutOfMemoryAndTheFamilyLearns) {
@@ -99,10 +97,8 @@ TEST_F(JobsThatRunTest, GrowOnceAfterRunningOutOfMemoryAndTheFamilyLearns) {
   // Of the same family, as they would be written anew: right at once, as soon as it was learned.
   TrainingJobManifest next = first;
   next.name = "next";
-  const auto deadline = std::chrono::steady_clock::now() + 30s;
-  while (admitted(next) <= trainers && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(100ms);
-  }
+  EXPECT_TRUE(eventually(
+      "the family has learned", [&] { return admitted(next); }, ::testing::Gt(trainers)));
   const std::int64_t given = create(next);
   EXPECT_GT(given, trainers) << must({"get", "memoryprofiles", "-o", "yaml"}).output << operator_->log();
   const Json second = wait_for_end("next");

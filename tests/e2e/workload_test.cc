@@ -6,6 +6,7 @@
 
 #include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -183,7 +184,7 @@ class WorkloadTest : public MainJobTest {
   void install(const std::string& definitions) {
     must({"apply", "-f", "-"}, definitions);
     // kubectl fails on a definition that has no condition yet.
-    ASSERT_TRUE(eventually([&] {
+    ASSERT_TRUE(eventually("the definitions are established", [&] {
       return kubectl({"wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"}).exit_code == 0;
     }));
   }
@@ -191,7 +192,7 @@ class WorkloadTest : public MainJobTest {
   // Once the API server serves the kind.
   CommandResult apply_example(const std::string& name) {
     CommandResult applied;
-    EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(eventually("the kind is served", [&] {
       applied = kubectl({"apply", "-f", PLIMSOLL_SOURCE_DIR "/examples/workloads/" + name});
       return applied.exit_code == 0;
     })) << applied.errors;
@@ -201,7 +202,7 @@ class WorkloadTest : public MainJobTest {
   void opt_in() {
     must({"label", "namespace", "default", "plimsoll.dev/mode=Auto"});
     // The API server learns of a namespace's label by a watch of its own.
-    ASSERT_TRUE(eventually([&] {
+    ASSERT_TRUE(eventually("a job is sized", [&] {
       const CommandResult probe =
           kubectl({"create", "--dry-run=server", "-o", "json", "-f", "-"}, job_of("probe", kFamily));
       const Result<Json> object = parse_json(probe.output);
@@ -253,7 +254,7 @@ TEST_F(WorkloadTest, AFamilysProfileDescribesTheModelOfAJobWithoutAnAnnotation) 
   const std::string annotation_of_model = "plimsoll.dev/model: ranker/model.yaml, ";
   manifest.erase(manifest.find(annotation_of_model), annotation_of_model.size());
   // The webhook learns of the profile by a watch.
-  ASSERT_TRUE(eventually([&] {
+  ASSERT_TRUE(eventually("a job is sized by its profile", [&] {
     kubectl({"delete", "jobs.batch", "by-profile", "--ignore-not-found"});
     const CommandResult applied = kubectl({"apply", "-f", "-"}, manifest);
     return applied.exit_code == 0 &&
@@ -317,7 +318,12 @@ spec:
     Master: {replicas: 1, template: {spec: {containers: [{name: pytorch, image: a, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}
     Worker: {replicas: 7, template: {spec: {containers: [{name: pytorch, image: a, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}
 )";
-  ASSERT_TRUE(eventually([&] { return kubectl({"apply", "-f", "-"}, manifest).exit_code == 0; }));
+  ASSERT_TRUE(eventually(
+      "the kind is served",
+      [&] {
+        return kubectl({"apply", "-f", "-"}, manifest).exit_code;
+      },
+      0));
   const Json job = get("pytorchjobs.kubeflow.org", "ranker");
   EXPECT_EQ(job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"], 1);
   for (const char* role : {"Master", "Worker"}) {
@@ -369,7 +375,7 @@ spec:
   trainer: {numNodes: 2, resourcesPerNode: {limits: {nvidia.com/gpu: 8}}}
 )";
   };
-  ASSERT_TRUE(eventually([&] {
+  ASSERT_TRUE(eventually("the kind is served", [&] {
     return kubectl({"apply", "-f", "-"}, train_job("advised", "plimsoll")).exit_code == 0;
   }));
   const Json advised = get("trainjobs.trainer.kubeflow.org", "advised");

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/controlplane/process_tree.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -48,13 +50,9 @@ class NodeAgentTest : public ::testing::Test {
   }
 
   void wait_for_phase(const std::string& pod, const std::string& phase) {
-    const auto deadline = std::chrono::steady_clock::now() + 60s;
-    std::string seen;
-    while ((seen = ask("pod/" + pod, "{.status.phase}")) != phase &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(50ms);
-    }
-    ASSERT_EQ(seen, phase) << ask("pod/" + pod, "{.status}");
+    ASSERT_TRUE(eventually(
+        "the phase of " + pod, [&] { return ask("pod/" + pod, "{.status.phase}"); }, phase))
+        << ask("pod/" + pod, "{.status}");
   }
 
   std::string ended(const std::string& pod, const std::string& field) {
@@ -121,7 +119,7 @@ TEST_F(NodeAgentTest, LeavesNoProcessBehind) {
   EXPECT_GE(started.size(), 1U);
   agent_.reset();
   for (const pid_t process : started) {
-    EXPECT_TRUE(wait_until_ended(process, 10s)) << process;
+    EXPECT_TRUE(wait_until_ended(process, kPatience)) << process;
   }
 }
 
