@@ -80,7 +80,7 @@ std::chrono::milliseconds time_to_answer(std::string_view query) {
     }
     query.remove_prefix(std::min(query.size(), parameter.size() + 1));
   }
-  return std::max(timeout - kAnswerMargin, timeout / 2);
+  return timeout - timeout / kAnswerShare;
 }
 
 http::Response AdmissionHandler::handle(const http::Request& request) const {

@@ -4,7 +4,7 @@
 //   http::Server server(options, [&](const http::Request& request) { return handler.handle(request); }, ...);
 //
 // POST kMutatePath, kMutateWorkloadPath, kAdviseWorkloadPath and kValidatePath with an AdmissionReview; every response there is an AdmissionReview,
-// too. The decision is limited by the API server's timeout (?timeout=5s) less kAnswerMargin, by the request's
+// too. The decision is limited by the API server's timeout (?timeout=5s) less a fifth, by the request's
 // stop token, and by the memory that is reserved for it. Under overload a mutating review leaves the job
 // unchanged, with a warning, and a validating one gets 429, so that its failurePolicy decides. Thread-safe;
 // the objects that the options point to must outlive the handler.
@@ -37,8 +37,9 @@ inline constexpr const char* kMutateWorkloadPath = "/mutate-workload";
 inline constexpr const char* kAdviseWorkloadPath = "/advise-workload";
 inline constexpr const char* kValidatePath = "/validate-plimsoll-dev-v1alpha1-trainingjob";
 
-// For encoding and sending the response.
-inline constexpr std::chrono::milliseconds kAnswerMargin{200};
+// One part in so many of the timeout is for encoding and sending the response. A long decision has a low priority
+// (decision_scheduler.h): on a busy machine its thread waits for a processor before it can answer.
+inline constexpr int kAnswerShare = 5;
 // The API server's default and longest timeouts.
 inline constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
 inline constexpr std::chrono::milliseconds kMaxTimeout{30'000};
@@ -88,7 +89,7 @@ class AdmissionHandler {
 };
 
 // The time for a response: the timeout of the query string ("timeout=5s", Go's notation), at most
-// kMaxTimeout, or kDefaultTimeout without one; less kAnswerMargin, but at least half of the timeout.
+// kMaxTimeout, or kDefaultTimeout without one; less one part in kAnswerShare.
 std::chrono::milliseconds time_to_answer(std::string_view query);
 
 }  // namespace plimsoll::webhook
