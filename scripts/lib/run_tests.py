@@ -3,7 +3,8 @@
 
 Runs ctest on BUILD, ROUNDS times. Tests that fail are run once more, each alone; those that then pass are flaky. Where more than
 MOST_RETRIED fail, the change is wrong and not the machine, and none is run again. The last lines name the tests that were skipped,
-with the reason, that were flaky, and that failed. Exit code: 1 where a test failed twice, or none ran.
+with the reason, that were flaky, and that failed; they are also in BUILD/tests_summary.txt. Exit code: 1 where a test failed twice,
+77 where all were skipped.
 """
 
 import os
@@ -13,6 +14,7 @@ import sys
 import xml.etree.ElementTree
 
 MOST_RETRIED = 10
+ALL_SKIPPED = 77
 
 
 def ctest(build, jobs, options):
@@ -48,9 +50,10 @@ def reason_of(output):
 
 
 def skipped_within(output):
-    """(name, reason) of the tests that a program which passed has skipped."""
-    return [(name, reason_of(text)) for text, name in
-            re.findall(r"\[ RUN      \] [^\n]+\n((?:(?!\[ RUN)[^\n]*\n)*?)\[  SKIPPED \] (\S+) \(", output)]
+    """(name, reason) of what a program which passed has skipped: tests of GoogleTest, and parts that say so themselves."""
+    tests = re.findall(r"\[ RUN      \] [^\n]+\n((?:(?!\[ RUN)[^\n]*\n)*?)\[  SKIPPED \] (\S+) \(", output)
+    parts = re.findall(r"^SKIPPED: *([^\n]+)", output, re.M)
+    return [(name, reason_of(text)) for text, name in tests] + [("in part", reason) for reason in parts]
 
 
 def exactly(name):
@@ -86,15 +89,18 @@ def main(build, jobs, rounds, *options):
         failed += ended["failed"]
         flaky += ended["flaky"]
         skipped.update(ended["skipped"])
-    print()
-    for name, reason in sorted(skipped.items()):
-        print(f"SKIPPED: {name}: {reason}")
-    for name in flaky:
-        print(f"FLAKY: {name}")
-    for name in failed:
-        print(f"FAILED: {name}")
-    print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped", flush=True)
-    return 1 if failed or passed + len(skipped) == 0 else 0
+    lines = [f"SKIPPED: {name}: {reason}" for name, reason in sorted(skipped.items())]
+    lines += [f"FLAKY: {name}" for name in flaky] + [f"FAILED: {name}" for name in failed]
+    lines.append(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+    summary = "\n".join(lines)
+    print("\n" + summary, flush=True)
+    with open(os.path.join(build, "tests_summary.txt"), "w") as file:
+        file.write(summary + "\n")
+    if failed:
+        return 1
+    if passed:
+        return 0
+    return ALL_SKIPPED if skipped else 1
 
 
 if __name__ == "__main__":
