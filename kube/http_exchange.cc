@@ -228,48 +228,52 @@ struct HttpExchange::Transfer : std::enable_shared_from_this<Transfer> {
   // another task (streambuf_state_manager::create_exception_checked_task), which that thread would have to run.
   // Bytes that nobody wants are dropped, and cancelling ends the exchange.
   pplx::task<std::size_t> receive(const char* bytes, std::size_t count) {
-    const MutexLock lock(response->mutex);
-    if (response->abandoned) {
-      return pplx::task_from_result(count);
+    {
+      const MutexLock lock(response->mutex);
+      if (response->abandoned) {
+        return pplx::task_from_result(count);
+      }
+      if (count > kChunkLimit) {
+        response->failure =
+            HttpFailure{HttpFailure::Stage::kReceiving, "a chunk of the response is larger than 1 GiB"};
+        response->ended = true;
+        response->abandoned = true;
+      } else {
+        response->buffer.append(bytes, count);
+        response->held_back = response->buffer.size() >= kBufferLimit;
+        if (response->held_back) {
+          held_back.emplace();
+          held_back_count = count;
+        }
+      }
     }
-    if (count > kChunkLimit) {
-      response->failure =
-          HttpFailure{HttpFailure::Stage::kReceiving, "a chunk of the response is larger than 1 GiB"};
-      response->ended = true;
-      response->abandoned = true;
-      response->changed.notify_all();
-      return pplx::task_from_result(count);
-    }
-    response->buffer.append(bytes, count);
     response->changed.notify_all();
-    if (response->buffer.size() < kBufferLimit) {
-      return pplx::task_from_result(count);
-    }
-    response->held_back = true;
-    held_back.emplace();
-    held_back_count = count;
-    return pplx::create_task(*held_back);
+    return held_back ? pplx::create_task(*held_back) : pplx::task_from_result(count);
   }
 
   void set_head(const http_response& arrived) {
-    const MutexLock lock(response->mutex);
-    response->status = arrived.status_code();
-    const auto header = arrived.headers().find("Retry-After");
-    if (header != arrived.headers().end()) {
-      response->retry_after = header->second;
+    {
+      const MutexLock lock(response->mutex);
+      response->status = arrived.status_code();
+      const auto header = arrived.headers().find("Retry-After");
+      if (header != arrived.headers().end()) {
+        response->retry_after = header->second;
+      }
+      response->has_head = true;
     }
-    response->has_head = true;
     response->changed.notify_all();
   }
 
   // cpprestsdk is done.
   void finish(std::optional<HttpFailure> failure) {
-    const MutexLock lock(response->mutex);
-    if (!response->failure) {
-      response->failure = std::move(failure);
+    {
+      const MutexLock lock(response->mutex);
+      if (!response->failure) {
+        response->failure = std::move(failure);
+      }
+      response->finished = true;
+      response->ended = true;
     }
-    response->finished = true;
-    response->ended = true;
     response->changed.notify_all();
   }
 
