@@ -125,8 +125,12 @@ bool can_offload(const Parallelism& parallelism) {
   using enum ParallelStrategy;
   const ParallelStrategy strategy = parallelism.strategy;
   return parallelism.offload == Offload::kOptimizer
-             ? is_zero(strategy)
+             ? is_zero(strategy) || strategy == kMegatron
              : strategy == kFSDP || strategy == kFSDP2 || strategy == kZeRO3;
+}
+
+bool can_offload_in_part(const Parallelism& parallelism) {
+  return parallelism.offload == Offload::kOptimizer && parallelism.strategy == ParallelStrategy::kMegatron;
 }
 
 }  // namespace plimsoll::crds

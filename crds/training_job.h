@@ -162,6 +162,8 @@ struct Parallelism {
   bool reshard_after_forward = true;     // FSDP's
   std::int64_t replicate = 1;            // FSDP's: groups that each hold all parameters (HSDP)
   Offload offload = Offload::kNone;
+  std::int64_t offload_percent = 100;  // Megatron-LM's --optimizer-offload-fraction, in percent
+  bool overlap_offload = false;        // Megatron-LM's --overlap-cpu-optimizer-d2h-h2d
   std::int64_t reduce_bucket_size = kReduceBucketSize;  // DeepSpeed's, in elements
   std::int64_t tensor = 1;
   bool sequence = false;  // with tensor: activations between the parallel regions are split by tokens
@@ -180,6 +182,8 @@ struct Parallelism {
 
 // Whether the strategy can keep in host memory what parallelism.offload says.
 bool can_offload(const Parallelism& parallelism);
+// Whether it can keep a part of the optimizer's state there: else offloadPercent and overlapOffload have no meaning.
+bool can_offload_in_part(const Parallelism& parallelism);
 // ZeRO1 to ZeRO3: parallelism.reduceBucketSize goes with no other.
 bool is_zero(ParallelStrategy strategy);
 

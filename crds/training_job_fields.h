@@ -38,6 +38,7 @@ inline constexpr Range kOptionalWidths = {0, 1 << 20};
 inline constexpr Range kTrainerCounts = {1, 65536};
 inline constexpr Range kSeconds = {0, 315'360'000};  // ten years
 inline constexpr Range kSplits = {1, 4096};
+inline constexpr Range kPercents = {1, 100};
 inline constexpr Range kBucketElements = {1, std::int64_t{1} << 40};
 inline constexpr Range kGlobalBatch = {0, 1 << 30};
 
@@ -196,6 +197,8 @@ void describe(Visitor& visit, Of<Parallelism> auto& parallelism) {
   visit.boolean("reshardAfterForward", parallelism.reshard_after_forward, Presence::kDefaulted);
   visit.integer("replicate", parallelism.replicate, Presence::kDefaulted, kSplits);
   visit.choice("offload", parallelism.offload, Presence::kDefaulted);
+  visit.integer("offloadPercent", parallelism.offload_percent, Presence::kDefaulted, kPercents);
+  visit.boolean("overlapOffload", parallelism.overlap_offload, Presence::kDefaulted);
   visit.integer("reduceBucketSize", parallelism.reduce_bucket_size, Presence::kDefaulted, kBucketElements);
   visit.integer("tensor", parallelism.tensor, Presence::kDefaulted, kSplits);
   visit.boolean("sequence", parallelism.sequence, Presence::kDefaulted);

@@ -234,9 +234,14 @@ void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErr
   }
   if (parallelism.offload != Offload::kNone && !can_offload(parallelism)) {
     const bool optimizer = parallelism.offload == Offload::kOptimizer;
-    errors.add(FieldPath(path, "offload"), optimizer
-                                               ? "offload Optimizer needs strategy ZeRO1, ZeRO2 or ZeRO3"
-                                               : "offload Parameters needs strategy FSDP, FSDP2 or ZeRO3");
+    errors.add(FieldPath(path, "offload"),
+               optimizer ? "offload Optimizer needs strategy ZeRO1, ZeRO2, ZeRO3 or Megatron"
+                         : "offload Parameters needs strategy FSDP, FSDP2 or ZeRO3");
+  }
+  if ((parallelism.offload_percent != 100 || parallelism.overlap_offload) &&
+      !can_offload_in_part(parallelism)) {
+    errors.add(FieldPath(path, "offloadPercent"),
+               "offloadPercent and overlapOffload need offload Optimizer and strategy Megatron");
   }
   if (parallelism.reduce_bucket_size != kReduceBucketSize && !is_zero(parallelism.strategy)) {
     errors.add(FieldPath(path, "reduceBucketSize"), "reduceBucketSize needs strategy ZeRO1, ZeRO2 or ZeRO3");

@@ -546,6 +546,10 @@ void repair(crds::TrainingSpec& training) {
   if (ways.offload != crds::Offload::kNone && !crds::can_offload(ways)) {
     ways.offload = crds::Offload::kNone;
   }
+  if (!crds::can_offload_in_part(ways)) {
+    ways.offload_percent = 100;
+    ways.overlap_offload = false;
+  }
   if (ways.tensor == 1) {
     ways.sequence = false;
     ways.split_columns.clear();
