@@ -118,8 +118,10 @@ class Explainer {
   }
   const char* offload_source() const {
     const bool fsdp = strategy() == ParallelStrategy::kFSDP || strategy() == ParallelStrategy::kFSDP2;
-    return fsdp ? "torch/distributed/fsdp: CPUOffloadPolicy, CPUOffload"
-                : "deepspeed/runtime/zero/offload_config.py";
+    return strategy() == ParallelStrategy::kMegatron
+               ? "megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py"
+           : fsdp ? "torch/distributed/fsdp: CPUOffloadPolicy, CPUOffload"
+                  : "deepspeed/runtime/zero/offload_config.py";
   }
   ParallelStrategy strategy() const {
     const bool automatic = parallelism_.strategy == ParallelStrategy::kAuto;
@@ -200,8 +202,8 @@ class Explainer {
         "torch/distributed/pipelining/stage.py, backward_maybe_with_nosync");
     add(rule, training_.optimizer_in_backward, "; each is freed once its parameter is updated",
         "torchtitan/components/optimizer.py, OptimizersInBackwardContainer");
-    add(rule, parallelism_.offload != crds::Offload::kNone, "; reduced ones are moved to the host's memory",
-        offload_source());
+    add(rule, parallelism_.offload != crds::Offload::kNone && strategy() != ParallelStrategy::kMegatron,
+        "; reduced ones are moved to the host's memory", offload_source());
     return rule;
   }
 
@@ -249,7 +251,10 @@ class Explainer {
                                         ", read from real steps by tests/accuracy/optimizer_steps.py"};
     std::string text = "what the optimizer keeps for each trained parameter from step to step";
     if (parallelism_.offload != crds::Offload::kNone) {
-      text += "; it is in the host's memory, and the step runs there";
+      text += parallelism_.offload_percent < 100
+                  ? "; of " + std::to_string(parallelism_.offload_percent) +
+                        " % of the elements it is in the host's memory, and their step runs there"
+                  : std::string("; it is in the host's memory, and the step runs there");
       sources.emplace_back(offload_source());
     }
     if (std::string_view(crds::name_of(training_.optimizer)).starts_with("Paged")) {

@@ -127,6 +127,7 @@ Result<RankRuns> run_ranks(const Trace& trace, const TraceProducer& producer, co
       .collectives_copy = trace.device == Device::kCpu,
       .reduce_bucket_elements = parallelism.reduce_bucket_size,
       .offload = parallelism.offload,
+      .offload_percent = parallelism.offload_percent,
       .steps_in_backward = request.steps_in_backward,
       .without_padding = request.iteration.replication.without_padding};
   const std::int64_t owners =

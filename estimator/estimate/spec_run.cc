@@ -295,6 +295,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
                       .collectives_copy = request.device == Device::kCpu,
                       .reduce_bucket_elements = parallelism.reduce_bucket_size,
                       .offload = parallelism.offload,
+                      .offload_percent = parallelism.offload_percent,
                       .steps_in_backward = training.optimizer_in_backward,
                       .without_padding = request.without_padding},
       .set_to_none = training.set_to_none,

@@ -271,9 +271,11 @@ HostMemory ParameterLifeCycle::host_memory(CheckpointSaving saving) const {
     const std::int64_t parts = gathers() ? shards(tensor) : 1;
     full += (saved_bytes(i) + state) * count * parts;
     if (offloads_optimizer() && owns(i)) {
-      host.parameters += saved_bytes(i) * count;
-      host.gradients += saved_bytes(i) * count;
-      host.optimizer_state += state * count;
+      const double updated = static_cast<double>(elements_on_host(i)) /
+                             static_cast<double>(std::max<std::int64_t>(1, stepped(i).elements));
+      host.parameters += Bytes::ceil(static_cast<double>(saved_bytes(i).count) * updated);
+      host.gradients += Bytes::ceil(static_cast<double>(saved_bytes(i).count) * updated);
+      host.optimizer_state += Bytes::ceil(static_cast<double>(state.count) * updated);
     } else if (owns(i)) {
       host.optimizer_state += managed_state(optimizer_, stepped(i)) * count;
     }

@@ -84,6 +84,7 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
       optimizer_(optimizer),
       memory_of_units_(budget),
       owner_(budget),
+      on_host_(budget),
       kept_gradients_(parameters_.size(), -1, budget),
       bucketed_(budget),
       beside_bucket_(budget),
@@ -126,6 +127,7 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
     elements_after += unit->second.elements;
   }
   assign_owners();
+  choose_steps_on_host();
   if (zero3()) {
     order_uses();
   }
@@ -166,6 +168,62 @@ std::int64_t ParameterLifeCycle::shard_elements(const ReplicaParameter& paramete
     return divided(first, shards(parameter)) * (parameter.elements / first);
   }
   return divided(parameter.elements, shards(parameter));
+}
+
+// Megatron-LM's HybridDeviceOptimizer takes parameters in their order until they have the share of the elements; experts that
+// trainers share have an optimizer of their own (core/optimizer/cpu_offloading/hybrid_optimizer.py:
+// _get_sub_optimizer_param_groups; core/optimizer/__init__.py: ChainedOptimizer). The last parameter is taken in part: Megatron-LM's
+// experts, which are one here, are parameters of their own there, and its shards are ranges of a buffer.
+void ParameterLifeCycle::choose_steps_on_host() {
+  constexpr std::int64_t kAll = 100;
+  if (!megatron() || !offloads_optimizer() || replication_.offload_percent >= kAll) {
+    return;
+  }
+  charge(budget_, 4 * parameters_.size());
+  on_host_.resize(parameters_.size(), 0);
+  for (const bool experts : {false, true}) {
+    double elements = 0;
+    const auto counts = [&](std::size_t i) { return (parameters_[i].experts_over > 1) == experts; };
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      elements += counts(i) ? static_cast<double>(stepped(i).elements * parameters_[i].count) : 0;
+    }
+    auto left =
+        static_cast<std::int64_t>(elements * static_cast<double>(replication_.offload_percent) / kAll);
+    for (std::size_t i = 0; i < parameters_.size() && left > 0; ++i) {
+      if (counts(i)) {
+        on_host_[i] = std::min(left, stepped(i).elements * parameters_[i].count);
+        left -= on_host_[i];
+      }
+    }
+  }
+}
+
+std::int64_t ParameterLifeCycle::elements_on_host(std::size_t parameter) const {
+  if (!offloads_optimizer()) {
+    return 0;
+  }
+  return on_host_.empty() ? stepped(parameter).elements * parameters_[parameter].count : on_host_[parameter];
+}
+
+ParameterLifeCycle::SteppedOnGpu ParameterLifeCycle::stepped_on_gpu(std::size_t parameter) const {
+  const std::int64_t count = parameters_[parameter].count;
+  const std::int64_t on_host = elements_on_host(parameter);
+  if (on_host == 0) {
+    return {.whole = count, .rest = std::nullopt};
+  }
+  SteppedParameter one = stepped(parameter);
+  const std::int64_t left = one.elements * count - on_host;
+  const std::int64_t rest = left % one.elements;
+  if (rest == 0) {
+    return {.whole = left / one.elements, .rest = std::nullopt};
+  }
+  const std::int64_t whole = left / one.elements;
+  const std::int64_t width = one.bytes.count / one.elements;
+  one.rows = divided(one.rows * rest, one.elements);
+  one.elements = rest;
+  one.bytes = Bytes{rest} * width;
+  one.gradient = one.bytes;
+  return {.whole = whole, .rest = one};
 }
 
 // ZeroRedundancyOptimizer assigns each parameter, largest first, to the rank with the least
@@ -229,7 +287,7 @@ void ParameterLifeCycle::persist() {
     if (!gathers()) {
       ledger_.allocate(Part::kParameters, tensor.bytes(), tensor.count, i);
     }
-    const bool on_host = copied && !fsdp2() ? offloads_optimizer() : offloads_parameters();
+    const bool on_host = copied && !fsdp2() ? offloads_copy() : offloads_parameters();
     if ((gathers() || copied) && !on_host) {  // the shard, or the fp32 copy
       ledger_.allocate(Part::kParameters, stepped(i).bytes, tensor.count, i);
     }
@@ -243,9 +301,15 @@ void ParameterLifeCycle::persist() {
     }
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (owns(i) && !offloads_optimizer()) {
+    const SteppedOnGpu on_gpu = owns(i) ? stepped_on_gpu(i) : SteppedOnGpu();
+    if (on_gpu.whole > 0) {
       for (const Bytes bytes : optimizer_state(optimizer_, stepped(i))) {
-        ledger_.allocate(Part::kOptimizerState, bytes, parameters_[i].count, i);
+        ledger_.allocate(Part::kOptimizerState, bytes, on_gpu.whole, i);
+      }
+    }
+    if (on_gpu.rest) {
+      for (const Bytes bytes : optimizer_state(optimizer_, *on_gpu.rest)) {
+        ledger_.allocate(Part::kOptimizerState, bytes, 1, i);
       }
     }
   }
@@ -602,7 +666,7 @@ void ParameterLifeCycle::end_accumulation(std::int32_t first, std::int32_t last)
 }
 
 void ParameterLifeCycle::step() {
-  if (offloads_optimizer() || replication_.steps_in_backward) {
+  if (offloads_copy() || replication_.steps_in_backward) {
     return;  // on the host, or done
   }
   if (deepspeed()) {
@@ -619,9 +683,13 @@ void ParameterLifeCycle::step() {
     std::vector<SteppedParameter> updated;
     updated.reserve(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      for (std::int64_t k = 0; owns(i) && steps_apart(parameters_[i]) == separate && k < parameters_[i].count;
-           ++k) {
-        updated.push_back(stepped(i));
+      if (!owns(i) || steps_apart(parameters_[i]) != separate) {
+        continue;
+      }
+      const SteppedOnGpu on_gpu = stepped_on_gpu(i);
+      updated.insert(updated.end(), static_cast<std::size_t>(on_gpu.whole), stepped(i));
+      if (on_gpu.rest) {
+        updated.push_back(*on_gpu.rest);
       }
     }
     step(updated);

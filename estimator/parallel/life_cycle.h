@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,7 @@ struct Replication {
   bool collectives_copy = false;  // collectives work on a copy: true for gloo, false for NCCL
   std::int64_t reduce_bucket_elements = crds::kReduceBucketSize;  // DeepSpeed's reduce_bucket_size
   crds::Offload offload = crds::Offload::kNone;
+  std::int64_t offload_percent = 100;  // Megatron-LM: of the elements that are updated, how many on the host
   // A parameter is updated, and its gradient freed, once the gradient is complete: one optimizer a parameter
   // (torchtitan, components/optimizer.py: OptimizersInBackwardContainer).
   bool steps_in_backward = false;
@@ -200,6 +202,17 @@ class ParameterLifeCycle {
   bool owns(std::size_t parameter) const;  // ZeRO-1: this rank updates it
   bool offloads_optimizer() const { return replication_.offload != crds::Offload::kNone; }
   bool offloads_parameters() const { return replication_.offload == crds::Offload::kParameters; }
+  // Megatron-LM's fp32 copy stays on the GPU, and the host has one more.
+  bool offloads_copy() const { return offloads_optimizer() && !megatron(); }
+  void choose_steps_on_host();
+  // Of the elements of a parameter and its equal ones that this trainer updates, how many on the host.
+  std::int64_t elements_on_host(std::size_t parameter) const;
+  // What is updated on the GPU: so many whole parameters, and the rest of one.
+  struct SteppedOnGpu {
+    std::int64_t whole = 0;
+    std::optional<SteppedParameter> rest;
+  };
+  SteppedOnGpu stepped_on_gpu(std::size_t parameter) const;
   void assign_owners();
   SteppedParameter stepped(std::size_t parameter) const;
   bool gradients_in_buckets() const;
@@ -255,7 +268,8 @@ class ParameterLifeCycle {
   const OptimizerRun optimizer_;
   BudgetBytes memory_of_units_;
   std::map<std::int32_t, Unit> units_;
-  BudgetVector<std::int64_t> owner_;  // by parameter: the rank that updates it
+  BudgetVector<std::int64_t> owner_;    // by parameter: the rank that updates it
+  BudgetVector<std::int64_t> on_host_;  // by parameter: elements_on_host(); empty: all or none
   // Gradients of earlier micro-batches, by parameter; if gradients are sharded, by the unit's first member.
   BudgetVector<BlockId> kept_gradients_;
   BlockId last_buffer_ = -1;            // FSDP2: buffer of the previous all-gather, still being copied out

@@ -95,6 +95,39 @@ TEST(ParameterLifeCycle, MegatronKeepsWholeGradientsInFp32) {
   EXPECT_EQ(model.ledger.live(Part::kGradients), 16 * 4);
 }
 
+// hybrid_optimizer.py: parameters in their order, and experts that trainers share apart. Of 10 and 40 elements half are on the host.
+TEST(ParameterLifeCycle, MegatronKeepsTheStatesOfAShareOfTheElementsOnTheHost) {
+  Model model = model_of(ParallelStrategy::kMegatron, 4, {vector_of(16), vector_of(8), vector_of(40)});
+  for (ReplicaParameter& parameter : model.parameters) {
+    parameter.width = 2;
+  }
+  model.parameters[1].count = 3;
+  model.parameters[2].experts_over = 4;
+  model.replication.offload = crds::Offload::kOptimizer;
+  model.replication.offload_percent = 50;
+  ParameterLifeCycle life = model.life();
+  life.persist();
+  EXPECT_EQ(model.ledger.live(Part::kParameters), (16 + 3 * 8 + 40) * 2 + (10 + 40) * 4) << "copies stay";
+  EXPECT_EQ(model.ledger.live(Part::kOptimizerState), (5 + 20) * 4);
+  const HostMemory host = life.host_memory(crds::CheckpointSaving::kNone);
+  EXPECT_EQ(host.parameters, Bytes{(5 + 20) * 4});
+  EXPECT_EQ(host.gradients, Bytes{(5 + 20) * 4});
+  EXPECT_EQ(host.optimizer_state, Bytes{(5 + 20) * 4});
+  life.step();
+  EXPECT_EQ(model.ledger.live(Part::kTemporaries), 0);
+}
+
+TEST(ParameterLifeCycle, MegatronCanKeepAllStatesOnTheHost) {
+  Model model = model_of(ParallelStrategy::kMegatron, 4, {vector_of(16)});
+  model.parameters[0].width = 2;
+  model.replication.offload = crds::Offload::kOptimizer;
+  ParameterLifeCycle life = model.life();
+  life.persist();
+  EXPECT_EQ(model.ledger.live(Part::kParameters), 16 * 2 + 16 / 4 * 4);
+  EXPECT_EQ(model.ledger.live(Part::kOptimizerState), 0);
+  EXPECT_EQ(life.host_memory(crds::CheckpointSaving::kNone).optimizer_state, Bytes{16 / 4 * 4});
+}
+
 // zero_redundancy_optimizer.py: largest first, to the rank with the least. 10 to rank 0; 6 and 5 to rank 1;
 // then rank 0 has less than 11 and gets the 2.
 TEST(ParameterLifeCycle, ZeRO1GivesEachParameterAnOwner) {
