@@ -206,6 +206,15 @@ struct card_limits_example {
   const TraceFile* graph;
   AvailableGpu gpu;
 };
+struct host_link_example {
+  GpuModel gpu;
+};
+struct host_step_example {
+  crds::TrainingSpec training;
+};
+struct offload_search_example {
+  EstimateRequest request;
+};
 struct explain_example {
   EstimateRequest request;
   Estimate estimate;
