@@ -7,9 +7,9 @@
 #include "estimator/estimate/spec_run.h"
 #include "estimator/fixed_costs/fixed_costs.h"
 #include "estimator/layer_costs/graph_layers.h"
-#include "estimator/layer_costs/host_update.h"
 #include "estimator/layer_costs/profiled_layers.h"
 #include "estimator/layer_costs/spec_layers.h"
+#include "estimator/speed/host_update.h"
 #include "estimator/trace/optimizer.h"
 
 namespace plimsoll::estimator::inline layer_costs {

@@ -19,6 +19,7 @@ enum class Collective : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, k
 struct Links {
   double intra = 0;  // NVLink, or PCIe
   double inter = 0;  // the GPU's share of its node's network
+  double host = 0;   // and its host's memory
 };
 
 struct Group {

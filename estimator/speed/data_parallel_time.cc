@@ -5,7 +5,6 @@
 namespace plimsoll::estimator::inline speed {
 namespace {
 
-using crds::Optimizer;
 using crds::ParallelStrategy;
 
 constexpr double kFloat = 4;
@@ -19,19 +18,6 @@ bool shards_parameters(ParallelStrategy strategy) {
 bool shards_optimizer(ParallelStrategy strategy) {
   return shards_parameters(strategy) || strategy == ParallelStrategy::kZeRO1 ||
          strategy == ParallelStrategy::kZeRO2 || strategy == ParallelStrategy::kMegatron;
-}
-
-// Values of state that an optimizer keeps of a parameter.
-double states_of(Optimizer optimizer) {
-  switch (optimizer) {
-    case Optimizer::kSGD: return 0;
-    case Optimizer::kMomentum:
-    case Optimizer::kAdagrad:
-    case Optimizer::kRMSprop: return 1;
-    case Optimizer::kRowWiseAdagrad:
-    case Optimizer::kAdafactor: return 0;  // a value a row or column
-    default: return 2;
-  }
 }
 
 // Bytes a parameter that a step moves. One kernel reads parameter, gradient and state and writes parameter and state, for Adam 7
@@ -69,6 +55,11 @@ Exchange exchange_of(Collective collective, double dense, double expert, const D
     time.add(collective_seconds(collective, expert, groups.experts, groups.links), groups.experts);
   }
   return time;
+}
+
+double share_on_host(const crds::Parallelism& parallelism) {
+  return parallelism.offload == crds::Offload::kNone ? 0
+                                                     : static_cast<double>(parallelism.offload_percent) / 100;
 }
 
 struct UnitExchange {
@@ -153,17 +144,31 @@ DataParallelTime data_parallel_time(const StageTime& stage, const crds::Training
   const ParallelStrategy strategy = training.parallelism.strategy;
   double trained = 0;
   double expert = 0;
+  double forward = 0;
+  double backward = 0;
+  double width = kFloat;
   for (const auto& [id, unit] : stage.units) {
     trained += unit.trained;
     expert += unit.expert_trained;
+    forward += unit.forward;
+    backward += unit.backward;
+    width = unit.width;
   }
+  const auto parts = static_cast<double>(training.gradient_accumulation);
   const bool sharded = shards_optimizer(strategy);
   const double local = sharded ? trained / static_cast<double>(groups.shards.size) +
                                      expert / static_cast<double>(groups.experts.size)
                                : trained + expert;
+  const double on_host = local * share_on_host(training.parallelism);
+  const double on_gpu = local - on_host;
   return {.exposed = shards_parameters(strategy) ? exposed_of_units(stage, training, groups)
                                                  : exposed_of_buckets(stage, training, groups),
-          .optimizer = local > 0 ? times.memory(local * step_bytes(training)) : 0};
+          .optimizer = on_gpu > 0 ? times.memory(on_gpu * step_bytes(training)) : 0,
+          .host = host_step(training, {.parameters = on_host,
+                                       .width = width,
+                                       .forward = forward * parts,
+                                       .backward = backward * parts,
+                                       .link = groups.links.host})};
 }
 
 }  // namespace plimsoll::estimator::speed

@@ -14,6 +14,7 @@
 
 #include "crds/training_job.h"
 #include "estimator/speed/collectives.h"
+#include "estimator/speed/host_step.h"
 #include "estimator/speed/kernel_time.h"
 #include "estimator/speed/stage_time.h"
 
@@ -32,7 +33,8 @@ struct DataParallelGroups {
 
 struct DataParallelTime {
   double exposed = 0;
-  double optimizer = 0;
+  double optimizer = 0;  // on the GPU
+  HostStep host{};
 };
 
 DataParallelTime data_parallel_time(const StageTime& stage, const crds::TrainingSpec& training,

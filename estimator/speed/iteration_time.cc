@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "estimator/catalog/host_link.h"
 #include "estimator/estimate/graph_estimate.h"
 #include "estimator/estimate/spec_run.h"
 #include "estimator/spec/dlrm.h"
@@ -77,7 +78,8 @@ Result<Layout> layout_of(const EstimateRequest& job) {
   layout.replicas = job.trainers / replica.count;
   // GpuModel has NVLink's two directions together, as data sheets do (gpus.yaml).
   layout.links = {.intra = static_cast<double>(job.gpu->intra_node_bandwidth.count) / 2,
-                  .inter = static_cast<double>(job.gpu->inter_node_bandwidth.count)};
+                  .inter = static_cast<double>(job.gpu->inter_node_bandwidth.count),
+                  .host = host_link_bandwidth_of_one(*job.gpu)};
   return layout;
 }
 
@@ -282,6 +284,8 @@ Result<IterationTime> iteration_time(const SpeedRequest& request) {
       data_parallel_time(*slowest, layout->training, groups_of(request, *layout), *times);
   add("data parallel exchange", shared.exposed);
   add("optimizer", shared.optimizer);
+  add("optimizer on the host", shared.host.update);
+  add("copies to the host and back", shared.host.transfers);
   add("embeddings", request.embedding_seconds.value_or(0));
   const double samples = static_cast<double>(layout->replicas) * static_cast<double>(layout->micro_batches) *
                          static_cast<double>(layout->micro_batch);

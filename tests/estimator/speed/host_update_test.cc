@@ -1,4 +1,4 @@
-#include "estimator/layer_costs/host_update.h"
+#include "estimator/speed/host_update.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll::estimator::inline layer_costs {
+namespace plimsoll::estimator::inline speed {
 
 struct HostUpdate {
   std::int64_t parameters = 0;  // tensors
@@ -21,4 +21,4 @@ struct HostUpdate {
 // (tests/estimator/swap/profiles): docs/harmony.md, Profiles, says how far it is from them.
 double host_update_seconds(const HostUpdate& update);
 
-}  // namespace plimsoll::estimator::layer_costs
+}  // namespace plimsoll::estimator::speed

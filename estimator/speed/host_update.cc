@@ -1,6 +1,6 @@
-#include "estimator/layer_costs/host_update.h"
+#include "estimator/speed/host_update.h"
 
-namespace plimsoll::estimator::inline layer_costs {
+namespace plimsoll::estimator::inline speed {
 namespace {
 
 // Bytes a second: the median of the published layers of more than 1 MiB is 22.3e9.
@@ -18,4 +18,4 @@ double host_update_seconds(const HostUpdate& update) {
          static_cast<double>(touched.count) / kRate;
 }
 
-}  // namespace plimsoll::estimator::layer_costs
+}  // namespace plimsoll::estimator::speed
