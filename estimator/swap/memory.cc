@@ -48,13 +48,18 @@ Bytes device_memory(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime)
   return fullest_task(plan, costs, runtime).total();
 }
 
-SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile) {
+SwapHostMemory host_memory_of_model(const SwapProfile& profile) {
   SwapHostMemory memory;
   for (std::size_t i = 0; i < profile.layers(); ++i) {
     memory.model += profile.kept_on_host(i) + profile.buffers[i];
     memory.gradients += profile.kept_on_host(i);
     memory.optimizer += profile.state[i];
   }
+  return memory;
+}
+
+SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile) {
+  SwapHostMemory memory = host_memory_of_model(profile);
   for (const std::size_t head : plan.backward_packs) {
     if (head > 0 && head != plan.backward_packs.back()) {
       memory.stash += profile.input[head] * plan.samples;

@@ -33,6 +33,8 @@ struct SwapHostMemory {
   Bytes hand_over{};
   Bytes total() const { return model + gradients + optimizer + stash + hand_over; }
 };
+// What any plan keeps there: without stashes and what is handed over.
+SwapHostMemory host_memory_of_model(const SwapProfile& profile);
 // Of the tensors alone; processes take more.
 SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile);
 

@@ -34,6 +34,9 @@ class Planner {
         limit_(kEventsOfAHundredLayers * std::max(1.0, static_cast<double>(costs_.layers()) / 100)) {}
 
   Result<PlannedSwap> plan() {
+    if (const Bytes least = host_memory_of_model(*request_.profile).total(); least > request_.host_memory) {
+      return exceeds_host(least, "the model, its gradients and its optimizer take");
+    }
     collect_kinds();
     if (kinds_.empty()) {
       return unfittable();
@@ -51,7 +54,9 @@ class Planner {
       report(0.5 * static_cast<double>(i) / static_cast<double>(kinds_.size()));
     }
     if (!found()) {
-      return unfittable();
+      return least_on_host_ < Bytes::max()
+                 ? exceeds_host(least_on_host_, "the plan with the fewest stashes takes")
+                 : unfittable();
     }
     if (request_.machine.principles.balance) {
       climb();
@@ -244,7 +249,16 @@ class Planner {
   // ---- trying ----
 
   bool fits_whole(const SwapPlan& plan) {
-    return device_memory(plan, costs_, request_.machine.runtime) <= request_.capacity;
+    return device_memory(plan, costs_, request_.machine.runtime) <= request_.capacity && fits_host(plan);
+  }
+
+  bool fits_host(const SwapPlan& plan) {
+    if (request_.host_memory == Bytes::max()) {
+      return true;
+    }
+    const Bytes taken = host_memory(plan, *request_.profile).total();
+    least_on_host_ = std::min(least_on_host_, taken);
+    return taken <= request_.host_memory;
   }
 
   double work_of(const SwapPlan& plan) const {
@@ -480,6 +494,12 @@ class Planner {
     }
   }
 
+  Error exceeds_host(Bytes taken, const std::string& what) const {
+    return Error{ErrorCode::kUnfittable, "no plan fits the host: " + what + " " + to_string(taken) +
+                                             ", and it has " + to_string(request_.host_memory) + ": " +
+                                             to_string(taken - request_.host_memory) + " are missing"};
+  }
+
   Error unfittable() {
     std::size_t worst = 0;
     Bytes most{};
@@ -506,6 +526,7 @@ class Planner {
   double limit_;
   double events_ = 0;
   std::int64_t simulated_ = 0;
+  Bytes least_on_host_ = Bytes::max();  // of plans that fit the GPUs
   Candidate best_;
   std::vector<Candidate> prefetching_, waiting_;  // the best seeds with prefetch and without
   std::set<std::tuple<SwapMode, bool, std::int64_t, std::int64_t, Packs, Packs>> seen_;

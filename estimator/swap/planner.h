@@ -25,8 +25,9 @@ namespace plimsoll::estimator::inline swap {
 struct SwapRequest {
   const SwapProfile* profile = nullptr;  // with times
   std::int64_t gpus = 1;
-  std::int64_t samples = 1;  // of an iteration, of all GPUs together
-  Bytes capacity{};          // of a GPU
+  std::int64_t samples = 1;          // of an iteration, of all GPUs together
+  Bytes capacity{};                  // of a GPU
+  Bytes host_memory = Bytes::max();  // that the plan's tensors may take of the host
   SwapMachine machine;
   std::optional<SwapMode> mode;  // kVDP or kVPP; nothing: the faster one
   std::optional<bool> prefetch;  // nothing: the faster one
@@ -61,8 +62,8 @@ struct PlannedSwap {
 inline constexpr std::size_t kMaxPlannedLayers = 2000;
 inline constexpr std::int64_t kMaxSwapGpus = 64;  // of a node
 
-// Errors: kInvalid for a request that is wrong; kUnfittable where one layer exceeds a GPU, with the layer and its bytes, or where
-// no plan is faster than seconds_to_beat.
+// Errors: kInvalid for a request that is wrong; kUnfittable where one layer exceeds a GPU, with the layer and its bytes, where all
+// plans exceed the host, with the bytes of the one that takes least, or where no plan is faster than seconds_to_beat.
 Result<PlannedSwap> plan_swap(const SwapRequest& request);
 
 }  // namespace plimsoll::estimator::swap

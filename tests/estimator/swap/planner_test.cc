@@ -316,5 +316,30 @@ TEST(SwapPlanner, APlanThatIsNoFasterIsOfNoUse) {
   EXPECT_TRUE(plan_swap(request).ok());
 }
 
+// Stashes are what a plan can have fewer of; the model, its gradients and its optimizer are there in any case.
+TEST(SwapPlanner, KeepsWithinTheHostsMemory) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapRequest request = request_for(profile, SwapMode::kVPP, 4, 64, 10 * kGiB);
+  const Result<PlannedSwap> free = plan_swap(request);
+  ASSERT_TRUE(free.ok());
+  ASSERT_GT(free->host.stash, Bytes{});
+  request.host_memory = free->host.total() - Bytes{1};
+  const Result<PlannedSwap> bounded = plan_swap(request);
+  ASSERT_TRUE(bounded.ok()) << to_string(bounded.error());
+  EXPECT_LE(bounded->host.total(), request.host_memory);
+  EXPECT_GE(bounded->seconds, free->bound_seconds);
+
+  request.host_memory = host_memory_of_model(profile).total();
+  const Result<PlannedSwap> stashes = plan_swap(request);
+  ASSERT_FALSE(stashes.ok());
+  EXPECT_EQ(stashes.error().code, ErrorCode::kUnfittable);
+  EXPECT_THAT(stashes.error().message, HasSubstr("the plan with the fewest stashes takes"));
+
+  request.host_memory = Bytes{static_cast<std::int64_t>(kGiB)};
+  const Result<PlannedSwap> none = plan_swap(request);
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().message, HasSubstr("the model, its gradients and its optimizer take"));
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator
