@@ -27,11 +27,16 @@ struct Trial {
   std::vector<AvailableGpu> gpus;
   std::vector<std::string> changes;  // "training.activationCheckpointing: Full"
   bool expandable_segments = false;
-  std::optional<std::size_t> parts_at{};  // the change that is gradientAccumulation
+  std::optional<std::size_t> parts_at{};    // the change that is gradientAccumulation
+  std::optional<std::size_t> offload_at{};  // the change that is offloadPercent
 };
 
 std::string accumulation_text(std::int64_t parts) {
   return "training.gradientAccumulation: " + std::to_string(parts);
+}
+
+std::string offload_text(std::int64_t percent) {
+  return "training.parallelism.offload: Optimizer and offloadPercent: " + std::to_string(percent);
 }
 
 bool is_replicated(const crds::TrainingJobSpec& spec) {
@@ -143,16 +148,27 @@ bool split_by_tensors(Trial& trial) {
   return true;
 }
 
+// All that the strategy can keep on the host; least_offload() finds how much of Megatron-LM's is needed.
 bool offloaded(Trial& trial) {
   crds::Parallelism& parallelism = trial.job.spec.training.parallelism;
-  crds::Parallelism with = parallelism;
-  with.offload = crds::Offload::kParameters;
-  if (parallelism.offload != crds::Offload::kNone || !crds::can_offload(with)) {
+  if (parallelism.offload != crds::Offload::kNone) {
     return false;
   }
-  parallelism = with;
-  trial.changes.push_back("training.parallelism.offload: Parameters");
-  return true;
+  for (const crds::Offload offload : {crds::Offload::kParameters, crds::Offload::kOptimizer}) {
+    crds::Parallelism with = parallelism;
+    with.offload = offload;
+    if (crds::can_offload_in_part(with)) {
+      trial.offload_at = trial.changes.size();
+      trial.changes.push_back(offload_text(with.offload_percent));
+    } else if (crds::can_offload(with)) {
+      trial.changes.push_back(std::string("training.parallelism.offload: ") + crds::name_of(offload));
+    } else {
+      continue;
+    }
+    parallelism = with;
+    return true;
+  }
+  return false;
 }
 
 // As much as the nodes with the least memory have for each GPU, less a quarter for the trainers themselves.
@@ -277,6 +293,22 @@ Provision with_fewest_parts(Trial& trial, const ProvisionRequest& request, std::
   return with_most;
 }
 
+// The same with the least quarters of Megatron-LM's optimizer on the host that fit.
+Provision with_least_offload(Trial& trial, const ProvisionRequest& request, Provision with_all,
+                             const Decide& decide) {
+  std::int64_t& percent = trial.job.spec.training.parallelism.offload_percent;
+  for (const std::int64_t less : {25, 50, 75}) {
+    percent = less;
+    Provision answer = decide(request);
+    if (answer.decided()) {
+      trial.changes[*trial.offload_at] = offload_text(less);
+      return answer;
+    }
+  }
+  percent = 100;
+  return with_all;
+}
+
 // Half of the time that is left, so that whoever asked can still decide something else, and answer.
 Budget::Time half_way_to(Budget::Time deadline) {
   if (deadline == Budget::Time::max()) {
@@ -316,6 +348,9 @@ std::vector<Change> changes_that_fit(const ProvisionRequest& request, const Deci
       if (trial.parts_at) {
         answer = with_fewest_parts(trial, changed, request.job->spec.training.gradient_accumulation,
                                    std::move(answer), decide);
+      }
+      if (trial.offload_at) {
+        answer = with_least_offload(trial, changed, std::move(answer), decide);
       }
       add_limits(trial, request, *answer.decision, trial.changes);
       found.push_back({.changes = std::move(trial.changes),

@@ -39,6 +39,8 @@ crds::TrainingJob replicated(const testing::LlamaSizes& sizes) {
   return job;
 }
 
+constexpr const char* kOffload = "training.parallelism.offload: Optimizer and offloadPercent: ";
+
 // Applies what a change says of the training, as a user would.
 void apply(const std::string& change, crds::TrainingJob& job) {
   crds::TrainingJobSpec& spec = job.spec;
@@ -49,6 +51,9 @@ void apply(const std::string& change, crds::TrainingJob& job) {
     spec.training.parallelism.strategy = crds::ParallelStrategy::kFSDP2;
   } else if (change == "training.parallelism.offload: Parameters") {
     spec.training.parallelism.offload = crds::Offload::kParameters;
+  } else if (change.starts_with(kOffload)) {
+    spec.training.parallelism.offload = crds::Offload::kOptimizer;
+    spec.training.parallelism.offload_percent = std::stoll(value(kOffload));
   } else if (change.starts_with("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")) {
     job.raw = plimsoll::testing::parse(
         R"({"spec": {"template": {"spec": {"containers": [{"name": "trainer", "env": [
@@ -123,6 +128,34 @@ TEST(ChangesThatFit, AFullCheckpointThatIsThePeakGoesThroughTheHost) {
   EXPECT_THAT(answer.changes.front().changes, ElementsAre("training.checkpointSaving: FullOffloaded"));
   apply(answer.changes.front().changes.front(), job);
   EXPECT_TRUE(provision({.job = &job, .gpus = &cluster}).decided());
+}
+
+// Four GPUs of 40 GB hold weights, gradients and fp32 parameters of Llama 3 8B, 10 bytes each, but not all of Adam's states.
+TEST(ChangesThatFit, AMegatronJobIsToldHowMuchOfItsOptimizerTheHostCanHave) {
+  crds::TrainingJob job = llama_job(kLlama8B, 1, 4, 4);
+  job.spec.model.transformer->sequence_length = 2048;
+  job.spec.training.parallelism.strategy = crds::ParallelStrategy::kMegatron;
+  job.spec.training.parallelism.sequence = true;
+  const Cluster cluster = {available("A100-40GB", 1)};
+  const Provision answer = with_changes(job, cluster);
+  ASSERT_FALSE(answer.decided());
+  const auto offloads = Contains(HasSubstr(kOffload));
+  ASSERT_THAT(answer.changes, Contains(Field(&Change::changes, offloads)));
+  for (const Change& change : answer.changes) {
+    if (::testing::Matches(offloads)(change.changes)) {
+      for (const std::string& text : change.changes) {
+        apply(text, job);
+      }
+      break;
+    }
+  }
+  EXPECT_TRUE(provision({.job = &job, .gpus = &cluster}).decided());
+  const std::int64_t percent = job.spec.training.parallelism.offload_percent;
+  ASSERT_THAT(percent, ::testing::AnyOf(25, 50, 75, 100));
+  if (percent > 25) {
+    job.spec.training.parallelism.offload_percent = percent - 25;
+    EXPECT_FALSE(provision({.job = &job, .gpus = &cluster}).decided());
+  }
 }
 
 // "2.56 TB of Adam tables: refused, 4.77 TiB missing"; more of another GPU model would do.
