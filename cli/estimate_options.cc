@@ -66,7 +66,10 @@ po::options_description graph_options() {
       "Trainer")("gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "no-reshard-after-forward", "with --graph: FSDP keeps a unit's parameters gathered until its backward")(
       "offload", value("WHAT"),
-      "with --graph: None (default), Optimizer (ZeRO) or Parameters (FSDP, ZeRO3) in host memory")(
+      "with --graph and --config: None (default), Optimizer (ZeRO, Megatron) or Parameters (FSDP, ZeRO3) in host memory")(
+      "offload-percent", value("P"),
+      "with --offload Optimizer and --parallelism Megatron: of the elements, how many the host updates (default 100)")(
+      "overlap-offload", "with --offload-percent: --overlap-cpu-optimizer-d2h-h2d")(
       "reduce-bucket-size", value("N"),
       "with --parallelism ZeRO1 to ZeRO3: DeepSpeed's reduce_bucket_size, in elements (default 500000000)")(
       "optimizer-in-backward", "with --graph: each parameter is updated once its gradient is complete")(
@@ -147,18 +150,6 @@ void read_checkpointing(OptionReader& options, crds::TrainingSpec& training) {
   if (per_module) {
     training.activation_checkpointing = kPerModule;
   }
-}
-
-void read_splits(OptionReader& options, crds::Parallelism& parallelism) {
-  parallelism.tensor = options.count("tensor", 1, kMaxSplits);
-  parallelism.pipeline = options.count("pipeline", 1, kMaxSplits);
-  parallelism.pipeline_chunks = options.count("pipeline-chunks", 1, kMaxSplits);
-  parallelism.context = options.count("context", 1, kMaxSplits);
-  parallelism.expert = options.count("expert", 1, kMaxSplits);
-  parallelism.sequence = options.given("sequence-parallel");
-  parallelism.strategy = options.choice("parallelism", crds::ParallelStrategy::kAuto);
-  parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
-  read_fsdp(options, parallelism);
 }
 
 // The content of a file that is small text.
@@ -245,10 +236,6 @@ void read_fsdp(OptionReader& options, crds::Parallelism& parallelism) {
   using enum crds::ParallelStrategy;
   parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
   parallelism.replicate = options.count("replicate", 1, kMaxSplits);
-  parallelism.offload = options.choice("offload", crds::Offload::kNone);
-  options.require(
-      parallelism.offload == crds::Offload::kNone || crds::can_offload(parallelism),
-      "--offload Optimizer goes with --parallelism ZeRO1 to ZeRO3, Parameters with FSDP, FSDP2 and ZeRO3");
   parallelism.reduce_bucket_size =
       options.count("reduce-bucket-size", 1, kMaxBucketElements, crds::kReduceBucketSize);
   options.require(!options.given("reduce-bucket-size") || crds::is_zero(parallelism.strategy),
@@ -256,6 +243,32 @@ void read_fsdp(OptionReader& options, crds::Parallelism& parallelism) {
   options.require(
       parallelism.replicate == 1 || parallelism.strategy == kFSDP || parallelism.strategy == kFSDP2,
       "--replicate goes with --parallelism FSDP or FSDP2");
+}
+
+void read_offload(OptionReader& options, crds::Parallelism& parallelism) {
+  parallelism.offload = options.choice("offload", crds::Offload::kNone);
+  options.require(
+      parallelism.offload == crds::Offload::kNone || crds::can_offload(parallelism),
+      "--offload Optimizer goes with --parallelism ZeRO1 to ZeRO3 and Megatron, Parameters with FSDP, "
+      "FSDP2 and ZeRO3");
+  parallelism.offload_percent = options.count("offload-percent", 1, 100, 100);
+  parallelism.overlap_offload = options.given("overlap-offload");
+  options.require(
+      !(options.given("offload-percent") || parallelism.overlap_offload) ||
+          crds::can_offload_in_part(parallelism),
+      "--offload-percent and --overlap-offload go with --offload Optimizer and --parallelism Megatron");
+}
+
+void read_splits(OptionReader& options, crds::Parallelism& parallelism) {
+  parallelism.tensor = options.count("tensor", 1, kMaxSplits);
+  parallelism.pipeline = options.count("pipeline", 1, kMaxSplits);
+  parallelism.pipeline_chunks = options.count("pipeline-chunks", 1, kMaxSplits);
+  parallelism.context = options.count("context", 1, kMaxSplits);
+  parallelism.expert = options.count("expert", 1, kMaxSplits);
+  parallelism.sequence = options.given("sequence-parallel");
+  parallelism.strategy = options.choice("parallelism", crds::ParallelStrategy::kAuto);
+  parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
+  read_fsdp(options, parallelism);
 }
 
 crds::TrainingSpec read_training(OptionReader& options) {
@@ -350,6 +363,7 @@ crds::TrainingJob job_of_config(OptionReader& options, Console& console) {
   }
   model.split_experts = options.given("split-experts");
   read_splits(options, job.spec.training.parallelism);
+  read_offload(options, job.spec.training.parallelism);
   model.config = read_small(options, job.name, "config.json", console);
   job.spec.training.fine_tuning = read_fine_tuning(options, console);
   return job;

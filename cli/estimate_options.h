@@ -21,7 +21,13 @@ void refuse_options_of_models(OptionReader& options);
 // Batch size, optimizer, precision, checkpointing and accumulation.
 crds::TrainingSpec read_training(OptionReader& options);
 
-// --no-reshard-after-forward and --replicate.
+// --parallelism, --tensor, --pipeline, ..., and read_fsdp().
+void read_splits(OptionReader& options, crds::Parallelism& parallelism);
+
+// --offload, --offload-percent and --overlap-offload, once the strategy is known.
+void read_offload(OptionReader& options, crds::Parallelism& parallelism);
+
+// --no-reshard-after-forward, --replicate and --reduce-bucket-size.
 void read_fsdp(OptionReader& options, crds::Parallelism& parallelism);
 
 // --gpu, else `otherwise`. Null when no such GPU is known; the error then names those that are.

@@ -87,6 +87,7 @@ void read_parallelism(OptionReader& options, std::int64_t trainers, crds::Parall
   parallelism.pipeline_chunks = options.count("pipeline-chunks", 1, kMaxTrainers);
   parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
   read_fsdp(options, parallelism);
+  read_offload(options, parallelism);
 }
 
 std::optional<Error> read_graph_input(const po::variables_map& values, GraphInput& input) {

@@ -9,6 +9,7 @@
 #include "cli/subcommands.h"
 #include "cli/swap_comparison.h"
 #include "cli/swap_explanation.h"
+#include "cli/swap_offload.h"
 #include "cli/swap_report.h"
 #include "cli/swap_source.h"
 #include "estimator/swap/plan_json.h"
@@ -21,20 +22,23 @@ constexpr Help kHelp = {
     "plimsoll swap MODEL --gpus N [--batch-size D] [--capacity BYTES] [options]\n"
     "       plimsoll swap MODEL --plan PLAN.json [options]\n"
     "       plimsoll swap --compare MODEL --gpus N [--batch-size D] [--microbatch U] [--capacity BYTES] [options]\n"
+    "       plimsoll swap MODEL --executor Megatron|ZeRO1|ZeRO2|ZeRO3|FSDP|FSDP2 --gpus N [--capacity BYTES] [options]\n"
     "MODEL: --profile PROFILE.json | --config config.json | --graph GRAPH.json.gz | -f JOB.yaml",
     "Plans the training of a model that exceeds the GPUs' memory through host memory (Harmony): which layers are on which\n"
     "GPU together, in what order and with what microbatches, so that an iteration is as short as can be; and says how far that\n"
     "is from a proven bound. plimsoll.harmony executes the plan (-o json). What the layers take is derived from a config.json,\n"
     "an exported graph or a TrainingJob, or measured: python3 -m plimsoll.harmony.profile, docs/harmony.md. --compare: the\n"
     "bytes that an iteration moves under data and pipeline parallelism whose GPUs swap for themselves (DP, PP), and under\n"
-    "Harmony's (vDP, vPP).",
+    "Harmony's (vDP, vPP). --executor: how much less a training by Megatron-LM, DeepSpeed or FSDP can keep on its GPUs.",
     "  plimsoll swap --config config.json --gpus 4 --batch-size 64 --gpu RTX-3090 --precision BF16Mixed\n"
     "  plimsoll swap -f job.yaml --gpus 8 -o json > plan.json\n"
     "  plimsoll swap --profile examples/gpt2-xl-profile.json --gpus 4 --batch-size 64 --capacity 10Gi\n"
     "  plimsoll swap --profile profile.json --gpus 2 --batch-size 32 --capacity 24Gi --links host=24Gi,p2p=20Gi -o json > plan.json\n"
     "  plimsoll swap --profile examples/gpt2-xl-profile.json --gpus 4 --batch-size 64 --capacity 10Gi --explain\n"
     "  plimsoll swap --profile profile.json --plan plan.json -o html > plan.html\n"
-    "  plimsoll swap --compare --config examples/gpt2-xl-config.json --gpus 4 --capacity 10Gi",
+    "  plimsoll swap --compare --config examples/gpt2-xl-config.json --gpus 4 --capacity 10Gi\n"
+    "  plimsoll swap --config config.json --executor Megatron --gpus 16 --tensor 2 --pipeline 2 --expert 4 --gpu H100-80GB \\\n"
+    "                --precision BF16Mixed --capacity 60Gi",
 };
 
 // What Harmony's authors measured: PCIe 3.0 x16 (estimator/swap/machine.h).
@@ -108,7 +112,7 @@ SwapQuestion read_question(OptionReader& options, const SwapSource& source) {
   read_machine(options, request.machine);
   question.plan_path = options.text("plan");
   if (!question.plan_path.empty()) {
-    for (const char* const name : {"gpus", "batch-size", "mode", "prefetch"}) {
+    for (const char* const name : {"gpus", "batch-size", "mode", "prefetch", "host-memory"}) {
       options.require(!options.given(name), "--plan says what --" + std::string(name) + " would");
     }
     options.require(!question.explains, "--explain is about a search, and --plan searches nothing");
@@ -121,6 +125,7 @@ SwapQuestion read_question(OptionReader& options, const SwapSource& source) {
   const std::optional<Bytes> capacity = source.capacity();
   options.require(options.given("capacity") || capacity, "plimsoll swap needs --capacity");
   request.capacity = options.given("capacity") ? options.bytes("capacity") : capacity.value_or(Bytes{});
+  request.host_memory = options.given("host-memory") ? options.bytes("host-memory") : Bytes::max();
   request.mode = options.choice<std::optional<SwapMode>>(
       "mode", {{"auto", std::nullopt}, {"vDP", SwapMode::kVDP}, {"vPP", SwapMode::kVPP}}, std::nullopt);
   // The published runtime's prefetch is off by default, too.
@@ -221,6 +226,7 @@ po::options_description swap_options() {
       "samples of an iteration, of all GPUs together (default: the job's; of a derived profile 16 a GPU)")(
       "capacity", value("BYTES"),
       "memory of a GPU that may be used, like 10Gi (default: of the card of a derived profile, without context and headroom)")(
+      "host-memory", value("BYTES"), "memory of the host that the plan's tensors may take (default: any)")(
       "mode", value("MODE"),
       "auto (default), the faster one; vDP, each GPU runs all layers; vPP, the layers go round the GPUs")(
       "prefetch", value("WHEN"),
@@ -247,6 +253,10 @@ po::options_description swap_options() {
       "fused-turn", "of --compare, for vDP and vPP: the last layer's backward follows its forward at once")(
       "output,o", po::value<std::string>()->default_value("table")->value_name("FORMAT"),
       "table for people, json or yaml for programs, html for a page with the timeline");
+  const po::options_description of_executors = swap_offload_options();
+  for (const auto& option : of_executors.options()) {
+    options.add(option);
+  }
   options.add_options()("help,h", "print this help");
   return options;
 }
@@ -266,7 +276,15 @@ int run_swap(const std::vector<std::string>& arguments, Console& console) {
   options.require(!compares || !as_page, "--compare has no page; use -o table, json or yaml");
   options.require(!options.given("explain") || !(compares || as_page),
                   "--explain is about a search: use it without --compare, with -o table, json or yaml");
+  const bool offloads = asks_for_offload(options);
+  options.require(!offloads || !as_page, "--executor has no page; use -o table, json or yaml");
+  if (!offloads) {
+    refuse_offload_options(options);
+  }
   const SwapSource source = read_swap_source(options, console);
+  if (offloads) {
+    return run_swap_offload(options, source, *format, console);
+  }
   SwapComparison comparison;
   SwapQuestion question;
   if (options.error()) {

@@ -238,14 +238,18 @@ std::optional<std::int64_t> SwapSource::samples(std::int64_t gpus) const {
   return crds::global_batch_of(spec.training, spec.trainers.replicas);
 }
 
-std::optional<Bytes> SwapSource::capacity() const {
+std::optional<Bytes> SwapSource::usable() const {
   if (model_ == nullptr) {
     return std::nullopt;
   }
   const double headroom = model_->job.spec.provisioning.headroom;
   const Bytes memory = model_->gpu->memory;
-  return estimator::swap_capacity(request_of(*model_),
-                                  memory - Bytes::ceil(static_cast<double>(memory.count) * headroom));
+  return memory - Bytes::ceil(static_cast<double>(memory.count) * headroom);
+}
+
+std::optional<Bytes> SwapSource::capacity() const {
+  const std::optional<Bytes> left = usable();
+  return left ? std::optional<Bytes>(estimator::swap_capacity(request_of(*model_), *left)) : std::nullopt;
 }
 
 const std::string& SwapSource::about() const {

@@ -40,6 +40,10 @@ class SwapSource {
   // What the job says, or a usual value; nothing with --profile.
   std::optional<std::int64_t> gpus() const;
   std::optional<std::int64_t> samples(std::int64_t gpus) const;
+  // Null with --profile.
+  const SwapModel* model() const { return model_.get(); }
+  // A card's memory without the headroom.
+  std::optional<Bytes> usable() const;
   // What a card leaves for layers (layer_profile.h, swap_capacity()).
   std::optional<Bytes> capacity() const;
   // What the profile is of and for; empty with --profile.

@@ -154,5 +154,14 @@ TEST(Swap, WrongUsageIsExitTwo) {
               HasSubstr("-: the plan's mode must be vDP or vPP"));
 }
 
+TEST(Swap, AHostWithoutMemoryForTheModelIsRefused) {
+  const Outcome refused = run(run_swap, planned({"--host-memory", "1Gi"}));
+  EXPECT_EQ(refused.code, kExitRefused);
+  EXPECT_THAT(refused.err,
+              HasSubstr("no plan fits the host: the model, its gradients and its optimizer take"));
+  EXPECT_THAT(refused.err, HasSubstr("and it has 1.00 GiB"));
+  EXPECT_EQ(run(run_swap, planned({"--host-memory", "none"})).code, kExitUsage);
+}
+
 }  // namespace
 }  // namespace plimsoll::cli

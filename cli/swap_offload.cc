@@ -1,0 +1,264 @@
+#include "cli/swap_offload.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/budget.h"
+#include "base/json/edit.h"
+#include "base/number.h"
+#include "cli/command.h"
+#include "cli/estimate_options.h"
+#include "cli/jobs.h"
+#include "cli/text_table.h"
+#include "estimator/host_training/offload_search.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using crds::ParallelStrategy;
+using estimator::OffloadPoint;
+
+constexpr std::int64_t kGpusOfNode = 8;
+constexpr std::int64_t kMaxGpusOfNode = 64;
+constexpr double kMaxSeconds = 1e6;
+
+// What --config takes, and a job has in its spec.
+constexpr std::array kOfConfig = {"tensor", "sequence-parallel", "pipeline",  "pipeline-chunks", "context",
+                                  "expert", "checkpoint",        "microbatch"};
+// What a plan for plimsoll.harmony takes, and other executors have no use for.
+constexpr std::array kOfHarmony = {"mode",   "prefetch",      "host-memory",  "links",
+                                   "no-p2p", "gpus-per-root", "runtime",      "without",
+                                   "plan",   "explain",       "compare",      "semantics",
+                                   "paging", "fused-turn",    "microbatches", "write-profile"};
+
+struct Question {
+  crds::TrainingJob job;
+  estimator::OffloadSearch search;
+  std::string executor;
+  std::string about;
+};
+
+ParallelStrategy strategy_of(OptionReader& options) {
+  using enum ParallelStrategy;
+  return options.choice<ParallelStrategy>("executor",
+                                          {{"harmony", kAuto},
+                                           {"Megatron", kMegatron},
+                                           {"ZeRO1", kZeRO1},
+                                           {"ZeRO2", kZeRO2},
+                                           {"ZeRO3", kZeRO3},
+                                           {"FSDP", kFSDP},
+                                           {"FSDP2", kFSDP2}},
+                                          kAuto);
+}
+
+// The batch of a replica, from that of all GPUs.
+void read_batch(OptionReader& options, std::int64_t gpus, crds::TrainingSpec& training) {
+  const crds::Parallelism& parallelism = training.parallelism;
+  const std::int64_t replica = parallelism.tensor * parallelism.pipeline * parallelism.context;
+  options.require(gpus % replica == 0, "--gpus must be a multiple of --tensor x --pipeline x --context, " +
+                                           std::to_string(replica));
+  const std::int64_t replicas = std::max<std::int64_t>(1, gpus / replica);
+  const std::int64_t samples =
+      options.count("batch-size", 1, std::int64_t{1} << 24, replicas * training.gradient_accumulation);
+  const std::int64_t microbatch = options.count("microbatch", 1, samples);
+  options.require(samples % (replicas * microbatch) == 0,
+                  "--batch-size must be a multiple of the replicas times --microbatch, " +
+                      std::to_string(replicas * microbatch));
+  training.batch_size_per_trainer = std::max<std::int64_t>(1, samples / replicas);
+  training.gradient_accumulation =
+      std::max<std::int64_t>(1, training.batch_size_per_trainer / std::max<std::int64_t>(1, microbatch));
+}
+
+// "100=4.189", "0=0.996"
+void read_measured(OptionReader& options, estimator::MeasuredOffload& measured) {
+  for (const std::string& text : options.texts("measured")) {
+    const std::size_t sign = text.find('=');
+    const std::string percent = text.substr(0, std::min(sign, text.size()));
+    const std::optional<double> seconds =
+        sign == std::string::npos ? std::nullopt : parse_number<double>(text.substr(sign + 1));
+    options.require(
+        (percent == "0" || percent == "100") && seconds && *seconds > 0 && *seconds < kMaxSeconds,
+        "--measured must be 0=SECONDS or 100=SECONDS: an iteration with nothing, or with all, on the host",
+        text);
+    (percent == "0" ? measured.none : measured.all) = seconds;
+  }
+  options.require(!measured.none || !measured.all || *measured.none < *measured.all,
+                  "--measured: an iteration with all on the host takes longer than one with nothing there");
+}
+
+Question read_question(OptionReader& options, const SwapModel& model, const SwapSource& source) {
+  Question question;
+  question.job = model.job;
+  question.about = model.about;
+  const ParallelStrategy strategy = strategy_of(options);
+  question.executor = crds::name_of(strategy);
+  crds::TrainingSpec& training = question.job.spec.training;
+  estimator::EstimateRequest& job = question.search.job;
+  job.trainers = question.job.spec.trainers.replicas;
+  job.per_node = options.count("per-node", 1, kMaxGpusOfNode,
+                               model.job.name.empty() ? kGpusOfNode : question.job.spec.trainers.per_node);
+  if (model.job.name.empty()) {
+    options.require(options.given("gpus"), "plimsoll swap needs --gpus");
+    read_splits(options, training.parallelism);
+    training.parallelism.strategy = strategy;
+    training.activation_checkpointing = options.choice("checkpoint", crds::ActivationCheckpointing::kNone);
+    job.trainers = options.count("gpus", 1, kMaxTrainers);
+    read_batch(options, job.trainers, training);
+  } else {
+    for (const char* const name : kOfConfig) {
+      options.require(!options.given(name),
+                      "--" + std::string(name) + " goes with --config; a job has it in its spec");
+    }
+    for (const char* const name : {"gpus", "batch-size"}) {
+      options.require(!options.given(name), "--" + std::string(name) +
+                                                " does not go with -f and --executor " + question.executor +
+                                                ": the job has it in its spec");
+    }
+    options.require(training.parallelism.strategy == strategy,
+                    std::string("the job's training.parallelism.strategy is ") +
+                        crds::name_of(training.parallelism.strategy) + ", and --executor is " +
+                        question.executor);
+  }
+  training.parallelism.offload = crds::Offload::kNone;
+  training.parallelism.offload_percent = 100;
+  training.parallelism.overlap_offload = options.given("overlap-offload");
+  options.require(!options.given("overlap-offload") || strategy == ParallelStrategy::kMegatron,
+                  "--overlap-offload goes with --executor Megatron");
+  read_measured(options, question.search.measured);
+  question.search.capacity =
+      options.given("capacity") ? options.bytes("capacity") : source.usable().value_or(Bytes{});
+  job.graph = model.graph.get();
+  job.gpu = model.gpu;
+  job.device = model.device;
+  return question;
+}
+
+std::string what_is_there(const OffloadPoint& point) {
+  switch (point.offload) {
+    case crds::Offload::kNone: return "nothing";
+    case crds::Offload::kOptimizer:
+      return point.percent == 100 ? "the optimizer" : std::to_string(point.percent) + " % of the optimizer";
+    case crds::Offload::kParameters: break;
+  }
+  return "the optimizer and the parameters";
+}
+
+std::string answer_text(const Question& question, const estimator::OffloadAnswer& answer) {
+  const estimator::EstimateRequest& job = question.search.job;
+  const std::optional<double> base = answer.points.front().seconds;
+  TextTable table({"on the host", "of a GPU", "host memory of a node", "iteration", "slowdown", ""});
+  const std::int64_t on_node = std::min(job.per_node, job.trainers);
+  for (std::size_t i = 0; i < answer.points.size(); ++i) {
+    const OffloadPoint& point = answer.points[i];
+    table.add({what_is_there(point), to_string(point.device), to_string(point.host * on_node),
+               point.seconds ? milliseconds_text(*point.seconds * 1000) : "-",
+               point.seconds && base && *base > 0 ? decimal_text(*point.seconds / *base, 2) : "-",
+               answer.least == i ? "the least that fits"
+               : point.fits      ? ""
+                                 : "exceeds a GPU"});
+  }
+  return question.about + ":\n" + question.executor + " on " + std::to_string(job.trainers) + " GPUs of " +
+         to_string(question.search.capacity) + "\n\n" + table.to_string("  ");
+}
+
+JsonObject answer_json(const Question& question, const estimator::OffloadAnswer& answer) {
+  JsonArray points;
+  for (const OffloadPoint& point : answer.points) {
+    JsonObject json;
+    json["offload"] = crds::name_of(point.offload);
+    json["offloadPercent"] = point.percent;
+    json["deviceBytes"] = point.device.count;
+    json["hostBytesPerTrainer"] = point.host.count;
+    json["iterationSeconds"] = point.seconds ? Json(*point.seconds) : Json();
+    json["fits"] = point.fits;
+    points.append(std::move(json));
+  }
+  JsonObject json;
+  json["executor"] = question.executor;
+  json["gpus"] = question.search.job.trainers;
+  json["capacityBytes"] = question.search.capacity.count;
+  json["least"] = answer.least ? Json(static_cast<Json::UInt64>(*answer.least)) : Json();
+  json["points"] = std::move(points);
+  return json;
+}
+
+std::string refusal(const Question& question, const estimator::OffloadAnswer& answer) {
+  const OffloadPoint& most = answer.points.back();
+  return "with " + what_is_there(most) + " on the host, a GPU still takes " + to_string(most.device) +
+         " of " + to_string(question.search.capacity) + ": " +
+         to_string(most.device - question.search.capacity) +
+         " are missing. More GPUs, smaller microbatches or activation checkpointing would reduce what is left";
+}
+
+}  // namespace
+
+po::options_description swap_offload_options() {
+  const auto value = [](const char* name) { return po::value<std::string>()->value_name(name); };
+  po::options_description options;
+  options.add_options()(
+      "executor", value("NAME"),
+      "harmony (default): a plan for plimsoll.harmony; Megatron, ZeRO1, ZeRO2, ZeRO3, FSDP or FSDP2: the least that it has to "
+      "keep in host memory, and what each share takes")(
+      "tensor", value("N"), "of another executor, with --config: GPUs that split each layer")(
+      "sequence-parallel", "likewise: tokens are split between the layers' parts, too")(
+      "pipeline", value("N"), "likewise: stages of the pipeline")(
+      "pipeline-chunks", value("N"), "likewise: parts of the model that each stage has, interleaved")(
+      "context", value("N"), "likewise: GPUs that split each sample's tokens")(
+      "expert", value("N"), "likewise: GPUs that share each layer's experts")(
+      "checkpoint", value("HOW"), "likewise: None (default), Selective, SelectiveHalf or Full")(
+      "per-node", value("N"), "of another executor: GPUs of a node (default: the job's, or 8)")(
+      "overlap-offload", "with --executor Megatron: --overlap-cpu-optimizer-d2h-h2d")(
+      "measured", po::value<std::vector<std::string>>()->value_name("PERCENT=SECONDS"),
+      "of another executor: an iteration that was measured with nothing (0=) or all (100=) on the host; may be repeated");
+  return options;
+}
+
+bool asks_for_offload(OptionReader& options) {
+  return strategy_of(options) != ParallelStrategy::kAuto;
+}
+
+void refuse_offload_options(OptionReader& options) {
+  for (const char* const name : {"tensor", "sequence-parallel", "pipeline", "pipeline-chunks", "context",
+                                 "expert", "checkpoint", "per-node", "overlap-offload", "measured"}) {
+    options.require(
+        !options.given(name),
+        "--" + std::string(name) + " goes with --executor Megatron, ZeRO1, ZeRO2, ZeRO3, FSDP or FSDP2");
+  }
+}
+
+int run_swap_offload(OptionReader& options, const SwapSource& source, OutputFormat format, Console& console) {
+  for (const char* const name : kOfHarmony) {
+    options.require(!options.given(name), "--" + std::string(name) +
+                                              " is for plimsoll.harmony: not with --executor " +
+                                              options.text("executor"));
+  }
+  const SwapModel* const model = source.model();
+  options.require(model != nullptr || options.error(),
+                  "--executor needs --config, --graph or -f: a measured profile is of plimsoll.harmony");
+  if (options.error()) {
+    return complain(console, kExitUsage, *options.error());
+  }
+  Question question = read_question(options, *model, source);
+  if (options.error()) {
+    return complain(console, kExitUsage, *options.error());
+  }
+  Budget budget(limits_of_answer());
+  question.search.job.model = &question.job.spec.model;
+  question.search.job.training = &question.job.spec.training;
+  question.search.job.budget = &budget;
+  const Result<estimator::OffloadAnswer> answer =
+      budget.run([&] { return estimator::search_offload(question.search); });
+  if (!answer) {
+    const bool refused = answer.error().code == ErrorCode::kUnsupported;
+    return complain(console, refused ? kExitRefused : kExitUsage, answer.error());
+  }
+  if (format == OutputFormat::kTable) {
+    console.out << answer_text(question, *answer);
+  } else {
+    print_answers(console, format, {answer_json(question, *answer)});
+  }
+  return answer->least ? kExitDone : complain(console, kExitRefused, refusal(question, *answer));
+}
+
+}  // namespace plimsoll::cli
