@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <vector>
+
 #include "tests/estimator/llama_job.h"
 #include "tests/estimator/provisioner_fixture.h"
 
@@ -104,15 +107,35 @@ TEST(ChangesThatFit, ADdpJobThatExceedsEveryCardIsToldHowItWouldFit) {
 }
 
 // They took all the time of whoever asked, who then had none for the next decision: DeadlineExceeded.
-TEST(ChangesThatFit, LeaveTimeForOtherDecisions) {
+TEST(ChangesThatFit, TakeHalfOfTheTimeThatIsLeft) {
   const crds::TrainingJob job = replicated(kLlama70B);
   const Cluster cluster = {available("A100-80GB", 64)};
-  const auto began = std::chrono::steady_clock::now();
-  EXPECT_FALSE(provision({.job = &job, .gpus = &cluster}).decided());
-  const auto now = std::chrono::steady_clock::now();
-  Budget budget({.deadline = now + 4 * (now - began) + std::chrono::milliseconds(200)});
-  EXPECT_FALSE(provision({.job = &job, .gpus = &cluster, .budget = &budget, .suggest = true}).decided());
-  EXPECT_FALSE(budget.expired());
+  const Budget::Time before = std::chrono::steady_clock::now();
+  const Budget::Time deadline = before + std::chrono::hours(1);
+  Budget budget({.deadline = deadline});
+  std::vector<Budget::Time> given;
+  const std::vector<Change> changes = changes_that_fit({.job = &job, .gpus = &cluster, .budget = &budget},
+                                                       [&](const ProvisionRequest& trial) {
+                                                         given.push_back(trial.budget->limits().deadline);
+                                                         return Provision();
+                                                       });
+  const Budget::Time after = std::chrono::steady_clock::now();
+  EXPECT_THAT(changes, IsEmpty());
+  ASSERT_THAT(given, Not(IsEmpty()));
+  EXPECT_THAT(given, Each(given.front())) << "all of them together";
+  EXPECT_GE(given.front(), before + (deadline - before) / 2);
+  EXPECT_LE(given.front(), after + (deadline - after) / 2);
+}
+
+TEST(ChangesThatFit, NoneIsTriedWhenTheTimeIsUp) {
+  const crds::TrainingJob job = replicated(kLlama70B);
+  const Cluster cluster = {available("A100-80GB", 64)};
+  Budget budget({.deadline = std::chrono::steady_clock::now() - std::chrono::hours(1)});
+  const auto decide = [](const ProvisionRequest&) {
+    ADD_FAILURE() << "a change was tried";
+    return Provision();
+  };
+  EXPECT_THAT(changes_that_fit({.job = &job, .gpus = &cluster, .budget = &budget}, decide), IsEmpty());
 }
 
 TEST(ChangesThatFit, AFullCheckpointThatIsThePeakGoesThroughTheHost) {
