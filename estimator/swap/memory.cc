@@ -22,25 +22,49 @@ Bytes task_memory(const SwapPlan& plan, const SwapCosts& costs, const PassCosts*
   return bytes;
 }
 
-TaskMemory fullest_task(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime) {
+namespace {
+
+// From the last task to the first, each with what it takes itself, its weights, and those of the GPU's next task that arrive
+// meanwhile: visit(index, task, own, moved, ahead).
+template <class Visit>
+void visit_tasks(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime, Visit visit) {
   const PassCosts* const forward = costs.forward(plan.forward_microbatch);
   const PassCosts* const backward = costs.backward(plan.backward_microbatch);
   const bool weights_arrive = plan.prefetch && runtime == SwapRuntime::kPlimsoll;
   std::vector<Bytes> next(static_cast<std::size_t>(plan.gpus));  // weights of each GPU's next task
-  TaskMemory fullest;
   const std::vector<PackedTask> tasks = packed_tasks(plan, costs.layers());
-  for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
-    Bytes& ahead = next[static_cast<std::size_t>(task->gpu)];
-    const Bytes own = task_memory(plan, costs, task->forward ? forward : backward, *task, runtime);
-    const Bytes moved = costs.moved(task->first, task->end);
-    const Bytes total = own + (weights_arrive ? ahead : Bytes{});
-    if (total > fullest.total()) {
-      fullest.weights = moved + (weights_arrive ? ahead : Bytes{});
-      fullest.gradients = task->forward ? Bytes{} : std::min(moved, own - std::min(own, moved));
-      fullest.activations = total - fullest.weights - fullest.gradients;
-    }
+  for (std::size_t i = tasks.size(); i-- > 0;) {
+    const PackedTask& task = tasks[i];
+    Bytes& ahead = next[static_cast<std::size_t>(task.gpu)];
+    const Bytes own = task_memory(plan, costs, task.forward ? forward : backward, task, runtime);
+    const Bytes moved = costs.moved(task.first, task.end);
+    visit(i, task, own, moved, weights_arrive ? ahead : Bytes{});
     ahead = moved;
   }
+}
+
+}  // namespace
+
+std::vector<Bytes> memory_of_tasks(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime) {
+  std::vector<Bytes> memory;
+  visit_tasks(plan, costs, runtime, [&](std::size_t index, const PackedTask&, Bytes own, Bytes, Bytes ahead) {
+    memory.resize(std::max(memory.size(), index + 1));
+    memory[index] = own + ahead;
+  });
+  return memory;
+}
+
+TaskMemory fullest_task(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime) {
+  TaskMemory fullest;
+  visit_tasks(plan, costs, runtime,
+              [&](std::size_t, const PackedTask& task, Bytes own, Bytes moved, Bytes ahead) {
+                const Bytes total = own + ahead;
+                if (total > fullest.total()) {
+                  fullest.weights = moved + ahead;
+                  fullest.gradients = task.forward ? Bytes{} : std::min(moved, own - std::min(own, moved));
+                  fullest.activations = total - fullest.weights - fullest.gradients;
+                }
+              });
   return fullest;
 }
 

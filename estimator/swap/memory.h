@@ -1,6 +1,8 @@
 // What a plan takes of each GPU's memory and of the host's: bounds, from what the layers took alone. Pure; any thread.
 #pragma once
 
+#include <vector>
+
 #include "base/bytes.h"
 #include "estimator/swap/costs.h"
 #include "estimator/swap/machine.h"
@@ -12,6 +14,9 @@ namespace plimsoll::estimator::inline swap {
 // task before (trainer/plimsoll/harmony/profile.py, device_bytes). Null `pass`: more than any memory.
 Bytes task_memory(const SwapPlan& plan, const SwapCosts& costs, const PassCosts* pass, const PackedTask& task,
                   SwapRuntime runtime);
+
+// Of each of packed_tasks(), in their order.
+std::vector<Bytes> memory_of_tasks(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
 
 // The most that any GPU holds; with prefetch, the weights of its next task beside each one.
 Bytes device_memory(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);

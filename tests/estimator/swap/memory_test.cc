@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/estimator/swap/published_profile.h"
 
 namespace plimsoll::estimator {
@@ -54,6 +57,17 @@ TEST(SwapMemory, TheHostHoldsTheModelItsStateAndTheStashes) {
   EXPECT_EQ(host.stash, profile.input[5] * 8);
   EXPECT_EQ(host.hand_over, profile.input[20] * 8) << "other microbatches in backward: through the host";
   EXPECT_EQ(host.total(), host.model + host.gradients + host.optimizer + host.stash + host.hand_over);
+}
+
+TEST(SwapMemory, EachTaskHasItsMemoryInTheOrderOfTheTasks) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapCosts costs(profile);
+  const SwapPlan plan = two_packs();
+  const std::vector<Bytes> tasks = memory_of_tasks(plan, costs, SwapRuntime::kPlimsoll);
+  ASSERT_EQ(tasks.size(), packed_tasks(plan, profile.layers()).size());
+  EXPECT_EQ(tasks.front(), costs.forward(2)->memory(0, 10));
+  EXPECT_EQ(*std::max_element(tasks.begin(), tasks.end()),
+            device_memory(plan, costs, SwapRuntime::kPlimsoll));
 }
 
 TEST(SwapMemory, TheFullestTasksPartsAreItsMemory) {
