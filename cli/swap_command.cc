@@ -192,7 +192,11 @@ int answer(SwapQuestion& question, const estimator::SwapProfile& profile, Output
     return complain(console, planned.error().code == ErrorCode::kUnfittable ? kExitRefused : kExitUsage,
                     planned.error());
   }
-  SwapReport report{.planned = *planned, .times = {}, .timeline = {}, .machine = question.request.machine};
+  SwapReport report{.planned = *planned,
+                    .times = {},
+                    .timeline = {},
+                    .task_memory = {},
+                    .machine = question.request.machine};
   report.elapsed_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   report.capacity = question.request.capacity;
   report.layers = profile.layers();
@@ -209,6 +213,7 @@ int answer(SwapQuestion& question, const estimator::SwapProfile& profile, Output
   estimator::SwapCosts costs(profile);
   report.times = *estimator::simulate_swap(planned->plan, costs, question.request.machine,
                                            question.as_page ? &report.timeline : nullptr);
+  report.task_memory = estimator::memory_of_tasks(planned->plan, costs, question.request.machine.runtime);
   console.out << (question.as_page ? swap_report_page(report) : swap_report_text(report));
   if (question.explains) {
     console.out << swap_explanation_text(*planned);

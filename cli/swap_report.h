@@ -14,6 +14,7 @@ struct SwapReport {
   estimator::PlannedSwap planned;
   estimator::SwapTimes times;
   std::vector<estimator::SwapEvent> timeline;
+  std::vector<Bytes> task_memory;  // a bound for each of packed_tasks(); of the page
   estimator::SwapMachine machine;
   Bytes capacity{};  // of a GPU; zero: not asked for
   std::size_t layers = 0;
@@ -23,7 +24,8 @@ struct SwapReport {
 
 std::string swap_report_text(const SwapReport& report);
 
-// A page that needs nothing else: one row for each GPU and stream, to zoom and to point at, and the volumes.
+// A page that needs nothing else: one row for each GPU and stream, to zoom and to point at, the memory of each GPU over time, and
+// the volumes; light or dark, as the reader's system is. A keyboard does all but pointing, and tables say what the pictures show.
 std::string swap_report_page(const SwapReport& report);
 
 }  // namespace plimsoll::cli

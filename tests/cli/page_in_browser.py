@@ -44,6 +44,31 @@ canvas.dispatchEvent(new WheelEvent('wheel', {...place, deltaY: -1}));
 seen.zoomed = to - from;
 canvas.dispatchEvent(new MouseEvent('dblclick'));
 seen.again = to - from;
+canvas.dispatchEvent(new KeyboardEvent('keydown', {key: '+'}));
+seen.byKey = to - from;
+canvas.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}));
+seen.moved = from;
+canvas.dispatchEvent(new KeyboardEvent('keydown', {key: '0'}));
+seen.dark = window.matchMedia('(prefers-color-scheme: dark)').matches;
+const brightness = color => {
+  pen.fillStyle = color;
+  const [r, g, b] = [1, 3, 5].map(i => parseInt(pen.fillStyle.slice(i, i + 2), 16) / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const contrast = (a, b) => { const [low, high] = [brightness(a), brightness(b)].sort((p, q) => p - q); return (high + 0.05) / (low + 0.05); };
+const usedColors = [...new Set(colors)];
+seen.textContrast = Math.min(...['odd', 'even', 'host'].map(back => contrast(colorOf.text, colorOf[back])));
+seen.contrast = Math.min(...usedColors.map(color => contrast(color, colorOf.odd)));
+const held_ = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+held_.canvas.width = memory.width; held_.canvas.height = memory.height; held_.drawImage(memory, 0, 0);
+seen.memory = gpusShown.map((gpu, i) => {
+  const pixels = held_.getImageData(left * scale, ((i + 1) * memoryHeight - 2) * scale, memory.width - left * scale, 1).data;
+  const back = held_.getImageData(memory.width - 1, ((i + 1) * memoryHeight - 2) * scale, 1, 1).data.join();
+  let count = 0;
+  for (let p = 0; p < pixels.length; p += 4) count += pixels.slice(p, p + 4).join() !== back ? 1 : 0;
+  return count;
+});
+seen.names = [...document.querySelectorAll('canvas')].map(each => each.getAttribute('aria-label'));
 seen.loaded = performance.getEntriesByType('resource').map(entry => entry.name);
 seen.problems = problems;
 const told = document.createElement('pre'); told.id = 'told'; told.textContent = JSON.stringify(seen); document.body.append(told);
@@ -55,12 +80,13 @@ def page_of(*options):
                           check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def shown(page):
+def shown(page, dark=False):
     """(what the appended script saw, the browser's console)."""
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "page.html")
         file.write_text(page.replace("<body>", "<body>" + BEFORE).replace("</body>", AFTER + "</body>"), encoding="utf-8")
-        done = subprocess.run([CHROMIUM, *FLAGS, f"--user-data-dir={folder}/profile", "--dump-dom", file.as_uri()],
+        done = subprocess.run([CHROMIUM, *FLAGS, scheme, f"--user-data-dir={folder}/profile", "--dump-dom", file.as_uri()],
                               check=True, capture_output=True, text=True, timeout=120)
     told = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.DOTALL)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -86,6 +112,27 @@ class Page(unittest.TestCase):
         self.assertRegex(seen["pointed"], r"^task \d+ \(forward, layers \d+ to \d+\), microbatch \d+: forward, ")
         self.assertLess(seen["zoomed"], seen["whole"])
         self.assertEqual(seen["again"], seen["whole"])
+
+    def test_the_memory_of_each_gpu_is_shown_over_time(self):
+        seen, _ = shown(page_of("--gpus", "4", "--batch-size", "64"))
+        self.assertEqual(len(seen["memory"]), 4)
+        self.assertGreater(min(seen["memory"]), seen["width"] / 2, "GPUs hold something most of the time")
+        self.assertRegex(seen["names"][1], r"^Memory of each GPU over time, in percent of 10 GiB: GPU 0 at most \d+, .*GPU 3 at most \d+$")
+
+    def test_a_keyboard_zooms_and_moves(self):
+        seen, _ = shown(page_of("--gpus", "2", "--batch-size", "32"))
+        self.assertLess(seen["byKey"], seen["whole"])
+        self.assertGreater(seen["moved"], 0)
+
+    def test_it_is_readable_in_light_and_dark(self):
+        page = page_of("--gpus", "4", "--batch-size", "64")
+        for dark in (False, True):
+            with self.subTest(dark=dark):
+                seen, console = shown(page, dark)
+                self.assertEqual((console, seen["problems"], seen["dark"]), ([], [], dark))
+                self.assertGreaterEqual(seen["textContrast"], 4.5, "WCAG 2.1, 1.4.3")
+                self.assertGreaterEqual(seen["contrast"], 3, "WCAG 2.1, 1.4.11")
+                self.assertGreater(min(seen["memory"]), 0)
 
     def test_a_page_of_data_parallelism_has_the_rows_of_one_gpu(self):
         seen, console = shown(page_of("--gpus", "2", "--batch-size", "32", "--mode", "vDP"))

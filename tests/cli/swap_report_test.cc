@@ -48,10 +48,14 @@ TEST(SwapReport, SaysWhatAnIterationTakesAndMoves) {
   EXPECT_THAT(text, Not(HasSubstr("search"))) << "nothing was searched";
 }
 
-TEST(SwapReport, ThePageHasEachEventWithItsTask) {
-  const std::string page = swap_report_page(report());
+TEST(SwapReport, ThePageHasEachEventWithItsTaskAndWhatThatHolds) {
+  SwapReport with_memory = report();
+  with_memory.task_memory = {Bytes{7}, Bytes{8}, Bytes{9}};
+  const std::string page = swap_report_page(with_memory);
   EXPECT_THAT(page, HasSubstr("const events = [[1,2,4,0,1,0.05,0.1]];"));
-  EXPECT_THAT(page, HasSubstr("const tasks = [[1,0,3],[0,3,6],[0,0,3]];"));
+  EXPECT_THAT(page, HasSubstr("const tasks = [[1,0,3,7,0],[0,3,6,8,1],[0,0,3,9,0]];"));
+  EXPECT_THAT(page, HasSubstr("const capacity = 8589934592;"));
+  EXPECT_THAT(page, HasSubstr("<th scope=\"row\">GPU 1</th>")) << "how long its streams are busy";
 }
 
 // A page of 100,000 events would be slow to draw.
