@@ -14,6 +14,10 @@
 
 #include "base/allocator.h"
 #include "base/file.h"
+#include "crds/training_job.h"
+#include "estimator/catalog/gpu_catalog.h"
+#include "estimator/host_training/swap_machine.h"
+#include "estimator/layer_costs/layer_profile.h"
 #include "estimator/swap/footprint.h"
 #include "estimator/swap/planner.h"
 #include "estimator/swap/volumes.h"
@@ -174,6 +178,71 @@ Result<void> add_searches(const testing::Report& report) {
   return {};
 }
 
+struct Llama {
+  const char* name;
+  std::int64_t layers, hidden, heads, ffn;
+};
+// arXiv 2407.21783, table 3.
+constexpr Llama kLlamas[] = {
+    {"Llama 3 8B", 32, 4096, 32, 14'336},
+    {"Llama 3 70B", 80, 8192, 64, 28'672},
+    {"Llama 3 405B", 126, 16'384, 128, 53'248},
+};
+
+// As Hugging Face's config.json has it.
+std::string config_of(const Llama& sizes) {
+  return R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": )" +
+         std::to_string(sizes.hidden) + R"(, "intermediate_size": )" + std::to_string(sizes.ffn) +
+         R"(, "num_hidden_layers": )" + std::to_string(sizes.layers) + R"(, "num_attention_heads": )" +
+         std::to_string(sizes.heads) +
+         R"(, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": false})";
+}
+
+// Profiles that are derived from a config.json: 64 samples of 4,096 tokens in BF16Mixed, on eight H100 of a node.
+Result<void> add_llamas(const testing::Report& report) {
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  const GpuModel* const gpu = catalog.find("H100-80GB");
+  for (const Llama& sizes : kLlamas) {
+    crds::ModelSpec model;
+    crds::TransformerModel& transformer = model.transformer.emplace();
+    transformer.config = config_of(sizes);
+    transformer.sequence_length = 4096;
+    transformer.attention = crds::AttentionKind::kFlash;
+    crds::TrainingSpec training;
+    training.batch_size_per_trainer = 1;
+    training.optimizer = crds::Optimizer::kAdamW;
+    training.precision = crds::Precision::kBF16Mixed;
+    const EstimateRequest job{.model = &model, .training = &training, .gpu = gpu};
+    const auto began = std::chrono::steady_clock::now();
+    const Result<SwapProfile> profile = layer_profile({.job = job, .microbatches = {1, 2, 4, 8}});
+    const auto derived = std::chrono::steady_clock::now();
+    if (!profile) {
+      return profile.error();
+    }
+    SwapRequest request;
+    request.profile = &*profile;
+    request.gpus = 8;
+    request.samples = 64;
+    request.capacity = swap_capacity(job, gpu->memory);
+    request.machine = swap_machine_of(*gpu);
+    const Result<PlannedSwap> planned = plan_swap(request);
+    const auto ended = std::chrono::steady_clock::now();
+    if (!planned) {
+      return planned.error();
+    }
+    const std::string name = std::string(sizes.name) + " by its config.json, " +
+                             std::to_string(profile->layers()) + " layers, " + name_of(planned->plan.mode) +
+                             ", 8 GPUs";
+    const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
+    report.add({name, "profile", seconds(derived - began), "s", {}});
+    report.add({name, "search", seconds(ended - derived), "s", profile->layers() <= 100 ? 1.0 : 5.0});
+    report.add({name, "iteration", planned->seconds, "s", {}});
+    report.add({name, "above the bound", 100 * (planned->seconds / planned->bound_seconds - 1), "%", {}});
+    report.add({name, "host memory", gib(planned->host.total()), "GiB", {}});
+  }
+  return {};
+}
+
 // GPT-2 XL on 4 GPUs of 9 GB.
 Result<void> add_principles(const testing::Report& report) {
   const Case& each = kCases[6];
@@ -216,7 +285,7 @@ int run(const std::vector<std::string>& arguments) {
     json = true;
   }
   const testing::Report report("swap", json);
-  for (const auto& add : {add_footprint, add_days, add_ways, add_searches, add_principles}) {
+  for (const auto& add : {add_footprint, add_days, add_ways, add_searches, add_llamas, add_principles}) {
     if (const Result<void> added = add(report); !added) {
       std::fprintf(stderr, "swap_bench: %s\n", to_string(added.error()).c_str());
       return 1;
