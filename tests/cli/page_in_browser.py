@@ -52,10 +52,14 @@ canvas.dispatchEvent(new KeyboardEvent('keydown', {key: '0'}));
 seen.dark = window.matchMedia('(prefers-color-scheme: dark)').matches;
 const brightness = color => {
   pen.fillStyle = color;
-  const [r, g, b] = [1, 3, 5].map(i => parseInt(pen.fillStyle.slice(i, i + 2), 16) / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const shares = [1, 3, 5].map(i => parseInt(pen.fillStyle.slice(i, i + 2), 16) / 255);
+  const [r, g, b] = shares.map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 };
-const contrast = (a, b) => { const [low, high] = [brightness(a), brightness(b)].sort((p, q) => p - q); return (high + 0.05) / (low + 0.05); };
+const contrast = (a, b) => {
+  const [low, high] = [brightness(a), brightness(b)].sort((p, q) => p - q);
+  return (high + 0.05) / (low + 0.05);
+};
 const usedColors = [...new Set(colors)];
 seen.textContrast = Math.min(...['odd', 'even', 'host'].map(back => contrast(colorOf.text, colorOf[back])));
 seen.contrast = Math.min(...usedColors.map(color => contrast(color, colorOf.odd)));
