@@ -231,7 +231,8 @@ po::options_description swap_options() {
       "samples of an iteration, of all GPUs together (default: the job's; of a derived profile 16 a GPU)")(
       "capacity", value("BYTES"),
       "memory of a GPU that may be used, like 10Gi (default: of the card of a derived profile, without context and headroom)")(
-      "host-memory", value("BYTES"), "memory of the host that the plan's tensors may take (default: any)")(
+      "host-memory", value("BYTES"),
+      "memory of the node's host that the plan's tensors may take, or another executor's (default: any)")(
       "mode", value("MODE"),
       "auto (default), the faster one; vDP, each GPU runs all layers; vPP, the layers go round the GPUs")(
       "prefetch", value("WHEN"),

@@ -27,10 +27,9 @@ constexpr double kMaxSeconds = 1e6;
 constexpr std::array kOfConfig = {"tensor", "sequence-parallel", "pipeline",  "pipeline-chunks", "context",
                                   "expert", "checkpoint",        "microbatch"};
 // What a plan for plimsoll.harmony takes, and other executors have no use for.
-constexpr std::array kOfHarmony = {"mode",   "prefetch",      "host-memory",  "links",
-                                   "no-p2p", "gpus-per-root", "runtime",      "without",
-                                   "plan",   "explain",       "compare",      "semantics",
-                                   "paging", "fused-turn",    "microbatches", "write-profile"};
+constexpr std::array kOfHarmony = {"mode",      "prefetch", "links",      "no-p2p",       "gpus-per-root",
+                                   "runtime",   "without",  "plan",       "explain",      "compare",
+                                   "semantics", "paging",   "fused-turn", "microbatches", "write-profile"};
 
 struct Question {
   crds::TrainingJob job;
@@ -128,6 +127,7 @@ Question read_question(OptionReader& options, const SwapModel& model, const Swap
   read_measured(options, question.search.measured);
   question.search.capacity =
       options.given("capacity") ? options.bytes("capacity") : source.usable().value_or(Bytes{});
+  question.search.node_memory = options.given("host-memory") ? options.bytes("host-memory") : Bytes::max();
   job.graph = model.graph.get();
   job.gpu = model.gpu;
   job.device = model.device;
@@ -154,9 +154,10 @@ std::string answer_text(const Question& question, const estimator::OffloadAnswer
     table.add({what_is_there(point), to_string(point.device), to_string(point.host * on_node),
                point.seconds ? milliseconds_text(*point.seconds * 1000) : "-",
                point.seconds && base && *base > 0 ? decimal_text(*point.seconds / *base, 2) : "-",
-               answer.least == i ? "the least that fits"
-               : point.fits      ? ""
-                                 : "exceeds a GPU"});
+               answer.least == i    ? "the least that fits"
+               : !point.fits_device ? "exceeds a GPU"
+               : !point.fits_host   ? "exceeds the host"
+                                    : ""});
   }
   return question.about + ":\n" + question.executor + " on " + std::to_string(job.trainers) + " GPUs of " +
          to_string(question.search.capacity) + "\n\n" + table.to_string("  ");
@@ -171,7 +172,7 @@ JsonObject answer_json(const Question& question, const estimator::OffloadAnswer&
     json["deviceBytes"] = point.device.count;
     json["hostBytesPerTrainer"] = point.host.count;
     json["iterationSeconds"] = point.seconds ? Json(*point.seconds) : Json();
-    json["fits"] = point.fits;
+    json["fits"] = point.fits();
     points.append(std::move(json));
   }
   JsonObject json;
@@ -184,6 +185,16 @@ JsonObject answer_json(const Question& question, const estimator::OffloadAnswer&
 }
 
 std::string refusal(const Question& question, const estimator::OffloadAnswer& answer) {
+  const auto on_gpu = std::find_if(answer.points.begin(), answer.points.end(),
+                                   [](const OffloadPoint& point) { return point.fits_device; });
+  if (on_gpu != answer.points.end()) {
+    const estimator::EstimateRequest& job = question.search.job;
+    const Bytes host = on_gpu->host * std::min(job.per_node, job.trainers);
+    return "with " + what_is_there(*on_gpu) +
+           " on the host, the least that fits a GPU, a node's host takes " + to_string(host) + " of " +
+           to_string(question.search.node_memory) + ": " + to_string(host - question.search.node_memory) +
+           " are missing. More nodes would share it";
+  }
   const OffloadPoint& most = answer.points.back();
   return "with " + what_is_there(most) + " on the host, a GPU still takes " + to_string(most.device) +
          " of " + to_string(question.search.capacity) + ": " +

@@ -62,50 +62,53 @@ class Search {
       }
       answer.points.push_back(*point);
     }
-    answer.least = first_that_fits(answer.points);
-    if (answer.least && *answer.least > 0 && crds::can_offload_in_part(with(answer.points[*answer.least]))) {
-      return refined(std::move(answer));
+    // What the host holds rises with what the GPU does not, so that only the least of the latter can fit the former.
+    const auto on_gpu = std::find_if(answer.points.begin(), answer.points.end(),
+                                     [](const OffloadPoint& point) { return point.fits_device; });
+    if (on_gpu != answer.points.begin() && on_gpu != answer.points.end() &&
+        crds::can_offload_in_part(with(*on_gpu))) {
+      const Result<std::optional<OffloadPoint>> less = less_than(*on_gpu, std::prev(on_gpu)->percent);
+      if (!less) {
+        return less.error();
+      }
+      if (*less) {
+        answer.points.insert(on_gpu, **less);
+      }
+    }
+    const auto found = std::find_if(answer.points.begin(), answer.points.end(),
+                                    [](const OffloadPoint& point) { return point.fits(); });
+    if (found != answer.points.end()) {
+      answer.least = static_cast<std::size_t>(found - answer.points.begin());
     }
     return answer;
   }
 
  private:
-  static std::optional<std::size_t> first_that_fits(const std::vector<OffloadPoint>& points) {
-    const auto found =
-        std::find_if(points.begin(), points.end(), [](const OffloadPoint& point) { return point.fits; });
-    return found == points.end()
-               ? std::nullopt
-               : std::optional<std::size_t>(static_cast<std::size_t>(found - points.begin()));
-  }
-
   crds::Parallelism with(const OffloadPoint& point) const {
     crds::Parallelism parallelism = training_.parallelism;
     parallelism.offload = point.offload;
     return parallelism;
   }
 
-  // The least whole percentage that fits. Memory falls with the percentage, but for whole parameters and the allocator.
-  Result<OffloadAnswer> refined(OffloadAnswer answer) {
-    std::int64_t exceeds = answer.points[*answer.least - 1].percent;
+  // The least whole percentage above `exceeds` that fits a GPU; nothing: that of `enough`. Memory falls with the percentage, but
+  // for the allocator.
+  Result<std::optional<OffloadPoint>> less_than(const OffloadPoint& enough, std::int64_t exceeds) {
     std::optional<OffloadPoint> least;
-    std::int64_t fits = answer.points[*answer.least].percent;
+    std::int64_t fits = enough.percent;
     while (fits - exceeds > 1) {
       const std::int64_t middle = exceeds + (fits - exceeds) / 2;
-      const Result<OffloadPoint> point = point_of({.offload = Offload::kOptimizer, .percent = middle});
+      const Result<OffloadPoint> point = point_of({.offload = enough.offload, .percent = middle});
       if (!point) {
         return point.error();
       }
-      if (point->fits) {
+      if (point->fits_device) {
         least = *point;
         fits = middle;
       } else {
         exceeds = middle;
       }
     }
-    if (least) {
-      answer.points.insert(answer.points.begin() + static_cast<std::ptrdiff_t>(*answer.least), *least);
-    }
-    return answer;
+    return least;
   }
 
   Result<OffloadPoint> point_of(const Setting& setting) {
@@ -121,8 +124,11 @@ class Search {
                         .device = estimated->peak.upper_bound,
                         .host = estimated->host.total(),
                         .seconds = seconds_of(setting),
-                        .fits = estimated->peak.upper_bound <= search_.capacity};
+                        .fits_device = estimated->peak.upper_bound <= search_.capacity,
+                        .fits_host = estimated->host.total() * on_node() <= search_.node_memory};
   }
+
+  std::int64_t on_node() const { return std::min(search_.job.per_node, search_.job.trainers); }
 
   crds::TrainingSpec at(const Setting& setting) const {
     crds::TrainingSpec training = training_;

@@ -25,7 +25,10 @@ struct OffloadPoint {
   Bytes device{};                 // bound of the GPU memory of the most loaded trainer
   Bytes host{};                   // of a trainer: what it keeps in its host's memory
   std::optional<double> seconds;  // of an iteration; nothing: not known for the card or the model
-  bool fits = false;
+  bool fits_device = false;
+  bool fits_host = false;
+
+  bool fits() const { return fits_device && fits_host; }
 };
 
 // Seconds of an iteration that were measured with nothing and with all of the optimizer on the host, if they were. They replace
@@ -38,7 +41,8 @@ struct MeasuredOffload {
 struct OffloadSearch {
   // model, training, gpu: required. Of training.parallelism.offload and offload_percent nothing is used.
   EstimateRequest job;
-  Bytes capacity;  // of a GPU, CUDA's context included
+  Bytes capacity;                    // of a GPU, CUDA's context included
+  Bytes node_memory = Bytes::max();  // of a node's host, that its trainers may take together
   MeasuredOffload measured{};
 };
 

@@ -77,6 +77,14 @@ TEST(SwapOffload, SaysWhatIsMissingWhereAllIsTooLittle) {
   EXPECT_THAT(refused.err, HasSubstr("are missing"));
 }
 
+TEST(SwapOffload, SaysWhatTheHostLacks) {
+  const Outcome refused = run(run_swap, of_job({"--host-memory", "64Gi"}));
+  EXPECT_EQ(refused.code, kExitRefused);
+  EXPECT_THAT(refused.out, HasSubstr("exceeds the host"));
+  EXPECT_THAT(refused.err, HasSubstr("the least that fits a GPU, a node's host takes"));
+  EXPECT_EQ(run(run_swap, of_job({"--host-memory", "128Gi"})).code, kExitDone);
+}
+
 TEST(SwapOffload, WrongUseIsRefusedByName) {
   EXPECT_THAT(refusal(of_config({"--executor", "DDP"})), HasSubstr("--executor must be one of"));
   EXPECT_THAT(refusal(of_config({"--tensor", "2"})), HasSubstr("--tensor goes with --executor Megatron"));

@@ -137,7 +137,7 @@ TEST_F(OffloadSearchTest, FindsTheLeastPercentageThatFits) {
   const OffloadAnswer found = answer();
   ASSERT_TRUE(found.least.has_value());
   const OffloadPoint& least = found.points[*found.least];
-  EXPECT_TRUE(least.fits);
+  EXPECT_TRUE(least.fits());
   EXPECT_THAT(percents(), ElementsAre(0, 25, least.percent, 50, 75, 100));
   EXPECT_NEAR(static_cast<double>(least.percent), 37.5, 1.5);
   EXPECT_LE(least.device, search_.capacity);
@@ -145,6 +145,56 @@ TEST_F(OffloadSearchTest, FindsTheLeastPercentageThatFits) {
   training_.parallelism.offload = Offload::kOptimizer;
   training_.parallelism.offload_percent = least.percent - 1;
   EXPECT_GT(estimate_memory(search_.job)->peak.upper_bound, search_.capacity);
+}
+
+// SuperOffload (arXiv 2509.21271) trains these on as many GH200, each with 480 GB of its own host memory, and not on fewer.
+TEST(OffloadFeasibility, IsThatOfPublishedSystems) {
+  struct Published {
+    const char* name;
+    std::int64_t layers, hidden, ffn, heads, kv_heads, vocab, head_dim, experts, chosen;
+    std::int64_t chips;
+  };
+  constexpr Published kPublished[] = {
+      {"Qwen3-14B", 40, 5120, 17'408, 40, 8, 151'936, 128, 0, 0, 1},
+      {"Phi-4", 40, 5120, 17'920, 40, 10, 100'352, 128, 0, 0, 1},
+      {"GPT-OSS-20B", 24, 2880, 2880, 64, 8, 201'088, 64, 32, 4, 1},
+      {"Qwen3-30B-A3B", 48, 2048, 768, 32, 4, 151'936, 128, 128, 8, 2},
+      {"Seed-OSS-36B", 64, 5120, 27'648, 80, 8, 155'136, 128, 0, 0, 2},
+      {"Llama 70B", 80, 8192, 28'672, 64, 8, 128'256, 128, 0, 0, 4},
+  };
+  const GpuModel gpu = available("GH200", 1).model;
+  for (const Published& each : kPublished) {
+    for (const std::int64_t chips : {1, 2, 4}) {
+      crds::ModelSpec model;
+      crds::TransformerModel& sizes = model.transformer.emplace();
+      sizes.layers = each.layers;
+      sizes.hidden = each.hidden;
+      sizes.ffn = each.ffn;
+      sizes.heads = each.heads;
+      sizes.kv_heads = each.kv_heads;
+      sizes.head_dim = each.head_dim;
+      sizes.vocab = each.vocab;
+      sizes.experts = each.experts;
+      sizes.experts_per_token = each.chosen;
+      sizes.sequence_length = 2048;
+      sizes.attention = crds::AttentionKind::kFlash;
+      crds::TrainingSpec training;
+      training.batch_size_per_trainer = 1;
+      training.precision = crds::Precision::kBF16Mixed;
+      training.optimizer = crds::Optimizer::kAdamW;
+      training.activation_checkpointing = crds::ActivationCheckpointing::kFull;
+      training.parallelism.strategy = ParallelStrategy::kZeRO3;
+      OffloadSearch search{
+          .job = {.model = &model, .training = &training, .gpu = &gpu, .trainers = chips, .per_node = 1},
+          .capacity = gpu.memory,
+          .node_memory = Bytes{480'000'000'000}};
+      const Result<OffloadAnswer> answer = search_offload(search);
+      ASSERT_TRUE(answer.ok()) << each.name << ": " << to_string(answer.error());
+      std::printf("%-14s on %lld: %s\n", each.name, static_cast<long long>(chips),
+                  answer->least ? "fits" : "does not fit");
+      EXPECT_EQ(answer->least.has_value(), chips >= each.chips) << each.name << " on " << chips;
+    }
+  }
 }
 
 TEST_F(OffloadSearchTest, SaysWhatAllTakesWhereNothingFits) {
