@@ -17,7 +17,8 @@ inline constexpr double kPcie3 = 15.75e9;
 double host_link_bandwidth(const GpuModel& gpu);
 
 // What one GPU has of it while all others transfer, too. A card whose GPUModel or labels do not say how many share a root complex
-// has one to itself: eight H100 of a node moved 49 GB a second each (tests/estimator/host_training/offload_curve.csv).
+// has one to itself. So it was with eight H100 of a node: overlapping the copies of 15.3 GB of each saved it 312 ms, which is 49 GB a
+// second (tests/estimator/host_training/offload_curve.csv, its last two rows).
 double host_link_bandwidth_of_one(const GpuModel& gpu);
 
 }  // namespace plimsoll::estimator::catalog

@@ -47,6 +47,12 @@ class Search {
   explicit Search(const OffloadSearch& search) : search_(search), training_(*search.job.training) {}
 
   Result<OffloadAnswer> answer() {
+    if (search_.job.model->has_tables() ||
+        (search_.job.graph != nullptr && !search_.job.graph->embeddings.empty())) {
+      return Error(ErrorCode::kUnsupported,
+                   "the model has embedding tables, which the sharder places in host memory (plimsoll shard "
+                   "--host-memory), and not training.parallelism.offload");
+    }
     const Result<std::vector<Setting>> settings = settings_of(training_.parallelism);
     if (!settings) {
       return settings.error();
@@ -125,10 +131,8 @@ class Search {
                         .host = estimated->host.total(),
                         .seconds = seconds_of(setting),
                         .fits_device = estimated->peak.upper_bound <= search_.capacity,
-                        .fits_host = estimated->host.total() * on_node() <= search_.node_memory};
+                        .fits_host = estimated->host.total() * search_.job.per_node <= search_.node_memory};
   }
-
-  std::int64_t on_node() const { return std::min(search_.job.per_node, search_.job.trainers); }
 
   crds::TrainingSpec at(const Setting& setting) const {
     crds::TrainingSpec training = training_;
@@ -151,9 +155,15 @@ class Search {
   Result<void> compare_with_measured(const Setting& most) {
     ours_ = predicted({});
     base_ = search_.measured.none ? search_.measured.none : ours_;
-    const std::optional<double> all = search_.measured.all ? predicted(most) : std::nullopt;
-    if (!all || !ours_) {
+    if (!search_.measured.all) {
       return {};
+    }
+    const std::optional<double> all = predicted(most);
+    if (!all || !ours_) {
+      return Error(
+          ErrorCode::kUnsupported,
+          "the time of an iteration is not known for this model and card, so that one that was measured "
+          "with all on the host says nothing of the others");
     }
     if (*search_.measured.all <= *base_) {
       return invalid("an iteration that was measured with all on the host takes " +

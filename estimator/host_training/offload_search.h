@@ -39,7 +39,7 @@ struct MeasuredOffload {
 };
 
 struct OffloadSearch {
-  // model, training, gpu: required. Of training.parallelism.offload and offload_percent nothing is used.
+  // model, training, gpu: required; per_node at most trainers. Of training.parallelism.offload and offload_percent nothing is used.
   EstimateRequest job;
   Bytes capacity;                    // of a GPU, CUDA's context included
   Bytes node_memory = Bytes::max();  // of a node's host, that its trainers may take together
@@ -52,7 +52,8 @@ struct OffloadAnswer {
   std::optional<std::size_t> least;  // the first of them that fits; nothing: none does
 };
 
-// Errors: kUnsupported for a strategy that keeps nothing in host memory; kInvalid where `measured.all` is no longer than nothing
+// Errors: kUnsupported for a strategy that keeps nothing in host memory, a model with embedding tables, and `measured.all` where
+// times are not known; kInvalid where `measured.all` is no longer than nothing
 // takes; those of the estimator.
 Result<OffloadAnswer> search_offload(const OffloadSearch& search);
 

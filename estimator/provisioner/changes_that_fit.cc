@@ -148,7 +148,7 @@ bool split_by_tensors(Trial& trial) {
   return true;
 }
 
-// All that the strategy can keep on the host; least_offload() finds how much of Megatron-LM's is needed.
+// All that the strategy can keep on the host; with_least_offload() finds how much of Megatron-LM's is needed.
 bool offloaded(Trial& trial) {
   crds::Parallelism& parallelism = trial.job.spec.training.parallelism;
   if (parallelism.offload != crds::Offload::kNone) {

@@ -15,7 +15,7 @@ constexpr double kFloat = 4;
 // Bytes of a parameter that are copied in an iteration, by what runs meanwhile.
 struct Copied {
   double forward = 0;   // to the GPU, behind the forward passes
-  double backward = 0;  // behind the backward passes: the larger of both directions
+  double backward = 0;  // behind the backward passes, in the direction that has more
   double exposed = 0;   // beside nothing but, perhaps, the update
 };
 
@@ -34,9 +34,9 @@ Copied copied_of(const crds::TrainingSpec& training, double width) {
   if (parallelism.offload == crds::Offload::kOptimizer) {
     return {.backward = moved, .exposed = moved};
   }
-  // The shards are on the host: each pass copies them (_fsdp_param.py: all_gather_inputs; partition_parameters.py).
-  const double again = parallelism.reshard_after_forward || zero ? moved : 0;
-  return {.forward = parts * moved, .backward = parts * std::max(moved, again)};
+  // The shards are on the host: each pass copies them (_fsdp_param.py: all_gather_inputs; partition_parameters.py). Backward's
+  // gradients leave at the same time, as many bytes the other way.
+  return {.forward = parts * moved, .backward = parts * moved};
 }
 
 }  // namespace

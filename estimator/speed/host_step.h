@@ -4,7 +4,7 @@
 //   HostStep step = host_step(training, {.parameters = 1.9e9, .width = 2, .link = 49e9});
 //   step.update; step.transfers;    // seconds
 //
-// The update is bound by the host's memory (host_update.h), and takes ten times as long as the copies: docs/speed.md, On the host,
+// The update is bound by the host's memory (host_update.h), and takes eight times as long as the copies: docs/speed.md, On the host,
 // compares both with a published curve. Pure; any thread.
 #pragma once
 

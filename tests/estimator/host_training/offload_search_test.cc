@@ -226,6 +226,23 @@ TEST_F(OffloadSearchTest, DeepSpeedAndFsdpKeepAllOrNothing) {
   EXPECT_EQ(answer().points.size(), 2U);
 }
 
+// Their estimate had no tables, and so too few bytes.
+TEST_F(OffloadSearchTest, EmbeddingTablesAreRefused) {
+  model_.embeddings.emplace().tables.emplace_back();
+  const Result<OffloadAnswer> found = search_offload(search_);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(found.error().message, HasSubstr("the model has embedding tables"));
+}
+
+TEST_F(OffloadSearchTest, AnIterationThatWasMeasuredNeedsATimeOfOurs) {
+  gpu_.name = "a card without figures";
+  search_.measured = {.none = 1.0, .all = 4.0};
+  const Result<OffloadAnswer> found = search_offload(search_);
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.error().message, HasSubstr("the time of an iteration is not known"));
+}
+
 TEST_F(OffloadSearchTest, AStrategyThatKeepsNothingOnTheHostIsRefused) {
   training_.parallelism.strategy = ParallelStrategy::kDDP;
   const Result<OffloadAnswer> found = search_offload(search_);
