@@ -29,7 +29,8 @@ constexpr Help kHelp = {
     "is from a proven bound. plimsoll.harmony executes the plan (-o json). What the layers take is derived from a config.json,\n"
     "an exported graph or a TrainingJob, or measured: python3 -m plimsoll.harmony.profile, docs/harmony.md. --compare: the\n"
     "bytes that an iteration moves under data and pipeline parallelism whose GPUs swap for themselves (DP, PP), and under\n"
-    "Harmony's (vDP, vPP). --executor: how much less a training by Megatron-LM, DeepSpeed or FSDP can keep on its GPUs.",
+    "Harmony's (vDP, vPP). --executor: the least that a training by Megatron-LM, DeepSpeed or\n"
+    "FSDP has to keep in host memory.",
     "  plimsoll swap --config config.json --gpus 4 --batch-size 64 --gpu RTX-3090 --precision BF16Mixed\n"
     "  plimsoll swap -f job.yaml --gpus 8 -o json > plan.json\n"
     "  plimsoll swap --profile examples/gpt2-xl-profile.json --gpus 4 --batch-size 64 --capacity 10Gi\n"
@@ -112,9 +113,11 @@ SwapQuestion read_question(OptionReader& options, const SwapSource& source) {
   read_machine(options, request.machine);
   question.plan_path = options.text("plan");
   if (!question.plan_path.empty()) {
-    for (const char* const name : {"gpus", "batch-size", "mode", "prefetch", "host-memory"}) {
+    for (const char* const name : {"gpus", "batch-size", "mode", "prefetch"}) {
       options.require(!options.given(name), "--plan says what --" + std::string(name) + " would");
     }
+    options.require(!options.given("host-memory"),
+                    "--host-memory is about a search, and --plan searches nothing");
     options.require(!question.explains, "--explain is about a search, and --plan searches nothing");
     request.capacity = options.given("capacity") ? options.bytes("capacity") : Bytes{};
     return question;
@@ -279,6 +282,8 @@ int run_swap(const std::vector<std::string>& arguments, Console& console) {
   }
   OptionReader options(values);
   const bool compares = options.given("compare");
+  options.require(!compares || !options.given("host-memory"),
+                  "--host-memory is about a search, and --compare searches nothing");
   options.require(!compares || !as_page, "--compare has no page; use -o table, json or yaml");
   options.require(!options.given("explain") || !(compares || as_page),
                   "--explain is about a search: use it without --compare, with -o table, json or yaml");

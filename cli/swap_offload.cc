@@ -11,7 +11,10 @@
 #include "cli/estimate_options.h"
 #include "cli/jobs.h"
 #include "cli/text_table.h"
+#include "crds/global_batch.h"
 #include "estimator/host_training/offload_search.h"
+#include "estimator/swap/planner.h"
+#include "estimator/types/runtime_settings.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -20,12 +23,8 @@ using crds::ParallelStrategy;
 using estimator::OffloadPoint;
 
 constexpr std::int64_t kGpusOfNode = 8;
-constexpr std::int64_t kMaxGpusOfNode = 64;
 constexpr double kMaxSeconds = 1e6;
 
-// What --config takes, and a job has in its spec.
-constexpr std::array kOfConfig = {"tensor", "sequence-parallel", "pipeline",  "pipeline-chunks", "context",
-                                  "expert", "checkpoint",        "microbatch"};
 // What a plan for plimsoll.harmony takes, and other executors have no use for.
 constexpr std::array kOfHarmony = {"mode",      "prefetch", "links",      "no-p2p",       "gpus-per-root",
                                    "runtime",   "without",  "plan",       "explain",      "compare",
@@ -58,8 +57,7 @@ void read_batch(OptionReader& options, std::int64_t gpus, crds::TrainingSpec& tr
   options.require(gpus % replica == 0, "--gpus must be a multiple of --tensor x --pipeline x --context, " +
                                            std::to_string(replica));
   const std::int64_t replicas = std::max<std::int64_t>(1, gpus / replica);
-  const std::int64_t samples =
-      options.count("batch-size", 1, std::int64_t{1} << 24, replicas * training.gradient_accumulation);
+  const std::int64_t samples = options.count("batch-size", 1, estimator::kMaxSwapSamples, replicas);
   const std::int64_t microbatch = options.count("microbatch", 1, samples);
   options.require(samples % (replicas * microbatch) == 0,
                   "--batch-size must be a multiple of the replicas times --microbatch, " +
@@ -80,58 +78,115 @@ void read_measured(OptionReader& options, estimator::MeasuredOffload& measured) 
         (percent == "0" || percent == "100") && seconds && *seconds > 0 && *seconds < kMaxSeconds,
         "--measured must be 0=SECONDS or 100=SECONDS: an iteration with nothing, or with all, on the host",
         text);
-    (percent == "0" ? measured.none : measured.all) = seconds;
+    std::optional<double>& place = percent == "0" ? measured.none : measured.all;
+    options.require(!place, "--measured has " + percent + "= twice", text);
+    place = seconds;
   }
   options.require(!measured.none || !measured.all || *measured.none < *measured.all,
                   "--measured: an iteration with all on the host takes longer than one with nothing there");
 }
 
-Question read_question(OptionReader& options, const SwapModel& model, const SwapSource& source) {
+// Of --config and --graph.
+void read_training(OptionReader& options, Question& question, ParallelStrategy strategy) {
+  crds::TrainingSpec& training = question.job.spec.training;
+  estimator::EstimateRequest& job = question.search.job;
+  options.require(options.given("gpus"), "plimsoll swap needs --gpus");
+  read_splits(options, training.parallelism);
+  training.parallelism.strategy = strategy;
+  training.parallelism.overlap_offload = options.given("overlap-offload");
+  training.activation_checkpointing = options.choice("checkpoint", crds::ActivationCheckpointing::kNone);
+  job.trainers = options.count("gpus", 1, kMaxTrainers);
+  job.per_node = options.count("per-node", 1, estimator::kMaxSwapGpus, kGpusOfNode);
+  read_batch(options, job.trainers, training);
+}
+
+// Of -f.
+void read_job(OptionReader& options, Question& question, ParallelStrategy strategy, Console& console) {
+  const po::options_description of_executors = swap_offload_options();
+  for (const auto& option : of_executors.options()) {
+    const std::string& name = option->long_name();
+    options.require(name == "executor" || name == "measured" || !options.given(name),
+                    "--" + name + " goes with --config; a job has it in its spec");
+  }
+  for (const char* const name : {"gpus", "batch-size", "microbatch"}) {
+    options.require(!options.given(name), "--" + std::string(name) + " does not go with -f and --executor " +
+                                              question.executor + ": the job has it in its spec");
+  }
+  crds::TrainingJobSpec& spec = question.job.spec;
+  options.require(spec.training.parallelism.strategy == strategy,
+                  std::string("the job's training.parallelism.strategy is ") +
+                      crds::name_of(spec.training.parallelism.strategy) + ", and --executor is " +
+                      question.executor);
+  estimator::EstimateRequest& job = question.search.job;
+  job.trainers = spec.trainers.replicas;
+  job.per_node = spec.trainers.per_node;
+  std::vector<std::string> warnings;
+  job.runtime = estimator::runtime_settings_of(question.job.raw, warnings);
+  for (const std::string& warning : warnings) {
+    console.err << "warning: " << warning << '\n';
+  }
+}
+
+Question read_question(OptionReader& options, const SwapModel& model, const SwapSource& source,
+                       Console& console) {
   Question question;
   question.job = model.job;
   question.about = model.about;
   const ParallelStrategy strategy = strategy_of(options);
   question.executor = crds::name_of(strategy);
-  crds::TrainingSpec& training = question.job.spec.training;
-  estimator::EstimateRequest& job = question.search.job;
-  job.trainers = question.job.spec.trainers.replicas;
-  job.per_node = options.count("per-node", 1, kMaxGpusOfNode,
-                               model.job.name.empty() ? kGpusOfNode : question.job.spec.trainers.per_node);
-  if (model.job.name.empty()) {
-    options.require(options.given("gpus"), "plimsoll swap needs --gpus");
-    read_splits(options, training.parallelism);
-    training.parallelism.strategy = strategy;
-    training.activation_checkpointing = options.choice("checkpoint", crds::ActivationCheckpointing::kNone);
-    job.trainers = options.count("gpus", 1, kMaxTrainers);
-    read_batch(options, job.trainers, training);
-  } else {
-    for (const char* const name : kOfConfig) {
-      options.require(!options.given(name),
-                      "--" + std::string(name) + " goes with --config; a job has it in its spec");
-    }
-    for (const char* const name : {"gpus", "batch-size"}) {
-      options.require(!options.given(name), "--" + std::string(name) +
-                                                " does not go with -f and --executor " + question.executor +
-                                                ": the job has it in its spec");
-    }
-    options.require(training.parallelism.strategy == strategy,
-                    std::string("the job's training.parallelism.strategy is ") +
-                        crds::name_of(training.parallelism.strategy) + ", and --executor is " +
-                        question.executor);
-  }
-  training.parallelism.offload = crds::Offload::kNone;
-  training.parallelism.offload_percent = 100;
-  training.parallelism.overlap_offload = options.given("overlap-offload");
+  model.job.name.empty() ? read_training(options, question, strategy)
+                         : read_job(options, question, strategy, console);
   options.require(!options.given("overlap-offload") || strategy == ParallelStrategy::kMegatron,
                   "--overlap-offload goes with --executor Megatron");
   read_measured(options, question.search.measured);
   question.search.capacity =
       options.given("capacity") ? options.bytes("capacity") : source.usable().value_or(Bytes{});
   question.search.node_memory = options.given("host-memory") ? options.bytes("host-memory") : Bytes::max();
+  estimator::EstimateRequest& job = question.search.job;
+  job.per_node = std::min(job.per_node, job.trainers);
   job.graph = model.graph.get();
   job.gpu = model.gpu;
   job.device = model.device;
   return question;
+}
+
+// What is on the host at least; the answer has one.
+std::pair<crds::Offload, std::int64_t> on_host(const estimator::OffloadAnswer& answer) {
+  const OffloadPoint& least = answer.points[*answer.least];
+  return {least.offload, least.percent};
+}
+
+// Leaves in the question the training that was answered: a global batch is taken in the fewest parts with which the least has to be
+// on the host.
+Result<estimator::OffloadAnswer> answered(Question& question, Budget& budget) {
+  crds::TrainingSpec& training = question.job.spec.training;
+  const crds::TrainingSpec asked = training;
+  const Result<std::vector<crds::BatchSplit>> splits =
+      crds::batch_splits(asked, question.search.job.trainers);
+  if (!splits) {
+    return splits.error();
+  }
+  question.search.job.model = &question.job.spec.model;
+  question.search.job.training = &training;
+  question.search.job.budget = &budget;
+  std::optional<estimator::OffloadAnswer> best;
+  crds::TrainingSpec best_training;
+  for (const crds::BatchSplit& split : *splits) {
+    training = crds::with_split(asked, split);
+    Result<estimator::OffloadAnswer> answer = estimator::search_offload(question.search);
+    if (!answer) {
+      return answer.error();
+    }
+    if (!best || !best->least || (answer->least && on_host(*answer) < on_host(*best))) {
+      best = *std::move(answer);
+      best_training = training;
+    }
+    if (best->least == 0U) {
+      break;
+    }
+  }
+  training = best_training;
+  return *std::move(best);
 }
 
 std::string what_is_there(const OffloadPoint& point) {
@@ -148,10 +203,9 @@ std::string answer_text(const Question& question, const estimator::OffloadAnswer
   const estimator::EstimateRequest& job = question.search.job;
   const std::optional<double> base = answer.points.front().seconds;
   TextTable table({"on the host", "of a GPU", "host memory of a node", "iteration", "slowdown", ""});
-  const std::int64_t on_node = std::min(job.per_node, job.trainers);
   for (std::size_t i = 0; i < answer.points.size(); ++i) {
     const OffloadPoint& point = answer.points[i];
-    table.add({what_is_there(point), to_string(point.device), to_string(point.host * on_node),
+    table.add({what_is_there(point), to_string(point.device), to_string(point.host * job.per_node),
                point.seconds ? milliseconds_text(*point.seconds * 1000) : "-",
                point.seconds && base && *base > 0 ? decimal_text(*point.seconds / *base, 2) : "-",
                answer.least == i    ? "the least that fits"
@@ -160,7 +214,10 @@ std::string answer_text(const Question& question, const estimator::OffloadAnswer
                                     : ""});
   }
   return question.about + ":\n" + question.executor + " on " + std::to_string(job.trainers) + " GPUs of " +
-         to_string(question.search.capacity) + "\n\n" + table.to_string("  ");
+         to_string(question.search.capacity) + ", " +
+         std::to_string(crds::global_batch_of(*job.training, job.trainers)) + " samples in microbatches of " +
+         std::to_string(job.training->batch_size_per_trainer / job.training->gradient_accumulation) + "\n\n" +
+         table.to_string("  ");
 }
 
 JsonObject answer_json(const Question& question, const estimator::OffloadAnswer& answer) {
@@ -188,8 +245,7 @@ std::string refusal(const Question& question, const estimator::OffloadAnswer& an
   const auto on_gpu = std::find_if(answer.points.begin(), answer.points.end(),
                                    [](const OffloadPoint& point) { return point.fits_device; });
   if (on_gpu != answer.points.end()) {
-    const estimator::EstimateRequest& job = question.search.job;
-    const Bytes host = on_gpu->host * std::min(job.per_node, job.trainers);
+    const Bytes host = on_gpu->host * question.search.job.per_node;
     return "with " + what_is_there(*on_gpu) +
            " on the host, the least that fits a GPU, a node's host takes " + to_string(host) + " of " +
            to_string(question.search.node_memory) + ": " + to_string(host - question.search.node_memory) +
@@ -218,7 +274,7 @@ po::options_description swap_offload_options() {
       "context", value("N"), "likewise: GPUs that split each sample's tokens")(
       "expert", value("N"), "likewise: GPUs that share each layer's experts")(
       "checkpoint", value("HOW"), "likewise: None (default), Selective, SelectiveHalf or Full")(
-      "per-node", value("N"), "of another executor: GPUs of a node (default: the job's, or 8)")(
+      "per-node", value("N"), "likewise: GPUs of a node (default 8)")(
       "overlap-offload", "with --executor Megatron: --overlap-cpu-optimizer-d2h-h2d")(
       "measured", po::value<std::vector<std::string>>()->value_name("PERCENT=SECONDS"),
       "of another executor: an iteration that was measured with nothing (0=) or all (100=) on the host; may be repeated");
@@ -230,11 +286,11 @@ bool asks_for_offload(OptionReader& options) {
 }
 
 void refuse_offload_options(OptionReader& options) {
-  for (const char* const name : {"tensor", "sequence-parallel", "pipeline", "pipeline-chunks", "context",
-                                 "expert", "checkpoint", "per-node", "overlap-offload", "measured"}) {
-    options.require(
-        !options.given(name),
-        "--" + std::string(name) + " goes with --executor Megatron, ZeRO1, ZeRO2, ZeRO3, FSDP or FSDP2");
+  const po::options_description of_executors = swap_offload_options();
+  for (const auto& option : of_executors.options()) {
+    const std::string& name = option->long_name();
+    options.require(name == "executor" || !options.given(name),
+                    "--" + name + " goes with --executor Megatron, ZeRO1, ZeRO2, ZeRO3, FSDP or FSDP2");
   }
 }
 
@@ -250,16 +306,12 @@ int run_swap_offload(OptionReader& options, const SwapSource& source, OutputForm
   if (options.error()) {
     return complain(console, kExitUsage, *options.error());
   }
-  Question question = read_question(options, *model, source);
+  Question question = read_question(options, *model, source, console);
   if (options.error()) {
     return complain(console, kExitUsage, *options.error());
   }
   Budget budget(limits_of_answer());
-  question.search.job.model = &question.job.spec.model;
-  question.search.job.training = &question.job.spec.training;
-  question.search.job.budget = &budget;
-  const Result<estimator::OffloadAnswer> answer =
-      budget.run([&] { return estimator::search_offload(question.search); });
+  const Result<estimator::OffloadAnswer> answer = budget.run([&] { return answered(question, budget); });
   if (!answer) {
     const bool refused = answer.error().code == ErrorCode::kUnsupported;
     return complain(console, refused ? kExitRefused : kExitUsage, answer.error());

@@ -221,7 +221,7 @@ canvas.setAttribute('aria-label', 'Timeline with a row for each of: ' + used.map
 const rowOf = new Map(used.map((row, i) => [row, i]));
 const rowHeight = 18, left = 130, top_ = 20, whole = Math.max(...events.map(e => e[6]), 1e-9);
 let from = 0, to = whole;
-let colorOf = {};
+const colorOf = {};
 function readColors() {
   const style = getComputedStyle(document.documentElement);
   for (const name of ['text', 'weak', 'line', 'odd', 'even', 'host', 'memory', 'capacity']) colorOf[name] = style.getPropertyValue('--' + name).trim();

@@ -85,6 +85,29 @@ TEST(SwapOffload, SaysWhatTheHostLacks) {
   EXPECT_EQ(run(run_swap, of_job({"--host-memory", "128Gi"})).code, kExitDone);
 }
 
+// Were not read: the job's overlapOffload, and its global batch, of which a trainer's share was 0.
+TEST(SwapOffload, AJobsOwnTrainingIsRead) {
+  const auto changed = [](const std::string& file, const std::string& from, const std::string& to) {
+    std::ifstream in(source_file("examples/" + file));
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << file;
+    return at == std::string::npos ? text : text.replace(at, from.size(), to);
+  };
+  const auto last_seconds = [](const std::string& job) {
+    const Json points =
+        run(run_swap, {"-f", "-", "--executor", "Megatron", "-o", "json"}, job).json()["points"];
+    return points[points.size() - 1]["iterationSeconds"].asDouble();
+  };
+  const char* const kQwen = "qwen3-30b-a3b-megatron.yaml";
+  EXPECT_LT(last_seconds(changed(kQwen, "offloadPercent: 50", "overlapOffload: true")),
+            last_seconds(changed(kQwen, "offloadPercent: 50", "offloadPercent: 75")));
+  const Outcome bert = run(run_swap, {"-f", "-", "--executor", "FSDP2"},
+                           changed("bert-global-batch.yaml", "strategy: DDP", "strategy: FSDP2"));
+  EXPECT_EQ(bert.code, kExitDone) << bert.err;
+  EXPECT_THAT(bert.out, HasSubstr(", 2048 samples in microbatches of "));
+}
+
 TEST(SwapOffload, WrongUseIsRefusedByName) {
   EXPECT_THAT(refusal(of_config({"--executor", "DDP"})), HasSubstr("--executor must be one of"));
   EXPECT_THAT(refusal(of_config({"--tensor", "2"})), HasSubstr("--tensor goes with --executor Megatron"));
@@ -100,6 +123,11 @@ TEST(SwapOffload, WrongUseIsRefusedByName) {
               HasSubstr("--measured must be 0=SECONDS or 100=SECONDS"));
   EXPECT_THAT(refusal(of_config({"--executor", "Megatron", "--measured", "0=2", "--measured", "100=1"})),
               HasSubstr("takes longer than one with nothing there"));
+  EXPECT_THAT(refusal(of_config({"--executor", "Megatron", "--measured", "0=2", "--measured", "0=1"})),
+              HasSubstr("--measured has 0= twice"));
+  EXPECT_THAT(refusal(of_job({"--overlap-offload"})), HasSubstr("a job has it in its spec"));
+  EXPECT_THAT(refusal(of_config({"--compare", "--host-memory", "1Gi"})),
+              HasSubstr("--host-memory is about a search"));
   EXPECT_THAT(refusal(of_job({"--gpus", "8"})), HasSubstr("the job has it in its spec"));
   EXPECT_THAT(refusal({"-f", source_file("examples/qwen3-30b-a3b-megatron.yaml"), "--executor", "ZeRO2"}),
               HasSubstr("the job's training.parallelism.strategy is Megatron, and --executor is ZeRO2"));
