@@ -3,6 +3,7 @@
 // Boost 1.74's awaitable.hpp uses std::exchange without including its header.
 #include <utility>
 
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <pplx/threadpool.h>
 
@@ -39,6 +40,8 @@ void initialise_transport() {
 Result<void> start_transport() {
   static const bool started = [] {
     try {
+      // Before the pool's thread: what is initialised first is cleaned up last, and the thread has state of OpenSSL's.
+      ::OPENSSL_init_ssl(0, nullptr);
       crossplat::threadpool::initialize_with_threads(1);
       return true;
     } catch (const std::exception&) {  // somebody's pool, of as many threads as they like
