@@ -4,8 +4,10 @@ Every operator runs at once, so that losses are those of the virtual devices. No
 """
 
 import contextlib
+import os
 import pathlib
 import sys
+import threading
 import types
 import unittest
 import unittest.mock
@@ -20,6 +22,7 @@ from plimsoll.metas import storage_of  # noqa: E402
 from small_gpt import adam, gpt, loss_fn, losses_of, plan_of  # noqa: E402
 
 CAPACITY = 1 << 30
+SETTINGS = "PYTORCH_CUDA_ALLOC_CONF"
 
 
 def address(tensor):
@@ -144,6 +147,44 @@ class CudaDevices(unittest.TestCase):
                         self.assertIs(stream, device._weights if kind == "weights_in" else device._data, kind)
                         self.assertTrue(pinned or kind not in ("weights_in", "inputs_in"), f"{kind} is in pinned memory")
 
+    def test_what_stays_is_used_once_it_is_there_and_updated_where_it_is_computed_with(self):
+        cards, streams = Cards(2), {}
+
+        class Adam(torch.optim.AdamW):
+            def step(self):
+                if threading.current_thread() is threading.main_thread():  # else it is a layer's on the host
+                    streams.setdefault(self, []).append(cards.current[-1] if cards.current else None)
+                super().step()
+
+        packs = {"forward": [0, 2, 4, 6], "backward": [0, 2, 4, 6, 8]}
+        for options in ({}, {"max_norm": 0.1}, {"precision": torch.bfloat16}):
+            for prefetch in (False, True):
+                with self.subTest(f"{options} {prefetch}"):
+                    plan = plan_of("vPP", 2, prefetch=prefetch, packs=packs, mirrored=True, resident=[1, 2, 5, 9])
+                    model = gpt()
+                    torch.manual_seed(2)
+                    with harmony.Trainer(model, loss_fn, adam, plan, **options) as trainer:
+                        expected = losses_of(trainer, 2)
+                    with cards.installed():
+                        devices, mine = [Recorded(index, cards) for index in range(2)], gpt()
+                        streams.clear()
+                        torch.manual_seed(2)
+                        with harmony.Trainer(mine, loss_fn, Adam, plan, devices=devices, **options) as trainer:
+                            for optimizer in filter(None, trainer.optimizers):
+                                optimizer.param_groups[0]["lr"] = 1e-3
+                            self.assertEqual(losses_of(trainer, 2), expected)
+                    for tensor, theirs in zip(mine.state_dict().values(), model.state_dict().values()):
+                        self.assertTrue(torch.equal(tensor, theirs))
+                    for layer, home in trainer.plan.homes().items():
+                        self.assertEqual(streams[trainer.optimizers[layer]], [devices[home]._compute] * 2)
+                    for device in devices:
+                        self.assertEqual(device.missed, [])
+                        self.assertGreater(device.moved["resident_in"], 0)
+                        for kind, stream, pinned in device.brought:
+                            self.assertIs(stream, device._weights if kind == "weights_in" else device._data, kind)
+                            self.assertTrue(pinned or kind not in ("weights_in", "inputs_in") or "precision" in options)
+                            self.assertFalse(pinned and kind == "resident_in", "what comes once needs no pinned memory")
+
     def test_weights_arrive_on_their_own_stream(self):
         cards = Cards(1)
         with cards.installed():
@@ -166,6 +207,17 @@ class CudaDevices(unittest.TestCase):
             with unittest.mock.patch.object(torch.cuda, "is_available", lambda: True), \
                     self.assertRaisesRegex(harmony.PlanError, "the plan is for 4 GPUs, and 2 are visible"):
                 harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 4))
+
+
+    def test_the_allocators_segments_expand_unless_the_user_has_settings(self):
+        expanding = "expandable_segments:True" if torch.__version__ >= "2.1" else None
+        for chosen, expected in ((None, expanding), ("max_split_size_mb:512", "max_split_size_mb:512")):
+            with Cards(2).installed(), unittest.mock.patch.dict(os.environ), \
+                    unittest.mock.patch.object(torch.cuda, "is_available", lambda: True):
+                os.environ.pop(SETTINGS, None)
+                os.environ.update({SETTINGS: chosen} if chosen else {})
+                harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2)).stop()
+                self.assertEqual(os.environ.get(SETTINGS), expected)
 
 
 class VirtualDevices(unittest.TestCase):

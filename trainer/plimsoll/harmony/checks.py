@@ -11,9 +11,19 @@ def moved_bytes(tensor, precision):
     return tensor.numel() * width
 
 
+def users_of(parameters):
+    """Of each parameter the layers that have it. `parameters`: of each layer."""
+    users = {}
+    for layer, held in enumerate(parameters):
+        for parameter in held:
+            users.setdefault(parameter, []).append(layer)
+    return users
+
+
 def check_model(plan, parameters, precision=None):
-    """Refuses a model of other layers than the plan's, and a plan of which a task's weights and gradients alone exceed a GPU.
-    `parameters`: of each layer, by name."""
+    """Refuses a model of other layers than the plan's, a plan of which a task's weights and gradients alone exceed a GPU, with those of
+    the layers that stay on it, and one that keeps a layer there whose parameters are other layers', too. `parameters`: of each layer,
+    by name."""
     if len(parameters) != plan.layers:
         raise PlanError(f"the plan is of {plan.layers} layers, and the model has {len(parameters)}")
     weights = [sum(moved_bytes(tensor, precision) for tensor in layer.values()) for layer in parameters]
@@ -23,9 +33,20 @@ def check_model(plan, parameters, precision=None):
         if planned != here:
             raise PlanError(f"layer {layer}: the plan's has {planned} bytes of parameters, and the model's {here}{computed}: "
                             "make the plan from a profile of this model")
-    for task in plan.tasks():
-        least = sum(weights[layer] + (0 if task.forward else gradients[layer]) for layer in task.layers())
-        if plan.device_bytes is not None and least > plan.device_bytes:
-            what = "weights" if task.forward else "weights and gradients"
-            raise PlanError(f"layers {task.first} to {task.end - 1} are on a GPU together and have {least} bytes of {what}{computed}: "
-                            f"deviceBytes is {plan.device_bytes}")
+    users = users_of(layer.values() for layer in parameters)
+    for layer in plan.resident:
+        for name, parameter in parameters[layer].items():
+            others = [user for user in users[parameter] if user != layer]
+            if others:
+                raise PlanError(f"layer {layer} shares {name} with layer {others[0]}, and so cannot be resident")
+    homes = plan.homes()
+    for task in plan.tasks() if plan.device_bytes is not None else ():
+        stay = [layer for layer, device in homes.items() if device == task.device]
+        least = sum(weights[layer] for layer in {*task.layers(), *stay})
+        least += sum(gradients[layer] for layer in {*(() if task.forward else task.layers()), *stay})
+        if least > plan.device_bytes:
+            what = "weights" if task.forward and not stay else "weights and gradients"
+            others = ", ".join(str(layer) for layer in stay if layer not in task.layers())
+            beside = f", and the resident layers {others}," if others else ""
+            raise PlanError(f"layers {task.first} to {task.end - 1}{beside} are on a GPU together and have {least} bytes of {what}"
+                            f"{computed}: deviceBytes is {plan.device_bytes}")

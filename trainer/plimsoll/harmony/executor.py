@@ -1,5 +1,5 @@
 """Trains a model by a swap plan: parameters, gradients and the optimizer are in host memory, and layers are on a GPU while they
-are needed.
+are needed; but those that the plan has as resident stay there.
 
     trainer = harmony.Trainer(model, loss_fn, lambda parameters: torch.optim.AdamW(parameters, lr=1e-4), "plan.json")
     for inputs, targets in loader:
@@ -20,9 +20,11 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .checks import check_model
 from .devices import devices_of
+from .host_optimizer import with_fused_step
 from .layers import layers_of
 from .plan import VDP, VPP, Plan, Volumes
 from .progress import Progress
+from .resident import ResidentLayer
 from .samples import Handed, HostSamples, in_precision
 from .weights import HostWeights, PlacedLayer
 
@@ -76,7 +78,8 @@ class Trainer:
         self._updates = concurrent.futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="harmony-update")
         self._updated = {}  # layer -> the updates of its parameters
         self._placed = [PlacedLayer(layer) for layer in self.layers]
-        held = itertools.chain(*(each.values() for each in self._parameters + self._buffers))
+        moving = [layer for layer in range(len(self.layers)) if layer not in self.plan.resident]
+        held = itertools.chain(*((self._parameters[layer] | self._buffers[layer]).values() for layer in moving))
         self._host = HostWeights(dict.fromkeys(held), self.devices[0], precision)
         # BatchNorm's kernels change its statistics, which the tensors' versions do not tell.
         self._with_statistics = {index for index, layer in enumerate(self.layers)
@@ -87,7 +90,10 @@ class Trainer:
                 if parameter.requires_grad:
                     self._last_user[parameter] = layer
         self._owned = [[p for p, last in self._last_user.items() if last == layer] for layer in range(len(self.layers))]
-        self.optimizers = [optimizer(parameters) if parameters else None for parameters in self._owned]
+        self.optimizers = [with_fused_step(optimizer(parameters)) if parameters else None for parameters in self._owned]
+        self._residents = {layer: ResidentLayer(self.devices[home], self._parameters[layer], self._buffers[layer], precision,
+                                                self.optimizers[layer], layer in self._with_statistics)
+                           for layer, home in self.plan.homes().items()}
         self.steps = 0
         self._progress = Progress(self)
 
@@ -100,10 +106,13 @@ class Trainer:
         self._targets = HostSamples.given(targets, self.plan.batch_size, "targets", self.devices[0])
         self._base = int(torch.randint(_SEEDS, ()))
         self._stashes = {first: HostSamples(self.plan.batch_size) for first in self.plan.backward_packs[:-1] if first > 0}
-        self._handed, self._losses, self._reducing = {}, [], {}
+        self._handed, self._losses, self._reducing, self._norms = {}, [], {}, {}
         self.model.train()
         tasks = self.plan.tasks()
+        self._receivers = {task: after.device for task, after in zip(tasks, tasks[1:])}
         nexts = self._next_of_device(tasks)
+        for resident in self._residents.values():
+            resident.place()
         there = {}  # device -> the weights that are on it
         for index, task in enumerate(tasks):
             device = self.devices[task.device]
@@ -111,9 +120,12 @@ class Trainer:
             if self.plan.prefetch and index in nexts:
                 there[task.device] = self._bring(tasks[nexts[index]], weights)
             device.use(weights.arrival)
-            (self._forward if task.forward else self._backward)(task, device, weights)
-            if task.forward or task.end == self.plan.layers:  # those in between have run forward before
+            if task.forward or task.end == self.plan.layers:
+                (self._forward if task.forward else self._backward)(task, device, weights)
                 self._take_buffers(task, device, weights)
+            else:  # its layers have run forward before
+                with self._keeping_buffers(task):
+                    self._backward(task, device, weights)
             if index in nexts and task.device not in there:
                 kept = {layer: weights.layers[layer] for layer in tasks[nexts[index]].layers() if layer in weights.layers}
                 there[task.device] = _Weights(kept, weights.arrival)
@@ -140,6 +152,9 @@ class Trainer:
         device = self.devices[task.device]
         layers = {}
         for layer in task.layers():
+            if layer in self._residents:
+                layers[layer] = self._residents[layer].tensors
+                continue
             if kept is not None and layer in kept.layers:
                 layers[layer] = kept.layers[layer]
                 continue
@@ -243,7 +258,7 @@ class Trainer:
         return self._handed[key]
 
     def _receiver(self, task):
-        return (task.device + 1) % self.plan.gpus if self.plan.hands_over_by_p2p() else task.device
+        return self._receivers[task] if self.plan.hands_over_by_p2p() else task.device
 
     def _output_of(self, task):
         turns = task.end == self.plan.backward_packs[-1]
@@ -261,6 +276,8 @@ class Trainer:
     def _take_buffers(self, task, device, weights):
         """Brings to the host what the forward pass changed, as BatchNorm's statistics; of vDP their mean over the GPUs."""
         for layer in task.layers():
+            if layer in self._residents:
+                continue
             for name, buffer in self._buffers[layer].items():
                 there = weights.layers[layer][name]
                 if not there._version and layer not in self._with_statistics:
@@ -273,9 +290,21 @@ class Trainer:
                 elif buffer.is_floating_point():
                     buffer.add_(mine - buffer, alpha=1 / (task.device + 1))
 
+    @contextlib.contextmanager
+    def _keeping_buffers(self, task):
+        """What the task computes again does not change the buffers that stay on the device a second time."""
+        with contextlib.ExitStack() as stack:
+            for layer in task.layers():
+                if layer in self._residents:
+                    stack.enter_context(self._residents[layer].keeping_buffers())
+            yield
+
     def _take_gradients(self, task, device, weights):
         """Brings the gradients of the task's layers to the host, of vDP their sum over the GPUs, and updates the layers."""
         for layer in reversed(task.layers()):
+            if layer in self._residents:
+                self._update_there(layer)
+                continue
             gradients = {name: weights.layers[layer][name].grad for name in self._parameters[layer]}
             for name in gradients:
                 weights.layers[layer][name].grad = None
@@ -288,10 +317,25 @@ class Trainer:
             for name, gradient in gradients.items():
                 parameter = self._parameters[layer][name]
                 if parameter.requires_grad and gradient is None:
-                    raise RuntimeError(f"layer {layer}: {name} got no gradient; freeze what takes no part in the loss")
+                    raise self._no_gradient(layer, name)
                 if parameter.requires_grad:
                     self._add(holder, parameter, gradient)
             self._update(layer, holder)
+
+    @staticmethod
+    def _no_gradient(layer, name):
+        return RuntimeError(f"layer {layer}: {name} got no gradient; freeze what takes no part in the loss")
+
+    def _update_there(self, layer):
+        resident = self._residents[layer]
+        for name in resident.without_gradient():
+            raise self._no_gradient(layer, name)
+        if self.optimizers[layer] is None:
+            return
+        if self._max_norm is None:
+            resident.update(self._max_value)
+        else:
+            self._norms[layer] = resident.take_norms()
 
     def _reduced(self, layer, device, gradients):
         """Adds the GPU's gradients to those of the GPUs before it, on GPU 0."""
@@ -337,22 +381,34 @@ class Trainer:
             nn.utils.clip_grad_value_(self._owned[layer], self._max_value)
         self.optimizers[layer].step()
         self.optimizers[layer].zero_grad(set_to_none=True)
-        self._host.refresh(self._owned[layer])
+        self._host.refresh(self._owned[layer], updated=True)
 
     def _finish(self):
         if self._max_norm is not None:
-            nn.utils.clip_grad_norm_(list(self._last_user), self._max_norm)
-            for layer, optimizer in enumerate(self.optimizers):
-                if optimizer is not None:
+            scale = self._scale()
+            for layer, parameters in enumerate(self._owned):
+                if layer in self._norms:
+                    self._residents[layer].update(self._max_value, scale)
+                elif parameters:
+                    for parameter in parameters:
+                        parameter.grad.mul_(scale)
                     self._apply(layer)
-        self._stashes = self._handed = self._reducing = None
+        self._stashes = self._handed = self._reducing = self._norms = None
+
+    def _scale(self):
+        """What nn.utils.clip_grad_norm_ multiplies gradients by, of those on the host and those on the devices together."""
+        norms = [self._norms[layer] if layer in self._norms else torch.stack([parameter.grad.norm() for parameter in parameters])
+                 for layer, parameters in enumerate(self._owned) if parameters]
+        return torch.clamp(self._max_norm / (torch.cat(norms).norm() + 1e-6), max=1.0)
 
     # ---- around the iterations ----
 
     def wait(self):
-        """Until the host's parameters are those after the last step."""
+        """Until the host's parameters are those after the last step, also of the layers that stay on a GPU."""
         for layer in list(self._updated):
             self._wait_for_updates(layer)
+        for resident in self._residents.values():
+            resident.bring_home()
 
     def _wait_for_updates(self, layer):
         for update in self._updated.pop(layer):
@@ -366,22 +422,27 @@ class Trainer:
         """The model's own state_dict, the optimizers', and the random numbers'."""
         self.wait()
         return {"model": self.model.state_dict(), "steps": self.steps, "random": torch.get_rng_state(),
-                "optimizers": [optimizer and optimizer.state_dict() for optimizer in self.optimizers]}
+                "optimizers": [optimizer and (self._residents[layer].optimizer_state() if layer in self._residents
+                                              else optimizer.state_dict()) for layer, optimizer in enumerate(self.optimizers)]}
 
     def load_state_dict(self, state):
         self.wait()
         self.model.load_state_dict(state["model"])
         if len(state["optimizers"]) != len(self.optimizers):
             raise ValueError(f"the checkpoint is of {len(state['optimizers'])} layers, and the model has {len(self.optimizers)}")
-        for optimizer, theirs in zip(self.optimizers, state["optimizers"]):
-            if optimizer is not None:
+        for layer, (optimizer, theirs) in enumerate(zip(self.optimizers, state["optimizers"])):
+            if layer in self._residents and optimizer is not None:
+                self._residents[layer].load_optimizer_state(theirs)
+            elif optimizer is not None:
                 optimizer.load_state_dict(theirs)
         self.steps = state["steps"]
         torch.set_rng_state(state["random"])
 
     def stop(self):
-        """Waits for the updates, and ends their thread."""
+        """Waits for the updates, and ends their thread. Nothing stays on a GPU."""
         self.wait()
+        for resident in self._residents.values():
+            resident.release()
         self._updates.shutdown(wait=True)
         self._progress.stop()
 

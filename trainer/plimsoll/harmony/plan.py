@@ -4,7 +4,8 @@ The forward pass and the backward pass have packs of their own: runs of layers w
 pack with all microbatches, so that its weights are brought to the GPU once. The backward task computes its layers again from the
 input of the first one; the last pack has no forward task, because its backward task would follow it at once.
 
-- vPP: the tasks go round the GPUs, one after the other. Each takes all samples.
+- vPP: the tasks go round the GPUs, one after the other. Each takes all samples. `mirrored`: the backward tasks go round in the reverse
+  order, so that with equal packs a layer has both of its tasks on one GPU. `resident` layers have, and stay on it.
 - vDP: each GPU runs all tasks, with its share of the samples; gradients are added up before they leave the GPUs.
 """
 
@@ -47,6 +48,8 @@ class Plan(typing.NamedTuple):
     device_bytes: typing.Optional[int] = None  # memory of a GPU that the plan was made for
     p2p: bool = True  # vPP's results go from GPU to GPU; else through the host
     weight_bytes: typing.Optional[tuple] = None  # of each layer's parameters, as they move: of the model that the plan was made for
+    resident: tuple = ()  # vPP's layers that stay on their GPU from iteration to iteration, and are updated there
+    mirrored: bool = False  # vPP's backward tasks go round the GPUs in the reverse order
 
     @classmethod
     def from_environment(cls):
@@ -78,13 +81,17 @@ class Plan(typing.NamedTuple):
         weights = source.get("weightBytes")
         if weights is not None and not (isinstance(weights, list) and len(weights) == source["layers"] and all(map(_is_whole, weights))):
             raise PlanError("weightBytes must be a list of the bytes of each layer's parameters")
+        resident = source.get("resident", [])
+        if not isinstance(resident, list):
+            raise PlanError(f"resident must be a list of layers, is {resident!r}")
         return cls(
             mode=source["mode"], gpus=_count(source, "gpus"), batch_size=_count(source, "batchSize"), layers=_count(source, "layers"),
             forward_microbatch=_count(microbatch, "forward", "microbatch."),
             backward_microbatch=_count(microbatch, "backward", "microbatch."),
             forward_packs=_starts(packs, "forward"), backward_packs=_starts(packs, "backward"),
             prefetch=_switch(source, "prefetch", False), device_bytes=device_bytes, p2p=_switch(source, "p2p", True),
-            weight_bytes=tuple(weights) if weights is not None else None).checked()
+            weight_bytes=tuple(weights) if weights is not None else None, resident=tuple(resident),
+            mirrored=_switch(source, "mirrored", False)).checked()
 
     def checked(self):
         if self.mode not in (VDP, VPP):
@@ -98,12 +105,35 @@ class Plan(typing.NamedTuple):
         last = self.backward_packs[-1]
         if last > 0 or self.forward_packs:
             self._check_packs("forward", self.forward_packs, last)
+        if self.mirrored and self.mode == VDP:
+            raise PlanError(f"mirrored: only {VPP}'s tasks go round the GPUs, and mode is {VDP}")
+        self._check_resident()
         return self
 
     def _check_packs(self, name, starts, end):
         rising = all(a < b for a, b in zip(starts, starts[1:]))
         if not starts or starts[0] != 0 or not rising or starts[-1] >= end:
             raise PlanError(f"packs.{name} must be the packs' first layers, rising from 0 to at most {end - 1}, is {list(starts)}")
+
+    def _check_resident(self):
+        layers = self.resident
+        rising = all(map(_is_whole, layers)) and all(a < b for a, b in zip(layers, layers[1:]))
+        if not rising or layers and not 0 <= layers[0] <= layers[-1] < self.layers:
+            raise PlanError(f"resident must be layers, rising from 0 to at most {self.layers - 1}, is {list(layers)}")
+        if layers and self.mode != VPP:
+            raise PlanError(f"resident: only {VPP}'s layers can stay on a GPU, and mode is {self.mode}")
+        there = self._devices(True)
+        for layer, back in self.homes().items():
+            if there.get(layer, back) != back:
+                raise PlanError(f"resident: layer {layer} has its forward task on GPU {there[layer]} and its backward task on GPU {back}")
+
+    def _devices(self, forward):
+        return {layer: task.device for task in self.tasks() if task.forward == forward for layer in task.layers()}
+
+    def homes(self):
+        """Of each resident layer the GPU."""
+        devices = self._devices(False) if self.resident else {}
+        return {layer: devices[layer] for layer in self.resident}
 
     def samples(self):
         """Of a task."""
@@ -115,7 +145,9 @@ class Plan(typing.NamedTuple):
         backward = list(zip(self.backward_packs, (*self.backward_packs[1:], self.layers)))
         chain = [(True, *pack) for pack in forward] + [(False, *pack) for pack in reversed(backward)]
         if self.mode == VPP:
-            return [Task(*pack, index % self.gpus, 0, self.batch_size) for index, pack in enumerate(chain)]
+            turn = len(forward)
+            places = [2 * turn - index if self.mirrored and index > turn else index for index in range(len(chain))]
+            return [Task(*pack, place % self.gpus, 0, self.batch_size) for pack, place in zip(chain, places)]
         each = self.samples()
         return [Task(*pack, rank, rank * each, (rank + 1) * each) for pack in chain for rank in range(self.gpus)]
 
@@ -148,12 +180,14 @@ def volumes(plan, weights, gradients, activations, targets=0):
     `activations`: bytes of each layer's input for one sample; `targets`: of one sample.
 
     Each weight arrives for its forward task and for its backward task, but for those of the last pack, which has one task, and
-    those that a GPU needs for two tasks in a row. With one copy of the model's parts per GPU in vDP."""
+    those that a GPU needs for two tasks in a row. With one copy of the model's parts per GPU in vDP. Of resident layers neither weights
+    nor gradients move."""
     tasks, copies = plan.tasks(), plan.gpus if plan.mode == VDP else 1
-    arrived, on_gpu = 0, {}
+    arrived, on_gpu, resident = 0, {}, set(plan.resident)
     for task in tasks:
-        arrived += sum(weights[layer] for layer in task.layers() if layer not in on_gpu.get(task.device, ()))
+        arrived += sum(weights[layer] for layer in task.layers() if layer not in resident and layer not in on_gpu.get(task.device, ()))
         on_gpu[task.device] = task.layers()
+    leaving = sum(size for layer, size in enumerate(gradients) if layer not in resident)
     samples = plan.batch_size
     heads = [first for first in plan.backward_packs[:-1] if first > 0]
     stash = samples * sum(activations[first] for first in heads)
@@ -165,10 +199,10 @@ def volumes(plan, weights, gradients, activations, targets=0):
     p2p = plan.hands_over_by_p2p()
     handed = turn + crossing
     passes = 1 + (len(plan.backward_packs) > 1)  # samples are the input of the first forward and of the first backward pack
-    return Volumes(weights_in=arrived, gradients_out=sum(gradients), stash_in=stash, stash_out=stash,
+    return Volumes(weights_in=arrived, gradients_out=leaving, stash_in=stash, stash_out=stash,
                    hand_over_in=by_host if p2p else handed, hand_over_out=by_host if p2p else handed,
                    inputs_in=samples * passes * activations[0], targets_in=samples * targets, p2p=handed - by_host if p2p else 0,
-                   reduced=(copies - 1) * sum(gradients))
+                   reduced=(copies - 1) * leaving)
 
 
 def _members(source, name):

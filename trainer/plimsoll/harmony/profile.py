@@ -16,14 +16,16 @@ import time
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .checks import moved_bytes
+from .checks import moved_bytes, users_of
 from .devices import CudaDevice, VirtualDevice
+from .host_optimizer import with_fused_step
 from .layers import layers_of
 from .samples import in_precision
 from .weights import PlacedLayer
 
 _REPETITIONS = 3
 _ADAMS_STATES = 2
+_STEPS_COPIES = 3  # of a layer's parameters, in the host's type: an optimizer's step makes no more at once
 
 
 def _bytes(tensors):
@@ -108,7 +110,7 @@ def _update_seconds(layer):
     parameters = [torch.zeros_like(parameter, requires_grad=True) for parameter in layer.parameters()]
     if not parameters:
         return 0.0
-    optimizer = torch.optim.AdamW(parameters)
+    optimizer = with_fused_step(torch.optim.AdamW(parameters))
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
@@ -122,10 +124,14 @@ def measure(function, microbatches, progress=lambda line: None, precision=None):
     device = CudaDevice(0) if torch.cuda.is_available() else VirtualDevice(0)
     model = function(1)[0]
     _, layers = layers_of(model)
+    shared = [users for users in users_of(layer.parameters() for layer in layers).values() if len(users) > 1]
     profile = {"R": len(layers), "W": [sum(moved_bytes(p, precision) for p in layer.parameters()) for layer in layers],
                "B": [sum(moved_bytes(b, precision) for b in layer.buffers()) for layer in layers],
                "K": [_ADAMS_STATES * _bytes(layer.parameters()) for layer in layers], "upd": [_update_seconds(layer) for layer in layers],
+               "tied": sorted({layer for users in shared for layer in users}),
                "fwd_u": list(microbatches), "bwd_u": list(microbatches), "tf": {}, "tb": {}, "mf": {}, "mb": {}, "x": {}}
+    if precision is not None:
+        profile["hostW"] = [_bytes(layer.parameters()) for layer in layers]
     for size in microbatches:
         _, value, targets, loss_fn = function(size)
         rows = {name: [] for name in ("tf", "tb", "mf", "mb", "x")}
@@ -153,8 +159,13 @@ def measure(function, microbatches, progress=lambda line: None, precision=None):
 
 def device_bytes(plan, profile):
     """A bound of what a GPU holds under the plan, from what its layers took alone: all of a pack's layers together, each without its
-    input, the first one's input, and what the task is handed for all its samples while it waits; with prefetch the next task's weights."""
+    input, the first one's input, and what the task is handed for all its samples while it waits; with prefetch the next task's weights;
+    all that the layers have which stay there, and what their optimizer's step makes."""
     forward, backward = str(plan.forward_microbatch), str(plan.backward_microbatch)
+    weights, buffers, homes = profile["W"], profile["B"], plan.homes()
+    kept = profile.get("hostW", weights)  # of residents beside the weights that move, where that is in another type
+    stays = {layer: 2 * weights[layer] + buffers[layer] + profile["K"][layer] + (kept[layer] if kept[layer] != weights[layer] else 0)
+             for layer in homes}
     tasks, most = plan.tasks(), 0
     nexts, last = {}, {}
     for index, task in enumerate(tasks):
@@ -165,6 +176,12 @@ def device_bytes(plan, profile):
         size = forward if task.forward else backward
         memory, inputs = profile["mf" if task.forward else "mb"][size], profile["x"][size]
         own = sum(memory[layer] - inputs[layer] for layer in task.layers()) + inputs[task.first]
+        here = [layer for layer in task.layers() if layer in homes]
+        if here and not task.forward:
+            updated = sum(2 * weights[layer] + buffers[layer] for layer in task.layers())
+            own = max(own, updated + _STEPS_COPIES * max(kept[layer] for layer in here))
+        resident = sum(size for layer, size in stays.items() if homes[layer] == task.device)
+        resident -= sum((1 if task.forward else 2) * weights[layer] + buffers[layer] for layer in here)  # in `own`
         handed = 0
         if plan.hands_over_by_p2p():
             samples = task.end_sample - task.begin_sample
@@ -172,9 +189,9 @@ def device_bytes(plan, profile):
             handed = inputs[border] // int(size) * samples if 0 < border < plan.layers else 0
             if not task.forward and task.end == plan.layers:
                 handed = inputs[task.first] // int(size) * samples
-        ahead = sum(profile["W"][layer] + profile["B"][layer] for layer in nexts[index].layers()) \
+        ahead = sum(weights[layer] + buffers[layer] for layer in nexts[index].layers() if layer not in homes) \
             if index in nexts and plan.prefetch else 0
-        most = max(most, own + handed + ahead)
+        most = max(most, own + handed + ahead + resident)
     return most
 
 

@@ -24,11 +24,12 @@ class HostWeights:
         self.refresh((tensor,))
         return self._copies[tensor][0] if tensor in self._copies else tensor
 
-    def refresh(self, tensors):
+    def refresh(self, tensors, updated=False):
+        """`updated`: by an optimizer, whose fused step does not change the tensors' versions."""
         with self._lock, torch.no_grad():
             for tensor in tensors:
                 copy = self._copies.get(tensor)
-                if copy is not None and copy[1] != tensor._version:
+                if copy is not None and (updated or copy[1] != tensor._version):
                     copy[0].copy_(tensor)
                     copy[1] = tensor._version
 

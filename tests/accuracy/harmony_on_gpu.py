@@ -1,0 +1,84 @@
+"""Trains GPT-2 XL on a GPU by swap plans, and prints what was predicted beside what was measured (docs/harmony.md, On a GPU).
+
+    plimsoll swap --config examples/gpt2-xl-config.json --gpus 1 --batch-size 16 --gpu H100-80GB --precision BF16Mixed --capacity 12Gi \\
+                  --links host=55G -o json > plan.json
+    PYTHONPATH=trainer python3 tests/accuracy/harmony_on_gpu.py examples/gpt2-xl-config.json plan.json ... [--unfused] [--profile FILE]
+
+Needs CUDA and transformers. --profile measures the layers, too, and writes what `plimsoll swap --profile` reads.
+"""
+
+import argparse
+import gc
+import json
+import time
+
+import torch
+import transformers
+from plimsoll import harmony
+from plimsoll.harmony import profile as profiles
+
+STEPS = 4
+
+
+def next_token_loss(logits, words):
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), words[:, 1:].flatten())
+
+
+def trained(model, plan, fused):
+    """Seconds of the last two iterations, and the trainer, which has ended."""
+    words = torch.randint(0, model.config.vocab_size, (plan["batchSize"], model.config.n_positions))
+    with harmony.Trainer(model, next_token_loss, lambda parameters: torch.optim.AdamW(parameters, lr=1e-5, fused=fused), plan,
+                         precision=torch.bfloat16) as trainer:
+        seconds = []
+        for _ in range(STEPS):
+            began = time.perf_counter()
+            trainer.step(words, words)
+            torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - began)
+    return sum(seconds[-2:]) / 2, trainer
+
+
+def report(name, plan, seconds, trainer):
+    moved = trainer.moved()
+    print(name, len(plan["resident"]), round(plan["iterationSeconds"], 3), round(seconds, 3), plan["peakDeviceBytes"],
+          trainer.devices[0].peak_bytes, torch.cuda.max_memory_reserved(), plan["volumes"]["swapped"],
+          (moved.swapped() - moved.targets_in) // STEPS, sep="  ", flush=True)
+
+
+def write_profile(model, file):
+    def function(size):
+        words = torch.randint(0, model.config.vocab_size, (size, model.config.n_positions))
+        return model, words, words, next_token_loss
+
+    with open(file, "w", encoding="utf-8") as output:
+        json.dump(profiles.measure(function, [1, 2, 4], print, torch.bfloat16), output)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("config", help="GPT-2's config.json")
+    parser.add_argument("plans", nargs="*", metavar="PLAN.json")
+    parser.add_argument("--unfused", action="store_true", help="the optimizer's step on the host without PyTorch's fused kernels")
+    parser.add_argument("--profile", metavar="FILE", help="measure microbatches of 1, 2 and 4, and write the profile")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    with open(options.config, encoding="utf-8") as file:
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**json.load(file)))
+    print("plan  stay  predicted_s  measured_s  planned_peak_bytes  peak_bytes  reserved_bytes  planned_swapped_bytes  swapped_bytes")
+    for name in options.plans:
+        with open(name, encoding="utf-8") as file:
+            plan = json.load(file)
+        plan = plan[0] if isinstance(plan, list) else plan
+        torch.cuda.reset_peak_memory_stats()
+        try:
+            report(name, plan, *trained(model, plan, False if options.unfused else None))
+        except torch.cuda.OutOfMemoryError as error:
+            print(name, "ran out of memory:", str(error).split(". ")[0], flush=True)
+        gc.collect()  # a trainer and its model refer to each other
+        torch.cuda.empty_cache()
+    if options.profile:
+        write_profile(model, options.profile)
+
+
+if __name__ == "__main__":
+    main()
