@@ -45,6 +45,8 @@ constexpr Help kHelp = {
 // What Harmony's authors measured: PCIe 3.0 x16 (estimator/swap/machine.h).
 constexpr const char* kHostBandwidth = "11.5Gi";
 constexpr const char* kP2PBandwidth = "8.2Gi";
+// Of the GTX 1080 Ti that they had (NVIDIA's data sheet).
+constexpr const char* kGpuMemoryBandwidth = "484G";
 
 constexpr std::int64_t kMaxComparedGpus = 4096;
 
@@ -62,26 +64,32 @@ void read_principles(OptionReader& options, estimator::SwapPrinciples& principle
       {"grouping", &estimator::SwapPrinciples::group},
       {"just-in-time", &estimator::SwapPrinciples::just_in_time},
       {"peer-to-peer", &estimator::SwapPrinciples::peer_to_peer},
-      {"balance", &estimator::SwapPrinciples::balance}};
+      {"balance", &estimator::SwapPrinciples::balance},
+      {"residence", &estimator::SwapPrinciples::stay}};
   for (const std::string& name : options.texts("without")) {
     const auto found =
         std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.first == name; });
     options.require(found != known.end(),
-                    "--without must be one of grouping, just-in-time, peer-to-peer, balance", name);
+                    "--without must be one of grouping, just-in-time, peer-to-peer, balance, residence",
+                    name);
     if (found != known.end()) {
       principles.*found->second = false;
     }
   }
 }
 
-void read_machine(OptionReader& options, estimator::SwapMachine& machine) {
+void read_machine(OptionReader& options, const SwapSource& source, estimator::SwapMachine& machine) {
   const bool published = options.choice<bool>("runtime", {{"plimsoll", false}, {"published", true}}, false);
   machine = published ? estimator::published_machine() : estimator::SwapMachine();
   Bytes host = *parse_bytes(kHostBandwidth);
   Bytes p2p = *parse_bytes(kP2PBandwidth);
-  options.bandwidths("links", {{"host", &host}, {"p2p", &p2p}});
+  Bytes memory = source.model() != nullptr && source.model()->gpu != nullptr
+                     ? source.model()->gpu->hbm_bandwidth
+                     : *parse_bytes(kGpuMemoryBandwidth);
+  options.bandwidths("links", {{"host", &host}, {"p2p", &p2p}, {"memory", &memory}});
   machine.host_bandwidth = static_cast<double>(host.count);
   machine.p2p_bandwidth = options.given("no-p2p") ? 0 : static_cast<double>(p2p.count);
+  machine.gpu_memory_bandwidth = static_cast<double>(memory.count);
   machine.gpus_per_root = options.count("gpus-per-root", 0, estimator::kMaxSwapGpus, 0);
   read_principles(options, machine.principles);
 }
@@ -110,7 +118,7 @@ SwapQuestion read_question(OptionReader& options, const SwapSource& source) {
   SwapQuestion question;
   question.explains = options.given("explain");
   estimator::SwapRequest& request = question.request;
-  read_machine(options, request.machine);
+  read_machine(options, source, request.machine);
   question.plan_path = options.text("plan");
   if (!question.plan_path.empty()) {
     for (const char* const name : {"gpus", "batch-size", "mode", "prefetch"}) {
@@ -242,13 +250,15 @@ po::options_description swap_options() {
       "auto (default), where it is faster; on, a task's weights arrive while the one before it runs; off")(
       "links", value("LIST"),
       ("bandwidths in bytes a second: host=" + std::string(kHostBandwidth) + ",p2p=" + kP2PBandwidth +
-       " (default, PCIe 3.0 x16): of a root complex, each way; from GPU to GPU")
+       " (default, PCIe 3.0 x16): of a root complex, each way; from GPU to GPU; and memory, of a GPU's own (default: the card's, with "
+       "--profile " +
+       kGpuMemoryBandwidth + ")")
           .c_str())("no-p2p", "GPUs hand over to each other through the host")(
       "gpus-per-root", value("N"), "GPUs that share a root complex; default: all")(
       "runtime", value("NAME"),
       "plimsoll (default): what plimsoll.harmony does; published: Harmony's own code, with its constants")(
       "without", po::value<std::vector<std::string>>()->value_name("PRINCIPLE"),
-      "grouping, just-in-time, peer-to-peer or balance: what it is worth; may be repeated")(
+      "grouping, just-in-time, peer-to-peer, balance or residence: what it is worth; may be repeated")(
       "plan", value("FILE"), "a plan as JSON, to simulate instead of searching one")(
       "explain", "what bounds the iteration, and which plans the search considered")(
       "compare", "the bytes that DP, PP, vDP and vPP move")(

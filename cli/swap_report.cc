@@ -37,6 +37,33 @@ std::string packs(const std::vector<std::size_t>& firsts) {
   return text + (firsts.size() > kShown ? ", ..." : "");
 }
 
+// "3 to 9, 12": at most kShown runs of layers.
+std::string runs(const std::vector<std::size_t>& layers) {
+  constexpr std::size_t kShown = 12;
+  std::string text;
+  std::size_t shown = 0;
+  for (std::size_t i = 0; i < layers.size(); ++shown) {
+    std::size_t end = i + 1;
+    while (end < layers.size() && layers[end] == layers[end - 1] + 1) {
+      ++end;
+    }
+    if (shown == kShown) {
+      return text + ", ...";
+    }
+    text += (i > 0 ? ", " : "") + std::to_string(layers[i]);
+    text += end - i > 1 ? " to " + std::to_string(layers[end - 1]) : "";
+    i = end;
+  }
+  return text;
+}
+
+std::string residents(const SwapPlan& plan, std::size_t layers) {
+  return plan.resident.empty()
+             ? "none"
+             : std::to_string(plan.resident.size()) + " of " + std::to_string(layers) + ": layers " +
+                   runs(plan.resident) + ", with their gradients and optimizer";
+}
+
 std::string heading(const SwapReport& report) {
   const SwapPlan& plan = report.planned.plan;
   std::string text = std::string(estimator::name_of(plan.mode)) + " on " + std::to_string(plan.gpus) +
@@ -55,6 +82,7 @@ std::vector<std::pair<std::string, std::string>> facts(const SwapReport& report)
                          std::to_string(planned.plan.backward_microbatch) + " backward"},
       {"forward packs", packs(planned.plan.forward_packs)},
       {"backward packs", packs(planned.plan.backward_packs)},
+      {"stay on a GPU", residents(planned.plan, report.layers)},
       {"prefetch", planned.plan.prefetch ? "the next task's weights and inputs" : "none"},
       {"GPU memory", to_string(planned.device_memory)},
       {"host memory", to_string(planned.host.total()) + ": model " + to_string(planned.host.model) +

@@ -34,6 +34,7 @@ SwapMachine swap_machine_of(const GpuModel& gpu) {
   machine.host_bandwidth = host_link_bandwidth(gpu);
   machine.gpus_per_root = gpu.host_links.gpus_per_root;
   machine.p2p_bandwidth = peer_bandwidth(gpu);
+  machine.gpu_memory_bandwidth = static_cast<double>(gpu.hbm_bandwidth.count);
   return machine;
 }
 

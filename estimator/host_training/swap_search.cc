@@ -66,6 +66,7 @@ Estimate estimate_of(const SwapPlan& plan, SwapCosts& costs, const FixedCosts& f
   Breakdown& breakdown = estimate.breakdown;
   breakdown.parameters = parts.weights;
   breakdown.gradients = parts.gradients;
+  breakdown.optimizer_state = parts.optimizer;
   breakdown.activations = parts.activations;
   breakdown.workspace = fixed.forward_workspace + fixed.backward_workspace;
   breakdown.allocator_slack = margin_of(parts.total());

@@ -109,6 +109,9 @@ void GraphCut::find_sums() {
       continue;
     }
     sum_[op] = true;
+    for (const std::int32_t maker : makers) {
+      tied_.insert(index(maker));
+    }
     for (const std::int32_t summand : summands) {
       if (summand != sum) {
         summand_of_[summand] = sum;

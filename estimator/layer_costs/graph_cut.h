@@ -45,6 +45,8 @@ class GraphCut {
   std::size_t layers() const { return layers_.size(); }
   // Of a layer that no operator is in, such as nn.Flatten, the rows are empty, and it takes what the one after it does.
   LayerCut layer(std::size_t number) const;
+  // Layers, rising, whose gradients of one parameter are added up.
+  std::vector<std::size_t> tied() const { return {tied_.begin(), tied_.end()}; }
   // The rows with the tables that they refer to.
   Trace whole(const LayerCut& cut) const;
 
@@ -103,8 +105,9 @@ class GraphCut {
   std::set<std::int32_t> again_;                     // operators that other layers compute again
   std::vector<bool> sum_;                            // by operator: adds the gradients of a shared parameter
   std::map<std::int32_t, std::int32_t> summand_of_;  // storage -> the storage of the sum
-  std::vector<std::int32_t> lowest_reader_;          // by storage: the first layer whose backward reads it
-  std::vector<std::vector<std::int32_t>> saved_;     // by layer: indices in Trace::saved
+  std::set<std::size_t> tied_;
+  std::vector<std::int32_t> lowest_reader_;       // by storage: the first layer whose backward reads it
+  std::vector<std::vector<std::int32_t>> saved_;  // by layer: indices in Trace::saved
   std::multimap<std::int32_t, std::int32_t> parameters_;  // by storage: indices in Trace::parameters
   std::multimap<std::int32_t, std::int32_t> buffers_;     // by storage: indices in Trace::buffers
 };

@@ -82,6 +82,7 @@ class GraphLayers {
       }
       layers.kind_of.push_back(found->second);
     }
+    layers.tied = cut_->tied();
     return {};
   }
 

@@ -153,6 +153,7 @@ Result<SwapProfile> layer_profile(const LayerProfileRequest& request) {
                                            std::to_string(kMaxSwapLayers));
   }
   SwapProfile profile;
+  profile.tied = layers->tied;
   for (const std::size_t kind : layers->kind_of) {
     charge(job.budget, 1);
     add_layer(profile, layers->kinds[kind], host->keeps_fp32);

@@ -23,6 +23,7 @@ struct LayerCosts {
 struct ProfiledLayers {
   std::vector<LayerSizes> kinds;
   std::vector<std::size_t> kind_of;  // by layer
+  std::vector<std::size_t> tied;     // layers, rising, that share a parameter with another one
   // Of a kind and a microbatch. What it refers to is said where it is made.
   std::function<Result<LayerCosts>(std::size_t, std::int64_t)> costs;
 };

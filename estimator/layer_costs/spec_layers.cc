@@ -67,6 +67,9 @@ class SpecLayers {
       added = add(Place::kHead, 0);
       layers.kind_of.push_back(layers.kinds.size() - 1);
     }
+    if (spec_.tied) {
+      layers.tied = {0, layers.kind_of.size() - 1};
+    }
     return added;
   }
 

@@ -16,7 +16,8 @@ enum class SwapRuntime : std::uint8_t {
   kPublished,
 };
 
-// What Harmony does, and swapping for each GPU alone does not. Each can be left out, to see what it is worth.
+// What Harmony does, and swapping for each GPU alone does not; and `stay`, which Harmony does not. Each can be left out, to see what it is
+// worth.
 struct SwapPrinciples {
   bool group =
       true;  // a task takes all microbatches while its weights are there; else they come for each one
@@ -24,6 +25,7 @@ struct SwapPrinciples {
       true;  // layers are updated once their gradients are there; else at the end of the iteration
   bool peer_to_peer = true;  // GPUs hand over to each other; else through the host
   bool balance = true;       // packs are cut so that tasks take equally long; else each is filled up
+  bool stay = true;  // layers for which there is memory stay on their GPU, and are updated there; kPlimsoll
 };
 
 // Bandwidths in bytes a second.
@@ -37,10 +39,17 @@ struct SwapMachine {
   double p2p_bandwidth = 0;        // from GPU to GPU, each way; 0: through the host
   double host_copy_bandwidth = 0;  // kPublished: within host memory, all GPUs together
   double task_seconds = 0;         // to free what a task held
+  double gpu_memory_bandwidth =
+      0;  // of a GPU, for the updates of layers that stay; 0: not known, and none stays
   // Host memory that may be pinned. Weights beyond it move with `pageable_bandwidth`, if that is less.
   Bytes pinned = Bytes::max();
   double pageable_bandwidth = 0;
 };
+
+inline bool layers_may_stay(const SwapMachine& machine) {
+  return machine.principles.stay && machine.runtime == SwapRuntime::kPlimsoll &&
+         machine.gpu_memory_bandwidth > 0;
+}
 
 inline bool hands_over_by_p2p(const SwapMachine& machine) {
   return machine.p2p_bandwidth > 0 && machine.principles.peer_to_peer;

@@ -7,13 +7,9 @@
 #include "estimator/swap/costs.h"
 #include "estimator/swap/machine.h"
 #include "estimator/swap/packed_volumes.h"
+#include "estimator/swap/task_loads.h"
 
 namespace plimsoll::estimator::inline swap {
-
-// A run of layers as a task, on a GPU. kPlimsoll adds what the task is handed for all its samples, while the GPU finishes the
-// task before (trainer/plimsoll/harmony/profile.py, device_bytes). Null `pass`: more than any memory.
-Bytes task_memory(const SwapPlan& plan, const SwapCosts& costs, const PassCosts* pass, const PackedTask& task,
-                  SwapRuntime runtime);
 
 // Of each of packed_tasks(), in their order.
 std::vector<Bytes> memory_of_tasks(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
@@ -22,12 +18,6 @@ std::vector<Bytes> memory_of_tasks(const SwapPlan& plan, SwapCosts& costs, SwapR
 Bytes device_memory(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
 
 // Of device_memory(), what the GPU that holds the most holds then.
-struct TaskMemory {
-  Bytes weights{};  // with buffers, and those of the next task with prefetch
-  Bytes gradients{};
-  Bytes activations{};  // all else
-  Bytes total() const { return weights + gradients + activations; }
-};
 TaskMemory fullest_task(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
 
 struct SwapHostMemory {
@@ -40,7 +30,7 @@ struct SwapHostMemory {
 };
 // What any plan keeps there: without stashes and what is handed over.
 SwapHostMemory host_memory_of_model(const SwapProfile& profile);
-// Of the tensors alone; processes take more.
+// Of the tensors alone; processes take more. Layers that stay on a GPU have no gradients and no optimizer here.
 SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile);
 
 }  // namespace plimsoll::estimator::swap

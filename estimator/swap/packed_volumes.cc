@@ -19,6 +19,27 @@ bool contains(const PackedTask& task, std::size_t layer) {
   return task.first <= layer && layer < task.end;
 }
 
+Result<void> check_residents(const SwapPlan& plan, std::size_t layers) {
+  if (plan.mode != SwapMode::kVPP) {
+    return plan.resident.empty() && !plan.mirrored
+               ? Result<void>()
+               : invalid(plan.mirrored ? "mirrored is for vPP: each GPU of vDP runs all tasks"
+                                       : "resident must be empty: no layer of vDP stays on a GPU");
+  }
+  const std::vector<std::int32_t> homes = homes_of_layers(plan, layers);
+  for (std::size_t i = 0; i < plan.resident.size(); ++i) {
+    const std::size_t layer = plan.resident[i];
+    if (layer >= layers || (i > 0 && layer <= plan.resident[i - 1])) {
+      return invalid("resident must be layers, rising, from 0 to at most " + std::to_string(layers - 1));
+    }
+    if (homes[layer] < 0) {
+      return invalid("layer " + std::to_string(layer) +
+                     " cannot be resident: its forward and its backward task are on different GPUs");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_plan(const SwapPlan& plan, std::size_t layers) {
@@ -43,12 +64,15 @@ Result<void> check_plan(const SwapPlan& plan, std::size_t layers) {
     return checked;
   }
   const std::size_t last = plan.backward_packs.back();
-  if (last == 0) {
-    return plan.forward_packs.empty()
-               ? Result<void>()
-               : invalid("packs.forward must be empty: the last backward pack has all layers");
+  if (last == 0 && !plan.forward_packs.empty()) {
+    return invalid("packs.forward must be empty: the last backward pack has all layers");
   }
-  return check_packs("forward", plan.forward_packs, last);
+  if (last > 0) {
+    if (Result<void> checked = check_packs("forward", plan.forward_packs, last); !checked) {
+      return checked;
+    }
+  }
+  return check_residents(plan, layers);
 }
 
 std::vector<PackedTask> packed_tasks(const SwapPlan& plan, std::size_t layers) {
@@ -65,10 +89,31 @@ std::vector<PackedTask> packed_tasks(const SwapPlan& plan, std::size_t layers) {
                      .first = plan.backward_packs[i],
                      .end = is_last ? layers : plan.backward_packs[i + 1]});
   }
+  const std::size_t gpus = static_cast<std::size_t>(plan.gpus);
+  const std::size_t turn = plan.forward_packs.size();  // the first backward task
   for (std::size_t i = 0; i < tasks.size() && plan.mode == SwapMode::kVPP; ++i) {
-    tasks[i].gpu = static_cast<std::int32_t>(i % static_cast<std::size_t>(plan.gpus));
+    const bool returns = plan.mirrored && i > turn;
+    tasks[i].gpu = static_cast<std::int32_t>((returns ? turn + (gpus - 1) * (i - turn) : i) % gpus);
   }
   return tasks;
+}
+
+std::vector<std::int32_t> homes_of_layers(const SwapPlan& plan, std::size_t layers) {
+  std::vector<std::int32_t> homes(layers, -1);
+  if (plan.mode != SwapMode::kVPP) {
+    return homes;
+  }
+  std::vector<std::int32_t> forward(layers, -1);
+  for (const PackedTask& task : packed_tasks(plan, layers)) {
+    for (std::size_t layer = task.first; layer < task.end; ++layer) {
+      if (task.forward) {
+        forward[layer] = task.gpu;
+      } else if (forward[layer] < 0 || forward[layer] == task.gpu) {
+        homes[layer] = task.gpu;
+      }
+    }
+  }
+  return homes;
 }
 
 PackedVolumes packed_volumes(const SwapPlan& plan, const SwapProfile& profile, SwapRuntime runtime) {
@@ -77,10 +122,17 @@ PackedVolumes packed_volumes(const SwapPlan& plan, const SwapProfile& profile, S
   const bool by_p2p = plan.mode == SwapMode::kVPP && plan.gpus > 1 && plan.peer_to_peer;
   const bool published = runtime == SwapRuntime::kPublished;
   std::vector<const PackedTask*> before(static_cast<std::size_t>(plan.gpus), nullptr);
+  std::vector<bool> is_resident(profile.layers());
+  for (const std::size_t layer : plan.resident) {
+    is_resident[layer] = true;
+  }
   PackedVolumes volumes;
   for (const PackedTask& task : tasks) {
     const PackedTask*& last = before[static_cast<std::size_t>(task.gpu)];
     for (std::size_t layer = task.first; layer < task.end; ++layer) {
+      if (is_resident[layer]) {
+        continue;
+      }
       const bool stays = last != nullptr && contains(*last, layer);
       const Bytes moved = profile.weights[layer] + profile.buffers[layer];
       (stays ? volumes.kept : volumes.weights_in) += moved * copies;

@@ -29,6 +29,11 @@ struct SwapPlan {
   std::vector<std::size_t> backward_packs;
   bool prefetch = false;     // what a GPU's next task needs arrives while the one before it runs
   bool peer_to_peer = true;  // GPUs of vPP hand over to each other; else through the host
+  // vPP: the backward tasks go round the GPUs in the reverse order, so that they come to the layers' GPUs of the forward pass again.
+  bool mirrored = false;
+  // vPP: layers, rising, that stay on their GPU from iteration to iteration with their gradients and the optimizer's state, and are
+  // updated there. Each has its forward and its backward task on the same GPU.
+  std::vector<std::size_t> resident = {};
 };
 
 struct PackedTask {
@@ -58,6 +63,10 @@ Result<void> check_plan(const SwapPlan& plan, std::size_t layers);
 
 // The tasks in the order of their results: of vDP those of one GPU, which each runs.
 std::vector<PackedTask> packed_tasks(const SwapPlan& plan, std::size_t layers);
+
+// The GPU on which each layer may stay: that of its backward task, if its forward task, where it has one, is on the same. Else, and of
+// vDP, -1.
+std::vector<std::int32_t> homes_of_layers(const SwapPlan& plan, std::size_t layers);
 
 // By walking the tasks. `plan` as check_plan() wants it. Of kPlimsoll what plimsoll.harmony counts, to the byte, but for targets
 // and for the statistics of BatchNorm; of kPublished what Harmony's own code moves.

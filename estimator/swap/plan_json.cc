@@ -28,16 +28,17 @@ Result<std::int64_t> count(const JsonView& json, const std::string& name) {
   return *value;
 }
 
-Result<std::vector<std::size_t>> packs(const JsonView& json, const std::string& name, std::size_t layers) {
+// `what`: they are.
+Result<std::vector<std::size_t>> layers_of(const JsonView& json, const std::string& name,
+                                           const std::string& what, std::size_t layers) {
   if (!json.is_array() || json.elements().size() > layers) {
-    return invalid("the plan's packs." + name + " must be an array of the packs' first layers");
+    return invalid("the plan's " + name + " must be an array of " + what);
   }
   std::vector<std::size_t> starts;
   for (const JsonView each : json.elements()) {
     const std::optional<std::int64_t> value = each.integer();
     if (!value || *value < 0 || *value >= static_cast<std::int64_t>(layers)) {
-      return invalid("the plan's packs." + name + " must have layers from 0 to " +
-                     std::to_string(layers - 1));
+      return invalid("the plan's " + name + " must have layers from 0 to " + std::to_string(layers - 1));
     }
     starts.push_back(static_cast<std::size_t>(*value));
   }
@@ -62,6 +63,8 @@ JsonObject to_json(const SwapPlan& plan, std::size_t layers) {
   json["packs"] = std::move(cut);
   json["prefetch"] = plan.prefetch;
   json["p2p"] = plan.peer_to_peer;
+  json["mirrored"] = plan.mirrored;
+  json["resident"] = numbers(plan.resident);
   return json;
 }
 
@@ -128,11 +131,14 @@ Result<SwapPlan> read_swap_plan(const JsonView& json, std::size_t layers) {
   if (plan.gpus > kMaxSwapGpus) {
     return invalid("the plan's gpus must be at most " + std::to_string(kMaxSwapGpus));
   }
-  Result<std::vector<std::size_t>> forward = packs(member(json, {"packs", "forward"}), "forward", layers);
+  const char* const of_packs = "the packs' first layers";
+  Result<std::vector<std::size_t>> forward =
+      layers_of(member(json, {"packs", "forward"}), "packs.forward", of_packs, layers);
   if (!forward) {
     return forward.error();
   }
-  Result<std::vector<std::size_t>> backward = packs(member(json, {"packs", "backward"}), "backward", layers);
+  Result<std::vector<std::size_t>> backward =
+      layers_of(member(json, {"packs", "backward"}), "packs.backward", of_packs, layers);
   if (!backward) {
     return backward.error();
   }
@@ -140,6 +146,15 @@ Result<SwapPlan> read_swap_plan(const JsonView& json, std::size_t layers) {
   plan.backward_packs = *std::move(backward);
   plan.prefetch = member(json, {"prefetch"}).boolean().value_or(false);
   plan.peer_to_peer = member(json, {"p2p"}).boolean().value_or(true);
+  plan.mirrored = member(json, {"mirrored"}).boolean().value_or(false);
+  if (const JsonView resident = member(json, {"resident"}); !resident.is_null()) {
+    Result<std::vector<std::size_t>> stay =
+        layers_of(resident, "resident", "layers that stay on their GPU", layers);
+    if (!stay) {
+      return stay.error();
+    }
+    plan.resident = *std::move(stay);
+  }
   if (Result<void> checked = check_plan(plan, layers); !checked) {
     return checked.error();
   }

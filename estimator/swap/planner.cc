@@ -1,6 +1,7 @@
 #include "estimator/swap/planner.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -12,6 +13,7 @@
 #include "estimator/swap/bound.h"
 #include "estimator/swap/partition.h"
 #include "estimator/swap/simulator.h"
+#include "estimator/swap/task_loads.h"
 
 namespace plimsoll::estimator::inline swap {
 namespace {
@@ -31,7 +33,12 @@ class Planner {
   explicit Planner(const SwapRequest& request)
       : request_(request),
         costs_(*request.profile),
-        limit_(kEventsOfAHundredLayers * std::max(1.0, static_cast<double>(costs_.layers()) / 100)) {}
+        pack_capacity_(request.capacity),
+        limit_(kEventsOfAHundredLayers * std::max(1.0, static_cast<double>(costs_.layers()) / 100)) {
+    if (layers_may_stay(request.machine)) {
+      collect_candidates_to_stay();
+    }
+  }
 
   Result<PlannedSwap> plan() {
     if (const Bytes least = host_memory_of_model(*request_.profile).total(); least > request_.host_memory) {
@@ -61,6 +68,7 @@ class Planner {
     if (request_.machine.principles.balance) {
       climb();
     }
+    without_residents();
     PlannedSwap planned;
     planned.plan = best_.plan;
     planned.seconds = best_.seconds;
@@ -79,6 +87,57 @@ class Planner {
     SwapPlan plan;
     double seconds = std::numeric_limits<double>::infinity();
   };
+
+  // What is saved for each byte that a layer holds: its transfers, and the host's update.
+  void collect_candidates_to_stay() {
+    const SwapProfile& profile = *request_.profile;
+    std::vector<std::pair<double, std::size_t>> worth;
+    for (std::size_t layer = 0; layer < costs_.layers(); ++layer) {
+      if (!std::ranges::binary_search(profile.tied, layer) && profile.weights[layer] > Bytes{}) {
+        const auto transfers = static_cast<double>((profile.moved(layer) * 2 + profile.weights[layer]).count);
+        const double seconds =
+            transfers / request_.machine.host_bandwidth + costs_.update_seconds(layer, layer + 1);
+        worth.emplace_back(-seconds / static_cast<double>(resident_bytes(profile, layer).count), layer);
+      }
+    }
+    std::ranges::sort(worth);  // of equal ones the first layers, whose updates end the iteration
+    for (const auto& [_, layer] : worth) {
+      may_stay_.push_back(layer);
+    }
+  }
+
+  bool may_keep(SwapMode mode) const { return mode == SwapMode::kVPP && !may_stay_.empty(); }
+
+  // The plan with as many layers that stay as its packs leave memory for.
+  SwapPlan with_residents(SwapPlan plan) {
+    plan.resident.clear();
+    if (!keeps_) {
+      return plan;
+    }
+    charge(request_.budget, costs_.layers());
+    TaskLoads loads(plan, costs_, request_.machine.runtime);
+    for (const std::size_t layer : may_stay_) {
+      if (loads.keep_within(layer, request_.capacity)) {
+        plan.resident.push_back(layer);
+      }
+    }
+    std::ranges::sort(plan.resident);
+    return plan;
+  }
+
+  // Updates on a GPU that has much to compute may cost more than they save.
+  void without_residents() {
+    SwapPlan plan = best_.plan;
+    plan.resident.clear();
+    if (best_.plan.resident.empty() || !fits_host(plan)) {
+      return;
+    }
+    if (const Result<SwapTimes> times =
+            simulate_swap(plan, costs_, request_.machine, nullptr, request_.budget);
+        times && faster(times->seconds, best_.seconds)) {
+      best_ = {std::move(plan), times->seconds};
+    }
+  }
 
   bool found() const { return best_.seconds < std::numeric_limits<double>::infinity(); }
 
@@ -157,7 +216,7 @@ class Planner {
     return [this, &plan, pass, forward, ahead](std::size_t first, std::size_t end) {
       const PackedTask task{.forward = forward, .first = first, .end = end, .gpu = 0};
       const Bytes beside = ahead ? costs_.moved(first, end) : Bytes{};
-      if (pass->memory(first, end) + beside > request_.capacity) {
+      if (pass->memory(first, end) + beside > pack_capacity_) {
         return PackFit::kTooLarge;
       }
       const Bytes all = task_memory(plan, costs_, pass, task, request_.machine.runtime) + beside;
@@ -165,8 +224,8 @@ class Planner {
       const bool is_border = forward && end < plan.backward_packs.back();
       const PackedTask next{.forward = true, .first = end, .end = end + 1, .gpu = 0};
       const bool ends_well =
-          !is_border || task_memory(plan, costs_, pass, next, request_.machine.runtime) <= request_.capacity;
-      return all <= request_.capacity && ends_well ? PackFit::kFits : PackFit::kNotHere;
+          !is_border || task_memory(plan, costs_, pass, next, request_.machine.runtime) <= pack_capacity_;
+      return all <= pack_capacity_ && ends_well ? PackFit::kFits : PackFit::kNotHere;
     };
   }
 
@@ -228,6 +287,42 @@ class Planner {
   }
 
   void seed(const SwapKind& kind) {
+    seed_with_all(kind);
+    if (may_keep(kind.mode)) {
+      const double before = events_;
+      keeps_ = true;
+      seed_with_room(kind);
+      keeps_ = false;
+      events_ = before;  // the others are improved as far as without these
+    }
+  }
+
+  // Small packs leave room for layers that stay.
+  void seed_with_room(const SwapKind& kind) {
+    SwapPlan plan = plan_of(kind);
+    plan.mirrored = kind.gpus > 1;
+    for (const double share : {1.0, 0.75, 0.5, 0.25, 0.125}) {
+      pack_capacity_ = Bytes{static_cast<std::int64_t>(share * static_cast<double>(request_.capacity.count))};
+      const PackFits fit = fits(plan, false);
+      const PassCosts& pass = *costs_.backward(plan.backward_microbatch);
+      const std::optional<Packs> filled = filled_packs(costs_.layers(), fit);
+      if (!filled) {
+        break;
+      }
+      for (const std::optional<Packs>& packs :
+           {filled, equal_packs(costs_.layers(), fit, memory(pass), filled->size()),
+            cheapest_packs(costs_.layers(), fit, seconds(plan, false))}) {
+        if (packs) {
+          plan.backward_packs = *packs;
+          plan.forward_packs.assign(packs->begin(), packs->end() - 1);
+          consider(plan);
+        }
+      }
+    }
+    pack_capacity_ = request_.capacity;
+  }
+
+  void seed_with_all(const SwapKind& kind) {
     SwapPlan plan = plan_of(kind);
     for (const Packs& backward : ways_to_cut(plan, false, costs_.layers())) {
       plan.backward_packs = backward;
@@ -297,13 +392,19 @@ class Planner {
     }
   }
 
-  void consider(const SwapPlan& plan) {
-    if (!seen_
-             .insert({plan.mode, plan.prefetch, plan.forward_microbatch, plan.backward_microbatch,
-                      plan.forward_packs, plan.backward_packs})
-             .second) {
+  // Whether it is a plan that was not tried before.
+  bool is_new(const SwapPlan& plan) {
+    return seen_
+        .insert({plan.mode, plan.prefetch, keeps_, plan.mirrored, plan.forward_microbatch,
+                 plan.backward_microbatch, plan.forward_packs, plan.backward_packs})
+        .second;
+  }
+
+  void consider(const SwapPlan& packs) {
+    if (!is_new(packs)) {
       return;
     }
+    SwapPlan plan = with_residents(packs);
     const std::optional<double> seconds = time(plan);
     if (!seconds) {
       return;
@@ -312,7 +413,7 @@ class Planner {
     if (faster(*seconds, best_.seconds)) {
       best_ = candidate;
     }
-    std::vector<Candidate>& starts = plan.prefetch ? prefetching_ : waiting_;
+    std::vector<Candidate>& starts = starts_[(keeps_ ? kKeeping : 0) + (plan.prefetch ? 1 : 0)];
     const auto place =
         std::upper_bound(starts.begin(), starts.end(), *seconds,
                          [](double value, const Candidate& each) { return value < each.seconds; });
@@ -324,17 +425,20 @@ class Planner {
 
   // ---- improving ----
 
-  // Which of both is faster shows only in plans that were improved.
+  // Which kind is the fastest shows only in plans that were improved: each may take as many events as the first one.
   void climb() {
-    const int classes = (waiting_.empty() ? 0 : 1) + (prefetching_.empty() ? 0 : 1);
-    const double all = events_ + (limit_ - events_) * classes;
-    double until = limit_;
-    for (const std::vector<Candidate>* const starts : {&waiting_, &prefetching_}) {
-      if (!starts->empty()) {
-        climb(*starts, until, all);
-        until = all;
+    const double each = limit_ - events_;
+    const auto kinds = std::ranges::count_if(starts_, [](const auto& starts) { return !starts.empty(); });
+    const double all = events_ + each * static_cast<double>(kinds);
+    double until = events_;
+    for (std::size_t i = 0; i < starts_.size(); ++i) {
+      if (!starts_[i].empty()) {
+        until += each;
+        keeps_ = i >= kKeeping;
+        climb(starts_[i], until, all);
       }
     }
+    keeps_ = false;
   }
 
   void climb(const std::vector<Candidate>& starts, double limit, double all) {
@@ -369,6 +473,7 @@ class Planner {
       }
     }
     other_microbatches(current);
+    other_order(current);
     return faster(current.seconds, before);
   }
 
@@ -377,16 +482,15 @@ class Planner {
   }
 
   bool attempt(Candidate& current, SwapPlan plan) {
+    plan.resident.clear();
     mend_forward(plan);
     if (!check_plan(plan, costs_.layers())) {
       return false;
     }
-    if (!seen_
-             .insert({plan.mode, plan.prefetch, plan.forward_microbatch, plan.backward_microbatch,
-                      plan.forward_packs, plan.backward_packs})
-             .second) {
+    if (!is_new(plan)) {
       return false;
     }
+    plan = with_residents(std::move(plan));
     const std::optional<double> seconds = time(plan);
     if (!seconds || !faster(*seconds, current.seconds)) {
       return false;
@@ -456,6 +560,14 @@ class Planner {
     }
   }
 
+  void other_order(Candidate& current) {
+    if (keeps_ && current.plan.gpus > 1) {
+      SwapPlan plan = current.plan;
+      plan.mirrored = !plan.mirrored;
+      attempt(current, std::move(plan));
+    }
+  }
+
   void other_microbatches(Candidate& current) {
     for (const bool forward : {false, true}) {
       if (forward && one_microbatch()) {
@@ -521,6 +633,8 @@ class Planner {
 
   const SwapRequest& request_;
   SwapCosts costs_;
+  Bytes pack_capacity_;                // of a task, without layers that stay beside it
+  std::vector<std::size_t> may_stay_;  // layers, the most worth first
   std::vector<ConsideredKind> kinds_;
   std::map<std::tuple<SwapMode, bool, std::int64_t, std::int64_t>, std::size_t> place_of_kind_;
   double limit_;
@@ -528,8 +642,11 @@ class Planner {
   std::int64_t simulated_ = 0;
   Bytes least_on_host_ = Bytes::max();  // of plans that fit the GPUs
   Candidate best_;
-  std::vector<Candidate> prefetching_, waiting_;  // the best seeds with prefetch and without
-  std::set<std::tuple<SwapMode, bool, std::int64_t, std::int64_t, Packs, Packs>> seen_;
+  // The best seeds: without prefetch and with it, and the same with layers that stay.
+  static constexpr std::size_t kKeeping = 2;
+  std::array<std::vector<Candidate>, 4> starts_;
+  bool keeps_ = false;  // whether plans that are tried get layers that stay
+  std::set<std::tuple<SwapMode, bool, bool, bool, std::int64_t, std::int64_t, Packs, Packs>> seen_;
 };
 
 Result<void> check(const SwapRequest& request) {

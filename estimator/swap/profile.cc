@@ -85,6 +85,25 @@ Result<std::vector<SwapPass>> passes(const JsonView& json, const char* seconds, 
   return result;
 }
 
+Result<std::vector<std::size_t>> tied_layers(const JsonView& json, std::size_t layers) {
+  std::vector<std::size_t> result;
+  if (json.is_null()) {
+    return result;
+  }
+  if (!json.is_array() || json.elements().size() > layers) {
+    return wrong("tied", "must be an array of layers");
+  }
+  for (const JsonView each : json.elements()) {
+    const std::optional<std::int64_t> layer = each.integer();
+    if (!layer || *layer < 0 || *layer >= static_cast<std::int64_t>(layers) ||
+        (!result.empty() && static_cast<std::size_t>(*layer) <= result.back())) {
+      return wrong("tied", "must have layers, rising, from 0 to " + std::to_string(layers - 1));
+    }
+    result.push_back(static_cast<std::size_t>(*layer));
+  }
+  return result;
+}
+
 Result<void> read_costs(const JsonView& json, SwapProfile& profile) {
   bool any = false;
   for (const char* const name : {"tf", "tb", "mf", "mb", "upd"}) {
@@ -144,6 +163,11 @@ Result<SwapProfile> read_swap_profile(const JsonView& json) {
     }
     row.into = *std::move(read);
   }
+  Result<std::vector<std::size_t>> tied = tied_layers(member(json, {"tied"}), layers);
+  if (!tied) {
+    return tied.error();
+  }
+  profile.tied = *std::move(tied);
   if (Result<void> read = read_costs(json, profile); !read) {
     return read.error();
   }
@@ -167,6 +191,9 @@ JsonObject to_json(const SwapProfile& profile) {
   json["K"] = list(profile.state, count);
   if (!profile.host_weights.empty()) {
     json["hostW"] = list(profile.host_weights, count);
+  }
+  if (!profile.tied.empty()) {
+    json["tied"] = list(profile.tied, [](std::size_t layer) { return static_cast<std::int64_t>(layer); });
   }
   JsonObject inputs;
   inputs["1"] = list(profile.input, count);

@@ -43,6 +43,7 @@ struct SwapProfile {
   std::vector<SwapPass> forward = {};       // microbatches rise
   std::vector<SwapPass> backward = {};      // with the forward pass that it repeats
   std::vector<Bytes> host_weights = {};     // in the type that the host keeps; empty: as they move
+  std::vector<std::size_t> tied = {};       // layers, rising, that share a parameter with another one
 
   std::size_t layers() const { return weights.size(); }
   Bytes moved(std::size_t layer) const { return weights[layer] + buffers[layer]; }
@@ -55,7 +56,7 @@ inline constexpr std::size_t kMaxSwapLayers = 100'000;
 inline constexpr std::size_t kMaxSwapMicrobatches = 1024;
 inline constexpr std::int64_t kMaxSwapSamples = std::int64_t{1} << 24;
 
-// Members R, W, K, B and hostW (optional) and x["1"]; all or none of tf, tb, mf, mb and upd. Errors: kInvalid naming the member.
+// Members R, W, K, x["1"], and B, hostW and tied, which may be absent; all or none of tf, tb, mf, mb and upd. Errors: kInvalid naming the member.
 Result<SwapProfile> read_swap_profile(const JsonView& json);
 
 // What read_swap_profile() reads, and trainer/plimsoll/harmony/profile.py: x of each microbatch, too.

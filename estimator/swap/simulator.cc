@@ -36,6 +36,10 @@ class IterationWriter {
         states_(tasks_.size()),
         last_of_(static_cast<std::size_t>(plan.gpus)),
         compute_(static_cast<std::size_t>(plan.gpus)) {
+    is_resident_.resize(costs.layers());
+    for (const std::size_t layer : plan.resident) {
+      is_resident_[layer] = true;
+    }
     share_pins();
   }
 
@@ -52,6 +56,7 @@ class IterationWriter {
     for (std::size_t i = first; i < tasks_.size(); ++i) {
       index_ = i;
       task_ = &tasks_[i];
+      update_residents(last_gradients_.back());
       update(last_gradients_.back());
     }
   }
@@ -124,7 +129,7 @@ class IterationWriter {
           left - volumes.gradients_out - Bytes{volumes.stash.count / 2} - Bytes{volumes.hand_over.count / 2};
     }
     for (std::size_t i = 0; i < weight_bytes_.size(); ++i) {
-      const Bytes bytes = costs_.profile().moved(i);
+      const Bytes bytes = is_resident_[i] ? Bytes{} : costs_.profile().moved(i);
       const bool fits = !slower || left >= bytes;
       left = left - bytes;
       weight_bytes_[i] = count(bytes) * (fits ? 1 : machine_.host_bandwidth / machine_.pageable_bandwidth);
@@ -144,7 +149,7 @@ class IterationWriter {
     for (std::size_t layer = task_->first; layer < task_->end; ++layer) {
       const bool stays = !published() && again == kNone && last.task != nullptr &&
                          last.task->first <= layer && layer < last.task->end;
-      bytes += stays ? 0 : weight_bytes_[layer];
+      bytes += stays || is_resident_[layer] ? 0 : weight_bytes_[layer];
     }
     return move(SwapAction::kWeights, SwapStream::kIn, bytes, 0, {after, kNone, kNone, kNone});
   }
@@ -390,19 +395,48 @@ class IterationWriter {
     }
     const Event gone =
         move(SwapAction::kGradients, SwapStream::kOut, bytes, 0, {computed, reduced, last_out, kNone});
-    state_->ended = free(gone);
     if (machine_.principles.just_in_time) {
+      update_residents(computed);
+      state_->ended = free(gone);
       update(gone);
     } else {
+      state_->ended = free(gone);
       last_gradients_.push_back(gone);
     }
   }
 
-  Bytes gradients() const { return costs_.gradients(task_->first, task_->end, machine_.runtime); }
+  template <class Amount>
+  auto of_residents(const Amount& amount_of) const {
+    auto sum = amount_of(task_->first, task_->first);
+    for (std::size_t layer = task_->first; layer < task_->end; ++layer) {
+      if (is_resident_[layer]) {
+        sum += amount_of(layer, layer + 1);
+      }
+    }
+    return sum;
+  }
+
+  // Those that leave.
+  Bytes gradients() const {
+    const auto of = [&](std::size_t first, std::size_t end) {
+      return costs_.gradients(first, end, machine_.runtime);
+    };
+    return of(task_->first, task_->end) - of_residents(of);
+  }
 
   void update(Event gradients) {
-    add(SwapAction::kUpdate, SwapStream::kHost, costs_.update_seconds(task_->first, task_->end), 0,
-        {gradients, kNone, kNone, kNone});
+    const auto of = [&](std::size_t first, std::size_t end) { return costs_.update_seconds(first, end); };
+    add(SwapAction::kUpdate, SwapStream::kHost,
+        std::max(0.0, of(task_->first, task_->end) - of_residents(of)), 0, {gradients, kNone, kNone, kNone});
+  }
+
+  void update_residents(Event gradients) {
+    const double seconds = of_residents([&](std::size_t first, std::size_t end) {
+      return first == end ? 0 : resident_update_seconds(costs_.profile(), first, machine_);
+    });
+    if (seconds > 0) {
+      add(SwapAction::kUpdate, SwapStream::kCompute, seconds, 0, {gradients, kNone, kNone, kNone});
+    }
   }
 
   // The gradients of the microbatches before leave, and come back to be added to.
@@ -428,6 +462,7 @@ class IterationWriter {
   std::vector<Last> last_of_;
   std::vector<double> compute_;
   std::vector<double> weight_bytes_;
+  std::vector<bool> is_resident_;
   std::vector<Event> last_gradients_;  // of each backward task, if nothing is updated before the end
   std::map<std::size_t, std::vector<Event>> stashed_;  // by the pack's first layer
 
@@ -454,6 +489,13 @@ Error not_measured(const char* pass, std::int64_t microbatch) {
 }
 
 }  // namespace
+
+double resident_update_seconds(const SwapProfile& profile, std::size_t layer, const SwapMachine& machine) {
+  const Bytes kept = profile.kept_on_host(layer);
+  const Bytes bytes = (kept + profile.state[layer]) * 2 + profile.weights[layer] +
+                      (kept == profile.weights[layer] ? Bytes{} : profile.weights[layer]);
+  return static_cast<double>(bytes.count) / machine.gpu_memory_bandwidth;
+}
 
 const char* name_of(SwapStream stream) {
   static constexpr std::array<const char*, kSwapStreams> kNames = {"swap in", "swap out", "compute",
@@ -492,6 +534,12 @@ Result<SwapTimes> simulate_swap(const SwapPlan& plan, SwapCosts& costs, const Sw
   if (costs.backward(plan.backward_microbatch) == nullptr ||
       costs.forward(plan.backward_microbatch) == nullptr) {
     return not_measured("backward", plan.backward_microbatch);
+  }
+  if (!plan.resident.empty() && machine.runtime == SwapRuntime::kPublished) {
+    return invalid("no layer stays on a GPU under Harmony's own runtime: resident must be empty");
+  }
+  if (!plan.resident.empty() && !(machine.gpu_memory_bandwidth > 0)) {
+    return invalid("the machine needs a bandwidth of the GPUs' memory above 0, for layers that stay there");
   }
   const bool alone = machine.gpus_per_root == 1 || plan.gpus == 1;
   // The GPUs of vDP do the same at the same time, and so have equal shares.

@@ -57,8 +57,13 @@ struct SwapTimes {
       compute_seconds;  // of each GPU: forward, recomputation and backward. Of vDP: of the first
 };
 
+// Of a layer that stays: its parameters and the optimizer's state are read and written, its gradients read, and where the host keeps
+// parameters in another type, those that move written, at the bandwidth of the GPU's memory.
+double resident_update_seconds(const SwapProfile& profile, std::size_t layer, const SwapMachine& machine);
+
 // Of vDP, GPU 0 alone runs: the others do the same at the same time. `plan` as check_plan() wants it. `timeline`, if given,
-// gets all events. Errors: kInvalid if the profile has no such microbatch, or the machine has no bandwidth.
+// gets all events. Errors: kInvalid if the profile has no such microbatch, the machine has no bandwidth,
+// or no layer stays under its runtime.
 Result<SwapTimes> simulate_swap(const SwapPlan& plan, SwapCosts& costs, const SwapMachine& machine,
                                 std::vector<SwapEvent>* timeline = nullptr, Budget* budget = nullptr);
 

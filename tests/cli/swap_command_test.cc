@@ -139,8 +139,9 @@ TEST(Swap, WrongUsageIsExitTwo) {
   EXPECT_THAT(error({"--profile", "-", "--gpus", "4", "--batch-size", "8"}), HasSubstr("needs --capacity"));
   EXPECT_THAT(error(planned({"--mode", "DP"})), HasSubstr("--mode must be one of auto, vDP, vPP"));
   EXPECT_THAT(error(planned({"--links", "host=0"})), HasSubstr("--links: not a bandwidth"));
-  EXPECT_THAT(error(planned({"--links", "nvlink=1Gi"})), HasSubstr("--links takes host= and p2p="));
-  EXPECT_THAT(error(planned({"--without", "luck"})), HasSubstr("--without must be one of grouping"));
+  EXPECT_THAT(error(planned({"--links", "nvlink=1Gi"})), HasSubstr("--links takes host=, p2p= and memory="));
+  EXPECT_THAT(error(planned({"--without", "luck"})),
+              HasSubstr("--without must be one of grouping, just-in-time, peer-to-peer, balance, residence"));
   EXPECT_THAT(error(planned({"--plan", "plan.json"})), HasSubstr("--plan says what --gpus would"));
   EXPECT_THAT(error({"--profile", "-", "--plan", "plan.json", "--explain"}),
               HasSubstr("--plan searches nothing"));

@@ -48,6 +48,21 @@ TEST(SwapReport, SaysWhatAnIterationTakesAndMoves) {
   EXPECT_THAT(text, Not(HasSubstr("search"))) << "nothing was searched";
 }
 
+TEST(SwapReport, SaysWhichLayersStay) {
+  SwapReport staying = report();
+  EXPECT_THAT(swap_report_text(staying), HasSubstr("stay on a GPU   none\n"));
+  staying.planned.plan.resident = {0, 1, 2, 5};
+  EXPECT_THAT(swap_report_text(staying),
+              HasSubstr("4 of 6: layers 0 to 2, 5, with their gradients and optimizer"));
+  staying.layers = 100;
+  staying.planned.plan.resident.clear();
+  for (std::size_t layer = 0; layer < 100; layer += 2) {
+    staying.planned.plan.resident.push_back(layer);
+  }
+  EXPECT_THAT(swap_report_text(staying),
+              HasSubstr("50 of 100: layers 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, ..., with"));
+}
+
 TEST(SwapReport, ThePageHasEachEventWithItsTaskAndWhatThatHolds) {
   SwapReport with_memory = report();
   with_memory.task_memory = {Bytes{7}, Bytes{8}, Bytes{9}};

@@ -91,14 +91,16 @@ TEST(SwapSource, AConfigIsPlannedForTheCard) {
 TEST(SwapSource, AWrittenProfileGivesTheSamePlan) {
   const std::string path = (std::filesystem::temp_directory_path() / "plimsoll-swap-source.json").string();
   const Json derived =
-      run(run_swap,
-          gpt2_xl({"--capacity", "10Gi", "--microbatches", "1,2,4", "--write-profile", path, "-o", "json"}))
+      run(run_swap, gpt2_xl({"--capacity", "10Gi", "--microbatches", "1,2,4", "--write-profile", path, "-o",
+                             "json", "--links", "memory=1555G"}))
           .json();
   const Json again = run(run_swap, {"--profile", path, "--gpus", "4", "--batch-size", "64", "--capacity",
-                                    "10Gi", "-o", "json"})
+                                    "10Gi", "-o", "json", "--links", "memory=1555G"})
                          .json();
   std::filesystem::remove(path);
   EXPECT_EQ(derived["packs"], again["packs"]);
+  EXPECT_EQ(derived["resident"], again["resident"]);
+  EXPECT_GT(derived["resident"].size(), 0U);
   EXPECT_EQ(derived["hostBytes"], again["hostBytes"]);
   EXPECT_DOUBLE_EQ(derived["iterationSeconds"].asDouble(), again["iterationSeconds"].asDouble());
 }

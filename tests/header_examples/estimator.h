@@ -106,6 +106,10 @@ struct simulator_example {
   SwapProfile profile;
   SwapMachine machine;
 };
+struct task_loads_example {
+  SwapPlan plan;
+  SwapCosts& costs;
+};
 struct planner_example {
   SwapProfile profile;
   SwapMachine machine;
@@ -213,6 +217,9 @@ struct host_step_example {
   crds::TrainingSpec training;
 };
 struct offload_search_example {
+  EstimateRequest request;
+};
+struct remedy_search_example {
   EstimateRequest request;
 };
 struct explain_example {

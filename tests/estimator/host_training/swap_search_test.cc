@@ -62,8 +62,8 @@ TEST_F(SwapSearchTest, SaysWhatIsTooSmall) {
   search_.usable = 2_GiB;
   EXPECT_THAT(error(), HasSubstr("no plan fits: layer "));
   search_.usable = 76_GiB;
-  search_.node_memory = 50_GiB;
-  EXPECT_THAT(error(), HasSubstr("of host memory, and a node has 50.0 GiB"));
+  search_.node_memory = 30_GiB;
+  EXPECT_THAT(error(), HasSubstr("of host memory, and a node has 30.0 GiB"));
 }
 
 TEST_F(SwapSearchTest, LargeBatchesOfTheLoaderHaveSharedMemory) {

@@ -37,6 +37,12 @@ double most_of(const MeasuredLayers& measured, const std::string& source, std::s
 
 void expect_meets(const MeasuredLayers& measured, const SwapProfile& derived, const std::string& source) {
   ASSERT_EQ(derived.layers(), static_cast<std::size_t>(measured.profile["R"].asInt64()));
+  // GPT-2's and BERT's head has the embedding's weights, but not where tie_word_embeddings is false (tests/accuracy/harmony_profiles.py).
+  const auto is_a = [&](const char* family) { return measured.name.starts_with(family); };
+  const bool is_tied = (is_a("gpt2") && measured.name != "gpt2-eager-dropout") || is_a("bert");
+  EXPECT_EQ(derived.tied,
+            is_tied ? std::vector<std::size_t>({0, derived.layers() - 1}) : std::vector<std::size_t>())
+      << measured.name << " by its " << source;
   for (std::size_t i = 0; i < derived.layers(); ++i) {
     const std::string layer = measured.name + ", layer " + std::to_string(i);
     EXPECT_EQ(derived.weights[i], measured.bytes("W", i)) << layer;

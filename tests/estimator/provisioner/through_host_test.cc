@@ -173,9 +173,9 @@ TEST(ThroughHost, AWholeNodeIsTakenWhereTheRequestedGpusAreTooSlow) {
 }
 
 TEST(ThroughHost, NodesWithoutTheHostMemoryAreRuledOut) {
-  const Provision answer = provision(llama(), nodes_with(64_GiB));
+  const Provision answer = provision(llama(), nodes_with(32_GiB));
   EXPECT_FALSE(answer.decided());
-  EXPECT_THAT(answer.warnings, Contains(HasSubstr("of host memory, and a node has 64.0 GiB")));
+  EXPECT_THAT(answer.warnings, Contains(HasSubstr("of host memory, and a node has 32.0 GiB")));
   EXPECT_TRUE(provision(llama(), nodes_with(Bytes{})).decided())
       << "a node's memory that is not known may do";
 }

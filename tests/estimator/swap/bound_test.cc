@@ -25,6 +25,7 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
   const std::vector<SwapProfile> profiles = {testing::published_profile("bert_large"),
                                              testing::published_profile("gpt2_xl")};
   int compared = 0;
+  int with_residents = 0;
   for (int i = 0; i < 3000; ++i) {
     const SwapProfile& profile = profiles[below(profiles.size())];
     SwapCosts costs(profile);
@@ -56,6 +57,16 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
     if (plan.backward_packs.back() == 0) {
       plan.forward_packs.clear();
     }
+    plan.mirrored = plan.mode == SwapMode::kVPP && below(2) == 0;
+    machine.gpu_memory_bandwidth = below(2) == 0 ? 0 : 484e9;
+    const std::vector<std::int32_t> homes = homes_of_layers(plan, profile.layers());
+    const std::size_t staying = 1 + below(4);
+    for (std::size_t layer = 0; layer < profile.layers() && layers_may_stay(machine); ++layer) {
+      if (homes[layer] >= 0 && below(staying) == 0) {
+        plan.resident.push_back(layer);
+      }
+    }
+    with_residents += plan.resident.empty() ? 0 : 1;
     ASSERT_TRUE(check_plan(plan, profile.layers()).ok());
     const Result<SwapTimes> times = simulate_swap(plan, costs, machine);
     ASSERT_TRUE(times.ok()) << to_string(times.error());
@@ -68,6 +79,7 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
     ++compared;
   }
   EXPECT_EQ(compared, 3000);
+  EXPECT_GT(with_residents, 100);
 }
 
 TEST(SwapBound, ThereIsNoneWhereALayerExceedsTheGpu) {

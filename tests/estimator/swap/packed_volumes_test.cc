@@ -147,6 +147,52 @@ TEST(PackedVolumes, APlanThatIsNotOneIsRefused) {
               HasSubstr("rising from 0 to at most 1"));
   EXPECT_THAT(refusal([](SwapPlan& p) { p.forward_packs = {0, 0}; }), HasSubstr("packs.forward"));
   EXPECT_THAT(refusal([](SwapPlan& p) { p.backward_packs = {0}; }), HasSubstr("packs.forward must be empty"));
+  EXPECT_THAT(
+      refusal([](SwapPlan& p) { p.resident = {0}; }),
+      HasSubstr("layer 0 cannot be resident: its forward and its backward task are on different GPUs"));
+  EXPECT_THAT(refusal([](SwapPlan& p) { p.resident = {2, 4}; }), HasSubstr("from 0 to at most 3"));
+  EXPECT_THAT(refusal([](SwapPlan& p) {
+                p.resident = {3, 2};
+              }),
+              HasSubstr("resident must be layers, rising"));
+  EXPECT_THAT(refusal([](SwapPlan& p) { p.mode = SwapMode::kVDP, p.mirrored = true; }),
+              HasSubstr("mirrored is for vPP"));
+  EXPECT_THAT(refusal([](SwapPlan& p) { p.mode = SwapMode::kVDP, p.resident = {2}; }),
+              HasSubstr("resident must be empty"));
+}
+
+// Mirrored, a layer's two tasks are on one GPU where both passes are cut alike.
+TEST(PackedVolumes, BackwardTasksMayReturnToTheGpusOfTheForwardTasks) {
+  SwapPlan plan{
+      .gpus = 4, .samples = 4, .forward_packs = {0, 1, 2, 3, 4}, .backward_packs = {0, 1, 2, 3, 4, 5}};
+  const auto gpus = [&] {
+    std::vector<std::int32_t> each;
+    for (const PackedTask& task : packed_tasks(plan, 6)) {
+      each.push_back(task.gpu);
+    }
+    return each;
+  };
+  EXPECT_EQ(gpus(), (std::vector<std::int32_t>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2}));
+  EXPECT_EQ(homes_of_layers(plan, 6), (std::vector<std::int32_t>{-1, 1, -1, 3, -1, 1}));
+  plan.mirrored = true;
+  EXPECT_EQ(gpus(), (std::vector<std::int32_t>{0, 1, 2, 3, 0, 1, 0, 3, 2, 1, 0}));
+  EXPECT_EQ(homes_of_layers(plan, 6), (std::vector<std::int32_t>{0, 1, 2, 3, 0, 1}));
+  plan.mode = SwapMode::kVDP;
+  EXPECT_EQ(homes_of_layers(plan, 6), std::vector<std::int32_t>(6, -1));
+}
+
+TEST(PackedVolumes, LayersThatStayMoveNothing) {
+  SwapPlan plan{.gpus = 1, .samples = 4, .forward_packs = {0, 2}, .backward_packs = {0, 2, 4}};
+  const SwapProfile profile{.weights = {1_B, 2_B, 4_B, 8_B, 16_B, 32_B},
+                            .buffers = std::vector<Bytes>(6),
+                            .state = std::vector<Bytes>(6),
+                            .input = std::vector<Bytes>(6, 3_B)};
+  const PackedVolumes none = packed_volumes(plan, profile, SwapRuntime::kPlimsoll);
+  plan.resident = {1, 5};
+  const PackedVolumes two = packed_volumes(plan, profile, SwapRuntime::kPlimsoll);
+  EXPECT_EQ(none.weights_in - two.weights_in, 2_B * 2 + 32_B);
+  EXPECT_EQ(none.gradients_out - two.gradients_out, 34_B);
+  EXPECT_EQ(none.stash, two.stash);
 }
 
 TEST(PackedVolumes, AreThoseOfTheTableByWhatIsMoved) {

@@ -34,6 +34,18 @@ TEST(SwapPlanJson, APlanIsReadAsItIsWritten) {
   EXPECT_EQ(again->backward_packs, plan->backward_packs);
   EXPECT_TRUE(again->prefetch);
   EXPECT_FALSE(again->peer_to_peer);
+  EXPECT_FALSE(again->mirrored);
+  EXPECT_TRUE(again->resident.empty());
+}
+
+TEST(SwapPlanJson, LayersThatStayAreReadAsTheyAreWritten) {
+  SwapPlan plan = *read(kPlan);
+  plan.mirrored = true;
+  plan.resident = {0, 5};
+  const Result<SwapPlan> again = read(write_json(to_json(plan, 6).json()));
+  ASSERT_TRUE(again.ok()) << to_string(again.error());
+  EXPECT_TRUE(again->mirrored);
+  EXPECT_EQ(again->resident, plan.resident);
 }
 
 TEST(SwapPlanJson, SaysWhatIdentifiesTheModelAndWhatFits) {
@@ -69,6 +81,14 @@ TEST(SwapPlanJson, EachWrongMemberIsNamed) {
   EXPECT_THAT(refusal("[0, 2]", "[0, \"x\"]"), HasSubstr("packs.forward must have layers from 0 to 5"));
   EXPECT_THAT(refusal("[0, 2]", "[0, 6]"), HasSubstr("packs.forward must have layers from 0 to 5"));
   EXPECT_THAT(refusal("[0, 3, 5]", "[0, 5, 3]"), HasSubstr("packs.backward must be first layers, rising"));
+  const auto resident = [&](const std::string& layers) {
+    return refusal("\"p2p\": false", "\"mirrored\": true, \"resident\": " + layers);
+  };
+  EXPECT_THAT(resident("{}"), HasSubstr("resident must be an array of layers that stay on their GPU"));
+  EXPECT_THAT(resident("[6]"), HasSubstr("resident must have layers from 0 to 5"));
+  EXPECT_THAT(resident("[1, 0]"), HasSubstr("resident must be layers, rising"));
+  EXPECT_THAT(refusal("\"p2p\": false", "\"resident\": [2]"),
+              HasSubstr("layer 2 cannot be resident: its forward and its backward"));
   EXPECT_THAT(refusal("[0, 2]", "[0, 1, 2, 3, 4, 5, 5]"), HasSubstr("packs.forward must be an array"));
 }
 

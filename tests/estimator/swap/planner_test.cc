@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <string>
@@ -206,6 +207,60 @@ TEST(SwapPlanner, OfPlimsollsRuntimeCountsWhatTasksAreHanded) {
   EXPECT_LE(planned->bound_seconds, planned->seconds);
   EXPECT_EQ(planned->host.optimizer, 13'104'179'200_B);
   EXPECT_EQ(planned->plan.forward_microbatch, planned->plan.backward_microbatch);
+}
+
+SwapRequest request_of_plimsoll(const SwapProfile& profile, std::int64_t gpus, double capacity) {
+  SwapRequest request = request_for(profile, SwapMode::kVPP, gpus, 64, capacity);
+  request.machine.runtime = SwapRuntime::kPlimsoll;
+  request.machine.fixed_shares = false;
+  request.machine.task_seconds = 0;
+  request.machine.host_bandwidth = 2e9;
+  request.machine.gpu_memory_bandwidth = 484e9;
+  request.prefetch = std::nullopt;
+  return request;
+}
+
+// The more memory there is, the more layers stay; without transfers and updates on the host, the iteration is little more than what is
+// computed.
+TEST(SwapPlanner, LayersForWhichThereIsMemoryStayOnTheirGpu) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  double before = std::numeric_limits<double>::infinity();
+  std::size_t staying = 0;
+  for (const double capacity : {6e9, 9e9, 12e9, 16e9}) {
+    SwapRequest request = request_of_plimsoll(profile, 4, capacity);
+    const Result<PlannedSwap> planned = plan_swap(request);
+    ASSERT_TRUE(planned.ok()) << to_string(planned.error());
+    EXPECT_LE(planned->device_memory, request.capacity);
+    EXPECT_LE(planned->bound_seconds, planned->seconds);
+    EXPECT_GE(planned->plan.resident.size(), staying);
+    EXPECT_LE(planned->seconds, before * 1.01);
+    before = planned->seconds;
+    staying = planned->plan.resident.size();
+    request.machine.principles.stay = false;
+    const Result<PlannedSwap> swapped = plan_swap(request);
+    EXPECT_LE(planned->seconds, swapped->seconds * 1.0001) << capacity;
+    EXPECT_TRUE(swapped->plan.resident.empty());
+  }
+  EXPECT_EQ(staying, 51U) << "all layers with weights";
+}
+
+TEST(SwapPlanner, LayersThatShareAParameterDoNotStay) {
+  SwapProfile profile = testing::published_profile("gpt2_xl");
+  profile.tied = {0, 51};
+  const Result<PlannedSwap> planned = plan_swap(request_of_plimsoll(profile, 2, 40e9));
+  ASSERT_TRUE(planned.ok()) << to_string(planned.error());
+  EXPECT_GT(planned->plan.resident.size(), 20U);
+  EXPECT_FALSE(std::ranges::binary_search(planned->plan.resident, 0U));
+  EXPECT_FALSE(std::ranges::binary_search(planned->plan.resident, 51U));
+}
+
+TEST(SwapPlanner, NoLayerStaysWhereTheGpusMemoryIsOfUnknownSpeed) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapRequest request = request_of_plimsoll(profile, 2, 40e9);
+  request.machine.gpu_memory_bandwidth = 0;
+  const Result<PlannedSwap> planned = plan_swap(request);
+  ASSERT_TRUE(planned.ok()) << to_string(planned.error());
+  EXPECT_TRUE(planned->plan.resident.empty());
 }
 
 // A small GPT as plimsoll.harmony.profile measures it, with times of a machine that is busy with other work, too.

@@ -48,6 +48,20 @@ TEST(SwapProfile, PassesAreLinearBetweenTheMicrobatchesThatWereMeasured) {
   EXPECT_FALSE(pass_at(profile->backward, 2).has_value());
 }
 
+TEST(SwapProfile, LayersThatShareAParameterAreReadAsTheyAreWritten) {
+  const Result<SwapProfile> profile =
+      read(R"({"R": 3, "W": [1, 2, 3], "K": [0, 0, 0], "x": {"1": [5, 7, 9]}, "tied": [0, 2]})");
+  ASSERT_TRUE(profile.ok()) << to_string(profile.error());
+  EXPECT_THAT(profile->tied, ElementsAre(0U, 2U));
+  const Result<SwapProfile> again = read(write_json(to_json(*profile).json()).c_str());
+  EXPECT_EQ(again->tied, profile->tied);
+  for (const char* const wrong : {R"("0")", "[3]", "[-1]", "[1, 0]", "[0, 0]", "[0, 1, 2, 2]", "[0.5]"}) {
+    const std::string text = R"({"R": 3, "W": [1, 2, 3], "K": [0, 0, 0], "x": {"1": [5, 7, 9]}, "tied": )" +
+                             std::string(wrong) + "}";
+    EXPECT_THAT(read(text.c_str()).error().message, HasSubstr("the profile's tied must")) << wrong;
+  }
+}
+
 TEST(SwapProfile, TimesAreAllThereOrNone) {
   const auto refusal = [](const std::string& from, const std::string& to) {
     std::string text = kMeasured;

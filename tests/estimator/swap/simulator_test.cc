@@ -155,6 +155,58 @@ TEST(SwapSimulator, MovesWhatTheVolumesSay) {
   EXPECT_NEAR(handed, static_cast<double>(volumes.p2p.count), 1e3);
 }
 
+// Layers that stay are not among the bytes that move; the GPU updates them, and the host the others.
+TEST(SwapSimulator, LayersThatStayMoveNothing) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapCosts costs(profile);
+  SwapMachine machine;
+  machine.host_bandwidth = 1e9;
+  machine.gpus_per_root = 1;
+  machine.p2p_bandwidth = 1e9;
+  machine.gpu_memory_bandwidth = 484e9;
+  SwapPlan plan = gpt2_xl_plan();
+  plan.mirrored = true;
+  const std::vector<std::int32_t> homes = homes_of_layers(plan, profile.layers());
+  for (std::size_t layer = 0; layer < profile.layers(); ++layer) {
+    if (homes[layer] >= 0) {
+      plan.resident.push_back(layer);
+    }
+  }
+  ASSERT_TRUE(check_plan(plan, profile.layers()).ok());
+  ASSERT_GT(plan.resident.size(), 4U);
+  std::vector<SwapEvent> timeline;
+  ASSERT_TRUE(simulate_swap(plan, costs, machine, &timeline).ok());
+  double swapped = 0;
+  double on_gpus = 0;
+  double on_host = 0;
+  for (const SwapEvent& event : timeline) {
+    const bool swaps = event.stream == SwapStream::kIn || event.stream == SwapStream::kOut;
+    swapped += swaps ? (event.end - event.begin) * 1e9 : 0;
+    if (event.action == SwapAction::kUpdate) {
+      (event.stream == SwapStream::kHost ? on_host : on_gpus) += event.end - event.begin;
+    }
+  }
+  const PackedVolumes volumes = packed_volumes(plan, profile, SwapRuntime::kPlimsoll);
+  EXPECT_NEAR(swapped, static_cast<double>(volumes.swapped().count), 1e3);
+  double expected_on_gpus = 0;
+  double expected_on_host = costs.update_seconds(0, profile.layers());
+  for (const std::size_t layer : plan.resident) {
+    expected_on_gpus += resident_update_seconds(profile, layer, machine);
+    expected_on_host -= costs.update_seconds(layer, layer + 1);
+  }
+  EXPECT_NEAR(on_gpus, expected_on_gpus, 1e-6);
+  EXPECT_NEAR(on_host, expected_on_host, 1e-6);
+  EXPECT_NEAR(resident_update_seconds(profile, 5, machine),
+              static_cast<double>((profile.weights[5] * 7).count) / 484e9, 1e-9)
+      << "parameters and two states read and written, gradients read";
+
+  machine.gpu_memory_bandwidth = 0;
+  EXPECT_THAT(simulate_swap(plan, costs, machine).error().message,
+              HasSubstr("a bandwidth of the GPUs' memory"));
+  EXPECT_THAT(simulate_swap(plan, costs, published_machine()).error().message,
+              HasSubstr("resident must be empty"));
+}
+
 TEST(SwapSimulator, SharedLinksArePutToBetterUseThanFixedShares) {
   SwapMachine machine = published_machine();
   const double fixed = seconds("gpt2_xl", gpt2_xl_plan(), machine);
