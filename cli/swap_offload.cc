@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/estimate_options.h"
 #include "cli/jobs.h"
+#include "cli/swap_remedies.h"
 #include "cli/text_table.h"
 #include "crds/global_batch.h"
 #include "estimator/host_training/offload_search.h"
@@ -32,6 +33,7 @@ constexpr std::array kOfHarmony = {"mode",      "prefetch", "links",      "no-p2
 
 struct Question {
   crds::TrainingJob job;
+  std::int64_t gpus_of_node = kGpusOfNode;
   estimator::OffloadSearch search;
   std::string executor;
   std::string about;
@@ -105,7 +107,8 @@ void read_job(OptionReader& options, Question& question, ParallelStrategy strate
   const po::options_description of_executors = swap_offload_options();
   for (const auto& option : of_executors.options()) {
     const std::string& name = option->long_name();
-    options.require(name == "executor" || name == "measured" || !options.given(name),
+    options.require(name == "executor" || name == "measured" || name == "remedies" || name == "most-gpus" ||
+                        !options.given(name),
                     "--" + name + " goes with --config; a job has it in its spec");
   }
   for (const char* const name : {"gpus", "batch-size", "microbatch"}) {
@@ -139,10 +142,13 @@ Question read_question(OptionReader& options, const SwapModel& model, const Swap
   options.require(!options.given("overlap-offload") || strategy == ParallelStrategy::kMegatron,
                   "--overlap-offload goes with --executor Megatron");
   read_measured(options, question.search.measured);
+  options.require(options.given("remedies") || !options.given("most-gpus"),
+                  "--most-gpus goes with --remedies");
   question.search.capacity =
       options.given("capacity") ? options.bytes("capacity") : source.usable().value_or(Bytes{});
   question.search.node_memory = options.given("host-memory") ? options.bytes("host-memory") : Bytes::max();
   estimator::EstimateRequest& job = question.search.job;
+  question.gpus_of_node = job.per_node;
   job.per_node = std::min(job.per_node, job.trainers);
   job.graph = model.graph.get();
   job.gpu = model.gpu;
@@ -199,6 +205,14 @@ std::string what_is_there(const OffloadPoint& point) {
   return "the optimizer and the parameters";
 }
 
+std::string heading(const Question& question) {
+  const estimator::EstimateRequest& job = question.search.job;
+  return question.about + ":\n" + question.executor + " on " + std::to_string(job.trainers) + " GPUs of " +
+         to_string(question.search.capacity) + ", " +
+         std::to_string(crds::global_batch_of(*job.training, job.trainers)) + " samples in microbatches of " +
+         std::to_string(job.training->batch_size_per_trainer / job.training->gradient_accumulation) + "\n\n";
+}
+
 std::string answer_text(const Question& question, const estimator::OffloadAnswer& answer) {
   const estimator::EstimateRequest& job = question.search.job;
   const std::optional<double> base = answer.points.front().seconds;
@@ -213,11 +227,7 @@ std::string answer_text(const Question& question, const estimator::OffloadAnswer
                : !point.fits_host   ? "exceeds the host"
                                     : ""});
   }
-  return question.about + ":\n" + question.executor + " on " + std::to_string(job.trainers) + " GPUs of " +
-         to_string(question.search.capacity) + ", " +
-         std::to_string(crds::global_batch_of(*job.training, job.trainers)) + " samples in microbatches of " +
-         std::to_string(job.training->batch_size_per_trainer / job.training->gradient_accumulation) + "\n\n" +
-         table.to_string("  ");
+  return heading(question) + table.to_string("  ");
 }
 
 JsonObject answer_json(const Question& question, const estimator::OffloadAnswer& answer) {
@@ -258,6 +268,50 @@ std::string refusal(const Question& question, const estimator::OffloadAnswer& an
          " are missing. More GPUs, smaller microbatches or activation checkpointing would reduce what is left";
 }
 
+int print_error(const Error& error, Console& console) {
+  return complain(console, error.code == ErrorCode::kUnsupported ? kExitRefused : kExitUsage, error);
+}
+
+// A global batch is taken in the fewest parts; the search tries more.
+int run_remedies(Question& question, std::int64_t most_gpus, OutputFormat format, Console& console) {
+  crds::TrainingSpec& training = question.job.spec.training;
+  const Result<std::vector<crds::BatchSplit>> splits =
+      crds::batch_splits(training, question.search.job.trainers);
+  if (!splits) {
+    return print_error(splits.error(), console);
+  }
+  training = crds::with_split(training, splits->front());
+  question.search.job.model = &question.job.spec.model;
+  question.search.job.training = &training;
+  Budget budget(limits_of_answer());
+  question.search.job.budget = &budget;
+  const estimator::RemedySearch search{.job = question.search.job,
+                                       .capacity = question.search.capacity,
+                                       .node_memory = question.search.node_memory,
+                                       .gpus_of_node = question.gpus_of_node,
+                                       .most_trainers = most_gpus};
+  const Result<estimator::RemedyAnswer> answer =
+      budget.run([&] { return estimator::search_remedies(search); });
+  if (!answer) {
+    return print_error(answer.error(), console);
+  }
+  if (format == OutputFormat::kTable) {
+    console.out << heading(question) << remedies_text(search, *answer);
+  } else {
+    JsonObject json = remedies_json(*answer);
+    json["executor"] = question.executor;
+    json["capacityBytes"] = question.search.capacity.count;
+    print_answers(console, format, {std::move(json)});
+  }
+  return answer->best
+             ? kExitDone
+             : complain(console, kExitRefused,
+                        "nothing makes the training fit: neither recomputation, nor host memory, nor smaller "
+                        "micro-batches, on up to " +
+                            std::to_string(std::max(most_gpus, search.job.trainers)) +
+                            " GPUs. --most-gpus allows more, and --tensor and --pipeline split the model");
+}
+
 }  // namespace
 
 po::options_description swap_offload_options() {
@@ -275,6 +329,9 @@ po::options_description swap_offload_options() {
       "expert", value("N"), "likewise: GPUs that share each layer's experts")(
       "checkpoint", value("HOW"), "likewise: None (default), Selective, SelectiveHalf or Full")(
       "per-node", value("N"), "likewise: GPUs of a node (default 8)")(
+      "remedies",
+      "of another executor: the cheapest way to fit, by recomputation, host memory, more GPUs and smaller micro-batches together")(
+      "most-gpus", value("N"), "with --remedies: GPUs that it may take (default: eight times as many)")(
       "overlap-offload", "with --executor Megatron: --overlap-cpu-optimizer-d2h-h2d")(
       "measured", po::value<std::vector<std::string>>()->value_name("PERCENT=SECONDS"),
       "of another executor: an iteration that was measured with nothing (0=) or all (100=) on the host; may be repeated");
@@ -310,11 +367,18 @@ int run_swap_offload(OptionReader& options, const SwapSource& source, OutputForm
   if (options.error()) {
     return complain(console, kExitUsage, *options.error());
   }
+  if (options.given("remedies")) {
+    const std::int64_t trainers = question.search.job.trainers;
+    const std::int64_t most =
+        options.count("most-gpus", 1, kMaxTrainers, std::min(8 * trainers, kMaxTrainers));
+    options.require(!options.given("measured"), "--measured does not go with --remedies");
+    return options.error() ? complain(console, kExitUsage, *options.error())
+                           : run_remedies(question, most, format, console);
+  }
   Budget budget(limits_of_answer());
   const Result<estimator::OffloadAnswer> answer = budget.run([&] { return answered(question, budget); });
   if (!answer) {
-    const bool refused = answer.error().code == ErrorCode::kUnsupported;
-    return complain(console, refused ? kExitRefused : kExitUsage, answer.error());
+    return print_error(answer.error(), console);
   }
   if (format == OutputFormat::kTable) {
     console.out << answer_text(question, *answer);

@@ -135,5 +135,45 @@ TEST(SwapOffload, WrongUseIsRefusedByName) {
               HasSubstr("--executor needs --config, --graph or -f"));
 }
 
+TEST(SwapOffload, PrintsTheRemediesOfTheDocs) {
+  const Outcome table = run(run_swap, {"-f", source_file("examples/qwen3-30b-a3b-megatron.yaml"),
+                                       "--executor", "Megatron", "--capacity", "52Gi", "--remedies"});
+  EXPECT_EQ(table.code, kExitDone) << table.err;
+  std::ifstream file(source_file("docs/harmony.md"));
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_THAT(page, HasSubstr(table.out));
+}
+
+TEST(SwapOffload, RemediesTogetherAreNoDearerThanEachAlone) {
+  const Json json = run(run_swap, of_job({"--remedies", "-o", "json"})).json();
+  ASSERT_FALSE(json["together"].isNull());
+  for (const char* const each : {"recomputation", "offload", "moreGpus", "smallerMicroBatches"}) {
+    EXPECT_TRUE(json[each].isNull() ||
+                json["together"]["gpuSeconds"].asDouble() <= json[each]["gpuSeconds"].asDouble())
+        << each;
+  }
+  EXPECT_LE(json["together"]["deviceBytes"].asInt64(), json["capacityBytes"].asInt64());
+}
+
+TEST(SwapOffload, SaysThatNothingSuffices) {
+  const Outcome refused =
+      run(run_swap, of_config({"--executor", "FSDP2", "--capacity", "2Gi", "--remedies"}));
+  EXPECT_EQ(refused.code, kExitRefused);
+  EXPECT_THAT(refused.out, HasSubstr("does not suffice"));
+  EXPECT_THAT(refused.err, HasSubstr("nothing makes the training fit"));
+  EXPECT_THAT(refused.err, HasSubstr("on up to 32 GPUs"));
+}
+
+TEST(SwapOffload, WrongUseOfRemediesIsExitTwo) {
+  EXPECT_THAT(refusal(of_config({"--executor", "FSDP2", "--most-gpus", "8"})),
+              HasSubstr("--most-gpus goes with --remedies"));
+  EXPECT_THAT(refusal(of_config({"--executor", "FSDP2", "--remedies", "--most-gpus", "0"})),
+              HasSubstr("--most-gpus"));
+  EXPECT_THAT(refusal(of_config({"--executor", "FSDP2", "--remedies", "--measured", "0=1"})),
+              HasSubstr("--measured does not go with --remedies"));
+  EXPECT_THAT(refusal(of_config({"--remedies", "--batch-size", "8"})),
+              HasSubstr("--remedies goes with --executor"));
+}
+
 }  // namespace
 }  // namespace plimsoll::cli

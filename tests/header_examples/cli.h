@@ -16,6 +16,10 @@ struct placed_tables_example {
   Bytes left_on_the_card;
 };
 
+struct swap_remedies_example {
+  estimator::RemedySearch search;
+  estimator::RemedyAnswer answer;
+};
 struct swap_source_example {
   cli::OptionReader& options;
   cli::Console& console;
