@@ -9,6 +9,7 @@ class HostSamples:
 
     def __init__(self, samples, leaves=None, form=None):
         self._samples, self._leaves, self._form = samples, leaves, form
+        self._departures = {}  # samples -> what has to arrive before they are brought elsewhere
 
     @classmethod
     def given(cls, value, samples, what, device, precision=None):
@@ -30,8 +31,11 @@ class HostSamples:
             self._leaves = [device.host_tensor((self._samples, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         for leaf, whole in zip(leaves, self._leaves):
             device.take_back(leaf, whole[begin:end], kind)
+        self._departures[begin, end] = device.departure()
 
     def bring(self, device, begin, end, kind):
+        if (begin, end) in self._departures:
+            device.bring_after(self._departures[begin, end])
         return tree_unflatten([device.bring(leaf[begin:end], kind) for leaf in self._leaves], self._form)
 
 
@@ -40,12 +44,11 @@ class Handed:
 
     def __init__(self, samples, device=None):
         self._device, self._host = device, HostSamples(samples) if device is None else None
-        self._there, self._departures = {}, []
+        self._there = {}
 
     def put(self, source, value, begin, end):
         if self._device is None:
             self._host.take(source, value, begin, end, "hand_over_out")
-            self._departures.append((source, source.departure()))
             return
         leaves, form = tree_flatten(value)
         self._there[begin, end] = tree_unflatten([source.hand_to(self._device, leaf, "p2p") for leaf in leaves], form)
@@ -53,9 +56,6 @@ class Handed:
     def get(self, device, begin, end):
         if self._device is not None:
             return self._there.pop((begin, end))
-        while self._departures:
-            source, departure = self._departures.pop()
-            source.wait_for(departure)
         return self._host.bring(device, begin, end, "hand_over_in")
 
 
