@@ -176,6 +176,7 @@ Result<estimator::PlannedSwap> simulated(const SwapQuestion& question,
   planned.host = estimator::host_memory(planned.plan, profile);
   planned.volumes = estimator::packed_volumes(planned.plan, profile, machine.runtime);
   planned.weights = profile.weights;
+  planned.inputs = profile.input;
   return planned;
 }
 

@@ -19,6 +19,14 @@ Json numbers(const std::vector<std::size_t>& values) {
   return array;
 }
 
+Json numbers(const std::vector<Bytes>& values) {
+  JsonArray array;
+  for (const Bytes value : values) {
+    array.append(value.count);
+  }
+  return array;
+}
+
 Result<std::int64_t> count(const JsonView& json, const std::string& name) {
   const std::optional<std::int64_t> value = json.integer();
   if (!value || *value < 1 || *value > kMaxSwapSamples) {
@@ -80,11 +88,8 @@ JsonObject to_json(const SwapPlan& plan, const PackedVolumes& packed) {
 
 JsonObject to_json(const PlannedSwap& planned, std::size_t layers, Bytes capacity) {
   JsonObject json = to_json(planned.plan, layers);
-  JsonArray weights;
-  for (const Bytes each : planned.weights) {
-    weights.append(each.count);
-  }
-  json["weightBytes"] = std::move(weights);
+  json["weightBytes"] = numbers(planned.weights);
+  json["inputBytes"] = numbers(planned.inputs);
   if (capacity > Bytes{}) {
     json["deviceBytes"] = capacity.count;
   }

@@ -13,7 +13,7 @@ namespace plimsoll::estimator::inline swap {
 // {mode, gpus, batchSize, layers, microbatch: {forward, backward}, packs: {forward, backward}, prefetch, p2p, mirrored, resident}
 JsonObject to_json(const SwapPlan& plan, std::size_t layers);
 
-// And {weightBytes, deviceBytes, peakDeviceBytes, iterationSeconds, lowerBoundSeconds, volumes, hostBytes}. `capacity`: of a GPU;
+// And {weightBytes, inputBytes, deviceBytes, peakDeviceBytes, iterationSeconds, lowerBoundSeconds, volumes, hostBytes}. `capacity`: of a GPU;
 // zero: not known, and no deviceBytes.
 JsonObject to_json(const PlannedSwap& planned, std::size_t layers, Bytes capacity);
 

@@ -78,6 +78,7 @@ class Planner {
     planned.host = host_memory(best_.plan, *request_.profile);
     planned.volumes = packed_volumes(best_.plan, *request_.profile, request_.machine.runtime);
     planned.weights = request_.profile->weights;
+    planned.inputs = request_.profile->input;
     planned.considered = std::move(kinds_);
     return planned;
   }

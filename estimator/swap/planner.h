@@ -52,8 +52,9 @@ struct PlannedSwap {
   Bytes device_memory{};
   SwapHostMemory host;
   PackedVolumes volumes;
-  std::vector<Bytes>
-      weights;  // of each layer: what a model's layers are compared with before they are trained
+  // Of each layer: what a model's layers are compared with before and while they are trained.
+  std::vector<Bytes> weights;
+  std::vector<Bytes> inputs;   // for one sample
   std::int64_t simulated = 0;  // plans
   std::vector<ConsideredKind>
       considered;  // by their bounds; of those above `seconds` none needs to be simulated

@@ -135,7 +135,8 @@ class Chain(unittest.TestCase):
         self.assertEqual(peak["swappedBytes"], plan["volumes"]["swapped"] + SAMPLES * TARGETS)
         self.assertEqual(peak["p2pBytes"], plan["volumes"]["p2p"] + plan["volumes"]["reduced"])
         self.assertGreater(peak["iterationSeconds"], 0)
-        self.assertRegex(log, rf"plimsoll.harmony: iteration {STEPS}: [\d.]+ s, .* between host and GPUs, .* on the GPUs")
+        self.assertRegex(log, rf"iteration {STEPS}: [\d.]+ s \(planned [\d.]+ s\), .* between host and GPUs, .* on the GPUs")
+        self.assertNotIn("the plan expects", log)
 
     def test_a_script_that_is_stopped_goes_on_from_its_checkpoint(self):
         file, _ = self.planned("vPP", 2)

@@ -1,5 +1,7 @@
 """plimsoll.harmony: which models and plans it takes, and what it says of others."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -14,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
 
 from plimsoll import harmony  # noqa: E402
-from small_gpt import LAYERS, WEIGHTS, adam, batch, gpt, loss_fn, plan_of  # noqa: E402
+from small_gpt import ACTIVATIONS, LAYERS, WEIGHTS, adam, batch, gpt, loss_fn, losses_of, plan_of  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -58,6 +60,36 @@ class Models(unittest.TestCase):
                 trainer.step(torch.randn(2, 4), torch.randn(2, 4))
 
 
+class Deviations(unittest.TestCase):
+    def said(self, **expected):
+        """What is written on standard error in three iterations."""
+        with contextlib.redirect_stderr(io.StringIO()) as written, \
+                harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2, **expected)) as trainer:
+            losses_of(trainer, 3)
+            self.line = trainer._progress.line()
+        return written.getvalue().splitlines()
+
+    def test_a_run_as_planned_says_nothing_and_names_the_planned_time(self):
+        self.assertEqual(self.said(peakDeviceBytes=1 << 30, inputBytes=ACTIVATIONS, iterationSeconds=1.5), [])
+        self.assertRegex(self.line, r"^plimsoll.harmony: iteration 3: \d+\.\d{3} s \(planned 1.500 s\), ")
+        self.assertEqual(self.said(), [])
+        self.assertNotIn("planned", self.line)
+
+    def test_a_gpu_that_holds_more_is_named_once_with_the_layers(self):
+        said = self.said(peakDeviceBytes=1000)
+        self.assertEqual(len(said), 1)
+        self.assertRegex(said[0], r"GPU 0 held .* in the forward task of layers 0 to \d+, and the plan expects at most 1000 bytes:")
+
+    def test_a_layer_that_is_given_other_bytes_is_named_once(self):
+        borders = {layer for packs in plan_of("vPP", 2)["packs"].values() for layer in packs}
+        layer = min(borders - {0})
+        wrong = [*ACTIVATIONS]
+        wrong[layer] += 4
+        said = self.said(inputBytes=wrong)
+        self.assertEqual(len(said), 1)
+        self.assertIn(f"layer {layer} is given {ACTIVATIONS[layer]} bytes a sample, and the plan expects {wrong[layer]}", said[0])
+
+
 class Plans(unittest.TestCase):
     def test_each_wrong_member_is_named(self):
         good = plan_of("vPP", 2)
@@ -78,6 +110,10 @@ class Plans(unittest.TestCase):
             "prefetch must be true or false, is 1": dict(good, prefetch=1),
             "p2p must be true or false, is 'no'": dict(good, p2p="no"),
             "weightBytes must be a list of the bytes of each layer's parameters": dict(good, weightBytes=[1]),
+            "inputBytes must be a list of the bytes of each layer's input for one sample": dict(good, inputBytes="1"),
+            "iterationSeconds must be a number above 0, is 0": dict(good, iterationSeconds=0),
+            "iterationSeconds must be a number above 0, is True": dict(good, iterationSeconds=True),
+            "peakDeviceBytes must be a whole number of at least 1, is 1.5": dict(good, peakDeviceBytes=1.5),
             "a plan is a JSON object": [],
         }
         for message, plan in wrong.items():

@@ -52,9 +52,11 @@ TEST(SwapPlanJson, SaysWhatIdentifiesTheModelAndWhatFits) {
   PlannedSwap planned;
   planned.plan = *read(kPlan);
   planned.weights = {1_B, 2_B, 3_B, 4_B, 5_B, 6_B};
+  planned.inputs = planned.weights;
   const JsonObject answer = to_json(planned, 6, 8_GiB);
   const JsonView json(answer.json());
   EXPECT_EQ(member(json, {"weightBytes"}).elements().size(), 6U);
+  EXPECT_EQ(member(json, {"inputBytes"}).elements().size(), 6U);
   EXPECT_EQ(member(json, {"deviceBytes"}).integer(), (8_GiB).count);
   EXPECT_EQ(member(json, {"p2p"}).boolean(), false);
   EXPECT_TRUE(member(JsonView(to_json(planned, 6, Bytes{}).json()), {"deviceBytes"}).is_null());

@@ -126,6 +126,7 @@ class Trainer:
             else:  # its layers have run forward before
                 with self._keeping_buffers(task):
                     self._backward(task, device, weights)
+            self._progress.ran(task, device)
             if index in nexts and task.device not in there:
                 kept = {layer: weights.layers[layer] for layer in tasks[nexts[index]].layers() if layer in weights.layers}
                 there[task.device] = _Weights(kept, weights.arrival)
@@ -183,8 +184,10 @@ class Trainer:
                         with device.computing():
                             value = self._run(device, weights, range(done, head), value, begin)
                     if head < task.end:
+                        self._progress.passed(head, value, size)
                         self._stashes[head].take(device, value, begin, end, "stash_out")
                     done = head
+            self._progress.passed(task.end, value, size)
             self._output_of(task).put(device, value, begin, end)
             value = None
 
@@ -238,7 +241,8 @@ class Trainer:
 
     def _stash_or_input_of(self, task, device, begin, end):
         if task.first in self._stashes:
-            self._wait_for_departures()
+            if self.plan.gpus == 1:  # else the others would wait, too, for what is to be launched on them
+                self._wait_for_departures()
             return self._stashes[task.first].bring(device, begin, end, "stash_in")
         return self._input_of(task, device, begin, end)
 

@@ -50,6 +50,10 @@ class Plan(typing.NamedTuple):
     weight_bytes: typing.Optional[tuple] = None  # of each layer's parameters, as they move: of the model that the plan was made for
     resident: tuple = ()  # vPP's layers that stay on their GPU from iteration to iteration, and are updated there
     mirrored: bool = False  # vPP's backward tasks go round the GPUs in the reverse order
+    # What the planner expects: what deviates from it is said once.
+    iteration_seconds: typing.Optional[float] = None
+    peak_bytes: typing.Optional[int] = None  # of a GPU
+    input_bytes: typing.Optional[tuple] = None  # of each layer's input, for one sample
 
     @classmethod
     def from_environment(cls):
@@ -62,8 +66,7 @@ class Plan(typing.NamedTuple):
 
     @classmethod
     def read(cls, source):
-        """From a dictionary, or from a file that `plimsoll swap -o json` wrote. Members that the executor does not need, such as the
-        predicted seconds, are ignored."""
+        """From a dictionary, or from a file that `plimsoll swap -o json` wrote. Members that the executor does not need are ignored."""
         if not isinstance(source, dict):
             with open(source, encoding="utf-8") as file:
                 try:
@@ -78,9 +81,12 @@ class Plan(typing.NamedTuple):
             raise PlanError(f"the plan lacks {', '.join(lacking)}")
         microbatch, packs = _members(source, "microbatch"), _members(source, "packs")
         device_bytes = _count(source, "deviceBytes") if source.get("deviceBytes") is not None else None
-        weights = source.get("weightBytes")
-        if weights is not None and not (isinstance(weights, list) and len(weights) == source["layers"] and all(map(_is_whole, weights))):
-            raise PlanError("weightBytes must be a list of the bytes of each layer's parameters")
+        weights = _of_layers(source, "weightBytes", "parameters")
+        inputs = _of_layers(source, "inputBytes", "input for one sample")
+        seconds = source.get("iterationSeconds")
+        if seconds is not None and not (isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0):
+            raise PlanError(f"iterationSeconds must be a number above 0, is {seconds!r}")
+        peak = _count(source, "peakDeviceBytes") if source.get("peakDeviceBytes") is not None else None
         resident = source.get("resident", [])
         if not isinstance(resident, list):
             raise PlanError(f"resident must be a list of layers, is {resident!r}")
@@ -90,8 +96,8 @@ class Plan(typing.NamedTuple):
             backward_microbatch=_count(microbatch, "backward", "microbatch."),
             forward_packs=_starts(packs, "forward"), backward_packs=_starts(packs, "backward"),
             prefetch=_switch(source, "prefetch", False), device_bytes=device_bytes, p2p=_switch(source, "p2p", True),
-            weight_bytes=tuple(weights) if weights is not None else None, resident=tuple(resident),
-            mirrored=_switch(source, "mirrored", False)).checked()
+            weight_bytes=weights, resident=tuple(resident), mirrored=_switch(source, "mirrored", False),
+            iteration_seconds=seconds, peak_bytes=peak, input_bytes=inputs).checked()
 
     def checked(self):
         if self.mode not in (VDP, VPP):
@@ -216,6 +222,15 @@ def _count(source, name, path=""):
     if not _is_whole(value) or value < 1:
         raise PlanError(f"{path}{name} must be a whole number of at least 1, is {value!r}")
     return value
+
+
+def _of_layers(source, name, what):
+    value = source.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != source["layers"] or not all(map(_is_whole, value)):
+        raise PlanError(f"{name} must be a list of the bytes of each layer's {what}")
+    return tuple(value)
 
 
 def _is_whole(value):
