@@ -376,6 +376,18 @@ bool fits_literal(const std::string& text) {
          text.find(" \n") == std::string::npos;
 }
 
+// A key that is written as "key: value" is read up to 1024 characters (YAML 1.2.2, 7.4.3); a longer one as "? key". An escaped character
+// has four.
+bool is_long_key(const std::string& key) {
+  constexpr std::size_t kMost = 1024;
+  constexpr std::size_t kQuotes = 2;
+  std::size_t written = kQuotes;
+  for (const char c : key) {
+    written += is_control(c) || c == '"' || c == '\\' ? 4 : 1;
+  }
+  return written > kMost;
+}
+
 void emit_text(YAML::Emitter& out, const std::string& text) {
   if (fits_literal(text)) {
     out << YAML::Literal << text.substr(0, text.size() - 1);  // | itself ends with a line break
@@ -405,6 +417,9 @@ void emit(YAML::Emitter& out, const Json& value) {
     case ::Json::objectValue:
       out << style << YAML::BeginMap;
       for (const std::string& key : value.getMemberNames()) {
+        if (is_long_key(key)) {
+          out << YAML::LongKey;
+        }
         out << YAML::Key;
         if (reads_back(key) && key != "<<") {
           out << key;

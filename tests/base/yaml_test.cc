@@ -277,6 +277,19 @@ TEST(Yaml, AGenuineReplacementCharacterStaysInBlockStyle) {
   EXPECT_EQ(write_yaml(*parse_json("{\"a\": {\"b\": \"\xEF\xBF\xBD\"}}")), "a:\n  b: \xEF\xBF\xBD\n");
 }
 
+// What was written with a key of more than 1024 characters, such as 300 control characters, could not be read.
+TEST(Yaml, LongKeysAreKept) {
+  for (const std::string& key : {std::string(1021, 'k'), std::string(1022, 'k'), std::string(5000, 'k'),
+                                 std::string(255, '\x10'), std::string(300, '\x10'), std::string(300, '"')}) {
+    for (const Json& value : {Json("text"), Json(1), *parse_json(R"({"a": [1, {"b": "two\nlines\n"}]})")}) {
+      Json object;
+      object[key] = value;
+      object["short"]["nested"][key] = value;
+      EXPECT_EQ(one(write_yaml(object)), object) << key.size() << " characters: " << write_yaml(object);
+    }
+  }
+}
+
 TEST(Yaml, WritesBlockStyle) {
   EXPECT_EQ(write_yaml(*parse_json(R"({"b": [1, {"c": "x"}], "a": "two\nlines\n", "d": {}})")),
             "a: |\n  two\n  lines\nb:\n  - 1\n  - c: x\nd: {}\n");
