@@ -360,7 +360,7 @@ int run_swap_offload(OptionReader& options, const SwapSource& source, OutputForm
   const SwapModel* const model = source.model();
   options.require(model != nullptr || options.error(),
                   "--executor needs --config, --graph or -f: a measured profile is of plimsoll.harmony");
-  if (options.error()) {
+  if (model == nullptr || options.error()) {
     return complain(console, kExitUsage, *options.error());
   }
   Question question = read_question(options, *model, source, console);

@@ -260,8 +260,8 @@ class Search {
     std::optional<Remedy> least = on_gpu(enough);
     while (least && enough - exceeds > 1) {
       const std::int64_t middle = exceeds + (enough - exceeds) / 2;
-      if (std::optional<Remedy> less = on_gpu(middle)) {
-        least = std::move(less);
+      if (const std::optional<Remedy> less = on_gpu(middle)) {
+        least = less;
         enough = middle;
       } else {
         exceeds = middle;
