@@ -128,6 +128,22 @@ Result<Json> resolve(const std::string& text) {
   return Json(text);
 }
 
+// yaml-cpp 0.7 makes of the escapes \_ and \N the single bytes A0 and 85, which are no UTF-8: they stand for U+00A0 and U+0085. All else
+// of the text is UTF-8, as what was parsed.
+std::string whole_characters(const std::string& text) {
+  if (is_utf8(text)) {
+    return text;
+  }
+  std::string whole;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t length = utf8_length(rest);
+    whole += length == 0 ? "\xC2" : "";
+    whole += rest.substr(0, std::max<std::size_t>(1, length));
+    rest.remove_prefix(std::max<std::size_t>(1, length));
+  }
+  return whole;
+}
+
 // A scalar by its tag: plain ones are resolved, quoted ones and those of unknown tags are text.
 Result<Json> resolve(const std::string& tag, const std::string& text) {
   constexpr std::string_view kCore = "tag:yaml.org,2002:";
@@ -173,7 +189,7 @@ class DocumentBuilder final : public YAML::EventHandler {
       frames_.back().merging = true;
       return;
     }
-    Result<Json> value = resolve(tag, text);
+    Result<Json> value = resolve(tag, whole_characters(text));
     if (!value) {
       fail(mark, value.error().message, text);
       return;

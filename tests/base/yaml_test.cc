@@ -277,6 +277,13 @@ TEST(Yaml, AGenuineReplacementCharacterStaysInBlockStyle) {
   EXPECT_EQ(write_yaml(*parse_json("{\"a\": {\"b\": \"\xEF\xBF\xBD\"}}")), "a:\n  b: \xEF\xBF\xBD\n");
 }
 
+// They became bytes that are no UTF-8, and what was written with them could not be read.
+TEST(Yaml, EscapesOfTwoCharactersAreCharacters) {
+  const Json object = one(R"({"a\_": "\N\_\L\P", b: "\xe9\u00e9\_"})");
+  EXPECT_EQ(object, *parse_json(R"({"a\u00a0": "\u0085\u00a0\u2028\u2029", "b": "\u00e9\u00e9\u00a0"})"));
+  EXPECT_EQ(one(write_yaml(object)), object) << write_yaml(object);
+}
+
 // What was written with a key of more than 1024 characters, such as 300 control characters, could not be read.
 TEST(Yaml, LongKeysAreKept) {
   for (const std::string& key : {std::string(1021, 'k'), std::string(1022, 'k'), std::string(5000, 'k'),
