@@ -189,9 +189,10 @@ class DocumentBuilder final : public YAML::EventHandler {
       frames_.back().merging = true;
       return;
     }
-    Result<Json> value = resolve(tag, whole_characters(text));
+    const std::string characters = whole_characters(text);
+    Result<Json> value = resolve(tag, characters);
     if (!value) {
-      fail(mark, value.error().message, text);
+      fail(mark, value.error().message, characters);
       return;
     }
     add({mark, *std::move(value), 1}, anchor);
@@ -392,14 +393,15 @@ bool fits_literal(const std::string& text) {
          text.find(" \n") == std::string::npos;
 }
 
-// A key that is written as "key: value" is read up to 1024 characters (YAML 1.2.2, 7.4.3); a longer one as "? key". An escaped character
-// has four.
-bool is_long_key(const std::string& key) {
+// A key that is written as "key: value" is read up to 1024 characters (YAML 1.2.2, 7.4.3); a longer one as "? key". Escapes have four
+// characters, and those of characters beyond ASCII up to ten: at most four for each byte.
+bool may_be_long_key(const std::string& key) {
   constexpr std::size_t kMost = 1024;
   constexpr std::size_t kQuotes = 2;
   std::size_t written = kQuotes;
   for (const char c : key) {
-    written += is_control(c) || c == '"' || c == '\\' ? 4 : 1;
+    const bool is_plain = !is_control(c) && static_cast<unsigned char>(c) < 0x80 && c != '"' && c != '\\';
+    written += is_plain ? 1 : 4;
   }
   return written > kMost;
 }
@@ -433,7 +435,7 @@ void emit(YAML::Emitter& out, const Json& value) {
     case ::Json::objectValue:
       out << style << YAML::BeginMap;
       for (const std::string& key : value.getMemberNames()) {
-        if (is_long_key(key)) {
+        if (may_be_long_key(key)) {
           out << YAML::LongKey;
         }
         out << YAML::Key;

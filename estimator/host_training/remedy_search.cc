@@ -17,8 +17,8 @@ using crds::ActivationCheckpointing;
 using crds::Offload;
 
 constexpr std::int64_t kAll = 100;
-constexpr std::int64_t kMostMultiples = 64;     // of the requested trainers
-constexpr std::int64_t kMostMicroBatches = 16;  // sizes
+constexpr std::size_t kMostMultiples = 64;     // numbers of GPUs
+constexpr std::size_t kMostMicroBatches = 16;  // sizes
 
 // What a setting changes of the request.
 constexpr unsigned kCheckpoints = 1;
@@ -46,6 +46,21 @@ struct Family {
 constexpr std::array kCheckpointings = {ActivationCheckpointing::kNone,
                                         ActivationCheckpointing::kSelectiveHalf,
                                         ActivationCheckpointing::kSelective, ActivationCheckpointing::kFull};
+
+// Rising, of a number up to 2^24 by its square root.
+std::vector<std::int64_t> divisors_of(std::int64_t number, std::int64_t most) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t small = 1; small * small <= number; ++small) {
+    if (number % small == 0) {
+      divisors.push_back(small);
+      divisors.push_back(number / small);
+    }
+  }
+  std::ranges::sort(divisors);
+  divisors.erase(std::unique(divisors.begin(), divisors.end()), divisors.end());
+  std::erase_if(divisors, [&](std::int64_t each) { return each > most; });
+  return divisors;
+}
 
 class Search {
  public:
@@ -148,36 +163,32 @@ class Search {
   // ---- the settings ----
 
   void collect() {
-    const std::int64_t samples = crds::global_batch_of(training_, requested_.trainers);
-    const std::int64_t replicas = samples / std::max<std::int64_t>(1, requested_.batch_size);
-    for (std::int64_t times = 1; times <= kMostMultiples; ++times) {
-      const std::int64_t trainers = requested_.trainers * times;
-      if (times > 1 && (trainers > search_.most_trainers || samples % (replicas * times) != 0)) {
-        continue;
-      }
+    const std::int64_t most = std::max<std::int64_t>(1, search_.most_trainers / requested_.trainers);
+    std::vector<std::int64_t> multiples = divisors_of(requested_.batch_size, most);
+    multiples.resize(std::min(multiples.size(), kMostMultiples));
+    for (const std::int64_t times : multiples) {
       RemedySetting setting = requested_;
-      setting.trainers = trainers;
+      setting.trainers = requested_.trainers * times;
       setting.batch_size = requested_.batch_size / times;
       add_micro_batches(setting, times > 1 ? kGrows : 0);
     }
   }
 
   void add_micro_batches(RemedySetting setting, unsigned changes) {
-    std::int64_t sizes = 0;
-    for (std::int64_t size = std::min(requested_.micro_batch(), setting.batch_size);
-         size >= 1 && sizes < kMostMicroBatches; --size) {
-      if (setting.batch_size % size == 0) {
-        setting.accumulation = setting.batch_size / size;
-        if (requested_.checkpointing == ActivationCheckpointing::kPerModule) {
-          setting.checkpointing = requested_.checkpointing;
-          add_offloads(setting, changes | (sizes > 0 ? kSplits : 0));
-        }
-        for (const ActivationCheckpointing checkpointing : kCheckpointings) {
-          setting.checkpointing = checkpointing;
-          add_offloads(setting, changes | (sizes > 0 ? kSplits : 0) |
-                                    (checkpointing != requested_.checkpointing ? kCheckpoints : 0));
-        }
-        ++sizes;
+    std::vector<std::int64_t> sizes = divisors_of(setting.batch_size, requested_.micro_batch());
+    if (sizes.size() > kMostMicroBatches) {  // the largest ones, and one sample
+      sizes.erase(sizes.begin() + 1, sizes.end() - static_cast<std::ptrdiff_t>(kMostMicroBatches - 1));
+    }
+    for (const std::int64_t size : sizes) {
+      setting.accumulation = setting.batch_size / size;
+      const unsigned with_split = changes | (size != sizes.back() ? kSplits : 0);
+      if (requested_.checkpointing == ActivationCheckpointing::kPerModule) {
+        setting.checkpointing = requested_.checkpointing;
+        add_offloads(setting, with_split);
+      }
+      for (const ActivationCheckpointing checkpointing : kCheckpointings) {
+        setting.checkpointing = checkpointing;
+        add_offloads(setting, with_split | (checkpointing != requested_.checkpointing ? kCheckpoints : 0));
       }
     }
   }
@@ -215,6 +226,7 @@ class Search {
 
   std::optional<Remedy> cheapest(unsigned may_change) {
     while (true) {
+      charge(search_.job.budget, families_.size());
       Family* first = nullptr;
       for (Family& family : families_) {
         const bool is_out = (family.changes & ~may_change) != 0 || (family.resolved && !family.found);

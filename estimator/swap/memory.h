@@ -28,7 +28,7 @@ struct SwapHostMemory {
   Bytes hand_over{};
   Bytes total() const { return model + gradients + optimizer + stash + hand_over; }
 };
-// What any plan keeps there: without stashes and what is handed over.
+// Of a plan by which no layer stays on a GPU, without stashes and what is handed over; `model` is there under any plan.
 SwapHostMemory host_memory_of_model(const SwapProfile& profile);
 // Of the tensors alone; processes take more. Layers that stay on a GPU have no gradients and no optimizer here.
 SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile);

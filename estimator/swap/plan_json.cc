@@ -11,20 +11,26 @@
 namespace plimsoll::estimator::inline swap {
 namespace {
 
-Json numbers(const std::vector<std::size_t>& values) {
+std::int64_t number_of(std::size_t value) {
+  return static_cast<std::int64_t>(value);
+}
+std::int64_t number_of(Bytes value) {
+  return value.count;
+}
+
+template <class Value>
+Json numbers(const std::vector<Value>& values) {
   JsonArray array;
-  for (const std::size_t value : values) {
-    array.append(static_cast<std::int64_t>(value));
+  for (const Value value : values) {
+    array.append(number_of(value));
   }
   return array;
 }
 
-Json numbers(const std::vector<Bytes>& values) {
-  JsonArray array;
-  for (const Bytes value : values) {
-    array.append(value.count);
-  }
-  return array;
+Result<bool> flag(const JsonView& plan, const char* name, bool absent) {
+  const JsonView json = member(plan, {name});
+  const std::optional<bool> value = json.is_null() ? absent : json.boolean();
+  return value ? Result<bool>(*value) : invalid(std::string("the plan's ") + name + " must be true or false");
 }
 
 Result<std::int64_t> count(const JsonView& json, const std::string& name) {
@@ -149,9 +155,15 @@ Result<SwapPlan> read_swap_plan(const JsonView& json, std::size_t layers) {
   }
   plan.forward_packs = *std::move(forward);
   plan.backward_packs = *std::move(backward);
-  plan.prefetch = member(json, {"prefetch"}).boolean().value_or(false);
-  plan.peer_to_peer = member(json, {"p2p"}).boolean().value_or(true);
-  plan.mirrored = member(json, {"mirrored"}).boolean().value_or(false);
+  for (const auto& [name, into] :
+       {std::pair{"prefetch", &plan.prefetch}, std::pair{"p2p", &plan.peer_to_peer},
+        std::pair{"mirrored", &plan.mirrored}}) {
+    const Result<bool> read = flag(json, name, *into);
+    if (!read) {
+      return read.error();
+    }
+    *into = *read;
+  }
   if (const JsonView resident = member(json, {"resident"}); !resident.is_null()) {
     Result<std::vector<std::size_t>> stay =
         layers_of(resident, "resident", "layers that stay on their GPU", layers);

@@ -41,8 +41,11 @@ class Planner {
   }
 
   Result<PlannedSwap> plan() {
-    if (const Bytes least = host_memory_of_model(*request_.profile).total(); least > request_.host_memory) {
-      return exceeds_host(least, "the model, its gradients and its optimizer take");
+    // Gradients and optimizer of layers that stay are not there.
+    const SwapHostMemory of_model = host_memory_of_model(*request_.profile);
+    const bool some_may_stay = !may_stay_.empty() && request_.mode != SwapMode::kVDP;
+    if ((some_may_stay ? of_model.model : of_model.total()) > request_.host_memory) {
+      return exceeds_host(of_model.total(), "the model, its gradients and its optimizer take");
     }
     collect_kinds();
     if (kinds_.empty()) {
@@ -115,7 +118,7 @@ class Planner {
     if (!keeps_) {
       return plan;
     }
-    charge(request_.budget, costs_.layers());
+    charge(request_.budget, costs_.layers() + plan.forward_packs.size() + plan.backward_packs.size());
     TaskLoads loads(plan, costs_, request_.machine.runtime);
     for (const std::size_t layer : may_stay_) {
       if (loads.keep_within(layer, request_.capacity)) {

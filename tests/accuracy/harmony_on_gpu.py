@@ -45,6 +45,20 @@ def report(name, plan, seconds, trainer):
           (moved.swapped() - moved.targets_in) // STEPS, sep="  ", flush=True)
 
 
+def update_rate(fused):
+    """GB a second that AdamW reads and writes on the host, for a block of GPT-2 XL: weights and two states both, gradients read."""
+    parameters = [torch.zeros(shape, requires_grad=True) for shape in ((1600, 4800), (1600, 1600), (1600, 6400), (6400, 1600))]
+    optimizer = torch.optim.AdamW(parameters, fused=fused)
+    for parameter in parameters:
+        parameter.grad = torch.full_like(parameter, 1e-3)
+    optimizer.step()
+    began = time.perf_counter()
+    for _ in range(STEPS):
+        optimizer.step()
+    moved = 7 * sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+    return STEPS * moved / (time.perf_counter() - began) / 1e9
+
+
 def write_profile(model, file):
     def function(size):
         words = torch.randint(0, model.config.vocab_size, (size, model.config.n_positions))
@@ -64,6 +78,7 @@ def main():
     torch.manual_seed(0)
     with open(options.config, encoding="utf-8") as file:
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**json.load(file)))
+    print(f"AdamW on the host: {update_rate(False):.0f} GB/s, fused {update_rate(True):.0f} GB/s, {torch.get_num_threads()} threads")
     print("plan  stay  predicted_s  measured_s  planned_peak_bytes  peak_bytes  reserved_bytes  planned_swapped_bytes  swapped_bytes")
     for name in options.plans:
         with open(name, encoding="utf-8") as file:

@@ -286,8 +286,15 @@ TEST(Yaml, EscapesOfTwoCharactersAreCharacters) {
 
 // What was written with a key of more than 1024 characters, such as 300 control characters, could not be read.
 TEST(Yaml, LongKeysAreKept) {
-  for (const std::string& key : {std::string(1021, 'k'), std::string(1022, 'k'), std::string(5000, 'k'),
-                                 std::string(255, '\x10'), std::string(300, '\x10'), std::string(300, '"')}) {
+  std::string next_lines;
+  std::string noncharacters;
+  for (int i = 0; i < 400; ++i) {
+    next_lines += "\xC2\x85";         // written as \x85
+    noncharacters += "\xEF\xBF\xBF";  // \uffff
+  }
+  for (const std::string& key :
+       {next_lines, noncharacters, std::string(1021, 'k'), std::string(1022, 'k'), std::string(5000, 'k'),
+        std::string(255, '\x10'), std::string(300, '\x10'), std::string(300, '"')}) {
     for (const Json& value : {Json("text"), Json(1), *parse_json(R"({"a": [1, {"b": "two\nlines\n"}]})")}) {
       Json object;
       object[key] = value;

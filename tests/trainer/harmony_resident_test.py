@@ -319,8 +319,9 @@ class Plans(unittest.TestCase):
     def test_those_whose_residents_are_no_rising_layers_are_refused(self):
         for resident in ([1, 1], [2, 1], [-1], [LAYERS], [0.5], [True], ["1"]):
             self.refused(r"resident must be layers, rising from 0 to at most 9, is \[", mirrored(2, resident))
-        for resident in (3, None, "1"):
+        for resident in (3, {}, "1"):
             self.refused("resident must be a list of layers", mirrored(2, resident))
+        harmony.Trainer(gpt(), loss_fn, adam, mirrored(2, None)).stop()  # as in the planner: null is none
         self.refused("mirrored must be true or false, is 1", mirrored(2, [], mirrored=1))
 
     def test_only_vpp_has_residents_and_a_reverse_order(self):

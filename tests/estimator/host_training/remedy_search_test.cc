@@ -193,6 +193,22 @@ TEST_F(RemedySearchTest, TheGlobalBatchStays) {
   }
 }
 
+// Of a batch with many divisors the smallest micro-batch is tried, too, and of few GPUs many times as many.
+TEST_F(RemedySearchTest, NeitherTheSmallestMicroBatchNorManyGpusAreLeftOut) {
+  training_.batch_size_per_trainer = 5040;
+  training_.activation_checkpointing = ActivationCheckpointing::kFull;
+  search_.most_trainers = 2;
+  const RemedyAnswer found = answer();
+  ASSERT_TRUE(found.smaller_micro_batches.has_value());
+  EXPECT_LT(found.smaller_micro_batches->setting.micro_batch(), 300)
+      << "the largest of sixteen sizes exceed the card";
+  training_.batch_size_per_trainer = 128;
+  search_.most_trainers = 256;
+  const RemedyAnswer many = answer();
+  ASSERT_TRUE(many.more_gpus.has_value());
+  EXPECT_LE(many.more_gpus->setting.trainers, 256);
+}
+
 TEST_F(RemedySearchTest, NothingSufficesOnAnAbsurdlySmallCard) {
   search_.capacity = 1_GiB;
   const RemedyAnswer found = answer();

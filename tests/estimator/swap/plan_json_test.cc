@@ -83,6 +83,12 @@ TEST(SwapPlanJson, EachWrongMemberIsNamed) {
   EXPECT_THAT(refusal("[0, 2]", "[0, \"x\"]"), HasSubstr("packs.forward must have layers from 0 to 5"));
   EXPECT_THAT(refusal("[0, 2]", "[0, 6]"), HasSubstr("packs.forward must have layers from 0 to 5"));
   EXPECT_THAT(refusal("[0, 3, 5]", "[0, 5, 3]"), HasSubstr("packs.backward must be first layers, rising"));
+  for (const char* const wrong : {R"("yes")", "1", "[]"}) {
+    EXPECT_THAT(refusal("\"prefetch\": true", std::string("\"prefetch\": ") + wrong),
+                HasSubstr("the plan's prefetch must be true or false"));
+    EXPECT_THAT(refusal("\"p2p\": false", std::string("\"mirrored\": ") + wrong),
+                HasSubstr("the plan's mirrored must be true or false"));
+  }
   const auto resident = [&](const std::string& layers) {
     return refusal("\"p2p\": false", "\"mirrored\": true, \"resident\": " + layers);
   };

@@ -244,6 +244,23 @@ TEST(SwapPlanner, LayersForWhichThereIsMemoryStayOnTheirGpu) {
   EXPECT_EQ(staying, 51U) << "all layers with weights";
 }
 
+// The host then has neither their gradients nor their optimizer: a host that is too small for all layers' was refused.
+TEST(SwapPlanner, LayersThatStayMayMakeAPlanFitTheHost) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapRequest request = request_of_plimsoll(profile, 4, 16e9);
+  request.host_memory = host_memory_of_model(profile).total() - 8_GiB;
+  const Result<PlannedSwap> planned = plan_swap(request);
+  ASSERT_TRUE(planned.ok()) << to_string(planned.error());
+  EXPECT_LE(planned->host.total(), request.host_memory);
+  EXPECT_FALSE(planned->plan.resident.empty());
+  request.mode = SwapMode::kVDP;
+  EXPECT_THAT(plan_swap(request).error().message,
+              HasSubstr("the model, its gradients and its optimizer take"));
+  request.mode = SwapMode::kVPP;
+  request.host_memory = 1_GiB;
+  EXPECT_FALSE(plan_swap(request).ok()) << "the model itself exceeds it";
+}
+
 TEST(SwapPlanner, LayersThatShareAParameterDoNotStay) {
   SwapProfile profile = testing::published_profile("gpt2_xl");
   profile.tied = {0, 51};

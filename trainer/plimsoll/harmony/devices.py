@@ -202,8 +202,8 @@ class CudaDevice(VirtualDevice):
 
 
 def _expand_segments():
-    """Weights of several sizes come and go on several streams, and the allocator's segments are of one stream. Of eight plans for GPT-2 XL
-    on an H100, three ran out of memory with 15 % to spare; with segments that expand one did with 12 %. What the user has set stays."""
+    """Weights of several sizes come and go on several streams, and the allocator's segments are of one stream each: without segments that
+    expand, plans ran out of memory that was reserved and not allocated. What the user has set stays."""
     chosen = any(os.environ.get(name) for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
     if not chosen and not torch.cuda.is_initialized() and torch.__version__ >= "2.1":  # it reads them once
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"

@@ -87,8 +87,8 @@ class Plan(typing.NamedTuple):
         if seconds is not None and not (isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0):
             raise PlanError(f"iterationSeconds must be a number above 0, is {seconds!r}")
         peak = _count(source, "peakDeviceBytes") if source.get("peakDeviceBytes") is not None else None
-        resident = source.get("resident", [])
-        if not isinstance(resident, list):
+        resident = source.get("resident")
+        if resident is not None and not isinstance(resident, list):
             raise PlanError(f"resident must be a list of layers, is {resident!r}")
         return cls(
             mode=source["mode"], gpus=_count(source, "gpus"), batch_size=_count(source, "batchSize"), layers=_count(source, "layers"),
@@ -96,7 +96,7 @@ class Plan(typing.NamedTuple):
             backward_microbatch=_count(microbatch, "backward", "microbatch."),
             forward_packs=_starts(packs, "forward"), backward_packs=_starts(packs, "backward"),
             prefetch=_switch(source, "prefetch", False), device_bytes=device_bytes, p2p=_switch(source, "p2p", True),
-            weight_bytes=weights, resident=tuple(resident), mirrored=_switch(source, "mirrored", False),
+            weight_bytes=weights, resident=tuple(resident or ()), mirrored=_switch(source, "mirrored", False),
             iteration_seconds=seconds, peak_bytes=peak, input_bytes=inputs).checked()
 
     def checked(self):
