@@ -4,6 +4,7 @@ Every operator runs at once, so that losses are those of the virtual devices. No
 """
 
 import contextlib
+import io
 import os
 import pathlib
 import sys
@@ -18,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
 
 from plimsoll import harmony  # noqa: E402
+from plimsoll.harmony import pinned_memory  # noqa: E402
 from plimsoll.metas import storage_of  # noqa: E402
 from small_gpt import adam, gpt, loss_fn, losses_of, plan_of  # noqa: E402
 
@@ -74,6 +76,8 @@ class Cards:
                     (torch.cuda, "device", lambda index: contextlib.nullcontext()),
                     (torch.cuda, "get_device_properties", lambda index: properties),
                     (torch.cuda, "set_per_process_memory_fraction", lambda share, index: self.fractions.update({index: share})),
+                    (torch.cuda, "cudart", lambda: self), (torch.cuda, "synchronize", lambda device: None),
+                    (pinned_memory, "_SMALL", 1),
                     (torch.Tensor, "record_stream", lambda tensor, stream: None),
                     (torch.Tensor, "pin_memory", lambda tensor: self.pin(tensor)),
                     (torch.Tensor, "is_pinned", lambda tensor: address(tensor) in self.pinned)):
@@ -85,6 +89,13 @@ class Cards:
         self.kept.append(copy)  # so that no other tensor gets its address
         self.pinned.add(address(copy))
         return copy
+
+    def cudaHostRegister(self, start, size, flags):
+        self.pinned.add(start)
+        return 0
+
+    def cudaHostUnregister(self, start):
+        self.pinned.remove(start)
 
 
 class Recorded(harmony.CudaDevice):
@@ -128,9 +139,8 @@ class Recorded(harmony.CudaDevice):
         self._cards.left[address(into), into.storage_offset()] = self._out, self._out.seen[self._out]
         if self._out.seen.get(self._compute, 0) < self._compute.seen[self._compute]:
             self.missed.append(f"{kind} leaves before it is computed")
-
-    def host_tensor(self, shape, dtype):
-        return torch.empty(shape, dtype=dtype)
+        if kind != "resident_out" and into.dim() and address(into) not in self._cards.pinned:
+            self.missed.append(f"{kind} goes to memory that is not pinned")
 
 
 class CudaDevices(unittest.TestCase):
@@ -188,8 +198,23 @@ class CudaDevices(unittest.TestCase):
                         self.assertGreater(device.moved["resident_in"], 0)
                         for kind, stream, pinned in device.brought:
                             self.assertIs(stream, device._weights if kind == "weights_in" else device._data, kind)
-                            self.assertTrue(pinned or kind not in ("weights_in", "inputs_in") or "precision" in options)
+                            self.assertTrue(pinned or kind not in ("weights_in", "inputs_in"))
                             self.assertFalse(pinned and kind == "resident_in", "what comes once needs no pinned memory")
+
+    def test_gradients_of_another_type_hold_up_no_task(self):
+        """The executor waited for each one and converted it itself, so that the GPU had nothing to do."""
+        cards, waits = Cards(2), []
+
+        class Watched(Recorded):
+            def wait_for(self, departure):
+                waits.append(threading.current_thread() is threading.main_thread())
+                super().wait_for(departure)
+
+        with cards.installed():
+            devices = [Watched(index, cards) for index in range(2)]
+            with harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2), precision=torch.bfloat16, devices=devices) as trainer:
+                losses_of(trainer, 2)
+        self.assertEqual(waits, [False] * 2 * len(trainer.optimizers), "only the updates wait, each once")
 
     def test_weights_arrive_on_their_own_stream(self):
         cards = Cards(1)
@@ -224,6 +249,59 @@ class CudaDevices(unittest.TestCase):
                 os.environ.update({SETTINGS: chosen} if chosen else {})
                 harmony.Trainer(gpt(), loss_fn, adam, plan_of("vPP", 2)).stop()
                 self.assertEqual(os.environ.get(SETTINGS), expected)
+
+
+class PinnedMemory(unittest.TestCase):
+    """PyTorch's own takes the next power of two: a host had up to a fifth more of a training than its plan said."""
+
+    def setUp(self):
+        self.cards = Cards(1)
+        stack = contextlib.ExitStack()
+        stack.enter_context(self.cards.installed())
+        self.addCleanup(stack.close)
+        self.memory = pinned_memory.PinnedMemory()
+
+    def test_is_of_whole_pages_and_no_more(self):
+        sizes = []
+        with unittest.mock.patch.object(self.cards, "cudaHostRegister", lambda start, size, flags: sizes.append(size) or 0), \
+                unittest.mock.patch.object(self.cards, "cudaHostUnregister", lambda start: None):
+            tensor = self.memory.empty((1600, 4800), torch.bfloat16)
+            self.assertEqual((tensor.shape, tensor.dtype), ((1600, 4800), torch.bfloat16))
+            self.memory.empty((3,), torch.float32)
+        self.assertEqual(sizes, [1600 * 4800 * 2, 4096])
+
+    def test_what_is_given_up_is_used_again_for_the_same_size(self):
+        first = self.memory.empty((64, 64), torch.float32)
+        view = first[3]
+        start = address(first)
+        del first
+        second = self.memory.empty((64, 64), torch.float32)
+        self.assertNotEqual(address(second), start, "a view still uses it")
+        del view
+        third = self.memory.empty((128, 64), torch.bfloat16)
+        self.assertEqual(address(third), start)
+        self.assertEqual(len(self.cards.pinned), 2)
+
+    def test_after_close_nothing_is_kept(self):
+        used, unused = self.memory.empty((64, 64), torch.float32), self.memory.empty((64, 64), torch.float32)
+        del unused
+        self.memory.close()
+        self.assertEqual(self.cards.pinned, {address(used)})
+        self.assertEqual(used.fill_(2).sum().item(), 8192)
+        del used
+        self.assertEqual(self.cards.pinned, set())
+
+    def test_where_cuda_refuses_it_is_pytorchs_own_and_said_once(self):
+        said, pinned = io.StringIO(), []
+        with unittest.mock.patch.object(self.cards, "cudaHostRegister", lambda start, size, flags: 2), \
+                unittest.mock.patch.object(torch, "empty", lambda shape, dtype=None, pin_memory=False, empty=torch.empty:
+                                           pinned.append(pin_memory) or empty(shape, dtype=dtype)), \
+                contextlib.redirect_stderr(said):
+            for _ in range(2):
+                self.assertEqual(self.memory.empty((64, 64), torch.float32).shape, (64, 64))
+        self.assertEqual(pinned.count(True), 2)
+        self.assertEqual(said.getvalue(), "plimsoll.harmony: cudaHostRegister gave 2: pinned memory is PyTorch's, which takes up to twice "
+                         "as much of the host\n")
 
 
 class VirtualDevices(unittest.TestCase):

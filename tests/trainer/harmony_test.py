@@ -162,6 +162,23 @@ class Training(unittest.TestCase):
         unclipped, _ = self.trained(plan_of("vPP", 2), 10, precision=torch.bfloat16)
         self.assert_close(losses, unclipped, 0.02)
 
+    def test_a_step_that_is_given_up_leaves_no_gradients_behind(self):
+        """They were added to those of the next step."""
+        expected, _ = self.trained(plan_of("vPP", 2), 3, max_norm=0.1)
+        model, calls = gpt(), []
+
+        def fails_in_backward(layer, inputs):
+            calls.append(torch.is_grad_enabled())
+            if calls.count(True) == 1 and calls[-1]:
+                raise RuntimeError("a disk is full")
+
+        model[3].register_forward_pre_hook(fails_in_backward)
+        with harmony.Trainer(model, loss_fn, adam, plan_of("vPP", 2), max_norm=0.1) as trainer:
+            with self.assertRaisesRegex(RuntimeError, "a disk is full"):
+                trainer.step(*batch(0))
+            torch.manual_seed(2)
+            self.assert_close(losses_of(trainer, 3), expected)
+
     def test_half_precision_keeps_fp32_parameters(self):
         model = gpt()
         losses, trainer = self.trained(plan_of("vPP", 2), 10, model, precision=torch.bfloat16)

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_flatten
 
 from ..device_budget import LiveStorages, OutOfMemoryError, budget_from_environment, out_of_memory_text
 from ..signposts import CudaCard, budget_reading
+from .pinned_memory import PinnedMemory
 from .plan import PlanError
 
 
@@ -105,6 +106,12 @@ class VirtualDevice:
     def wait_for(self, departure):
         """Returns when the host has it."""
 
+    def wait_for_all(self):
+        """Returns when all that was started here has ended."""
+
+    def stop(self):
+        """Nothing is brought or taken back from here on."""
+
     def bring_after(self, departure):
         """What is brought to this device from here on, but for weights, comes after what another one, or this, has sent to the host."""
 
@@ -122,10 +129,12 @@ class VirtualDevice:
 
 
 class CudaDevice(VirtualDevice):
-    """A GPU. Weights, other tensors and what goes to the host have a stream each beside the computation's."""
+    """A GPU. Weights, other tensors and what goes to the host have a stream each beside the computation's. `pinned`: what it shares with
+    others."""
 
-    def __init__(self, index, budget_bytes=None):
+    def __init__(self, index, budget_bytes=None, pinned=None):
         super().__init__(index, budget_bytes)
+        self._pinned = pinned or PinnedMemory()
         self.torch_device = torch.device("cuda", index)
         if budget_bytes is not None:
             total = torch.cuda.get_device_properties(index).total_memory
@@ -191,14 +200,23 @@ class CudaDevice(VirtualDevice):
     def wait_for(self, departure):
         departure.synchronize()
 
+    def wait_for_all(self):
+        torch.cuda.synchronize(self.torch_device)
+
+    def stop(self):
+        self.wait_for_all()
+        self._pinned.close()
+
     def bring_after(self, departure):
         self._data.wait_event(departure)
 
     def host_tensor(self, shape, dtype):
-        return torch.empty(shape, dtype=dtype, pin_memory=True)
+        return self._pinned.empty(shape, dtype)
 
     def pinned(self, tensor):
-        return tensor if tensor.is_pinned() else tensor.pin_memory()
+        if tensor.is_pinned():
+            return tensor
+        return self.host_tensor(tensor.shape, tensor.dtype).copy_(tensor) if tensor.is_contiguous() else tensor.pin_memory()
 
 
 def _expand_segments():
@@ -217,4 +235,5 @@ def devices_of(plan):
     if torch.cuda.device_count() < plan.gpus:
         raise PlanError(f"the plan is for {plan.gpus} GPUs, and {torch.cuda.device_count()} are visible")
     _expand_segments()
-    return [CudaDevice(index, plan.device_bytes) for index in range(plan.gpus)]
+    pinned = PinnedMemory()
+    return [CudaDevice(index, plan.device_bytes, pinned) for index in range(plan.gpus)]

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .checks import check_model
 from .devices import devices_of
+from .host_gradients import HostGradients, give
 from .host_optimizer import with_fused_step
 from .layers import layers_of
 from .plan import VDP, VPP, Plan, Volumes
@@ -95,6 +96,7 @@ class Trainer:
                                                 self.optimizers[layer], layer in self._with_statistics)
                            for layer, home in self.plan.homes().items()}
         self.steps = 0
+        self._gradients = None  # of the iteration that runs
         self._progress = Progress(self)
 
     # ---- an iteration ----
@@ -102,11 +104,14 @@ class Trainer:
     def step(self, inputs, targets):
         """Trains on a batch of plan.batch_size samples; the mean loss, a number."""
         began = time.monotonic()
+        if self._gradients is not None:  # the step before was given up, and what it had begun to move may still use what it held
+            self._wait_for_all()
         self._inputs = HostSamples.given(inputs, self.plan.batch_size, "inputs", self.devices[0], self._precision)
         self._targets = HostSamples.given(targets, self.plan.batch_size, "targets", self.devices[0])
         self._base = int(torch.randint(_SEEDS, ()))
         self._stashes = {first: HostSamples(self.plan.batch_size) for first in self.plan.backward_packs[:-1] if first > 0}
         self._handed, self._losses, self._reducing, self._norms = {}, [], {}, {}
+        self._gradients = HostGradients()
         self.model.train()
         tasks = self.plan.tasks()
         self._receivers = {task: after.device for task, after in zip(tasks, tasks[1:])}
@@ -131,7 +136,7 @@ class Trainer:
                 kept = {layer: weights.layers[layer] for layer in tasks[nexts[index]].layers() if layer in weights.layers}
                 there[task.device] = _Weights(kept, weights.arrival)
             weights = None
-        self._wait_for_departures()
+        self._wait_for_all()
         loss = float(sum(self._losses))
         self._finish()
         self.steps += 1
@@ -250,6 +255,10 @@ class Trainer:
         for device in self.devices:
             device.wait_for(device.departure())
 
+    def _wait_for_all(self):
+        for device in self.devices:
+            device.wait_for_all()
+
     @staticmethod
     def _key(what, border, begin_sample):
         return what, border, begin_sample
@@ -323,7 +332,7 @@ class Trainer:
                 if parameter.requires_grad and gradient is None:
                     raise self._no_gradient(layer, name)
                 if parameter.requires_grad:
-                    self._add(holder, parameter, gradient)
+                    self._gradients.add(holder, parameter, gradient)
             self._update(layer, holder)
 
     @staticmethod
@@ -355,32 +364,21 @@ class Trainer:
                     self._reducing[layer][name].add_(theirs)
         return self._reducing.pop(layer) if device is self.devices[-1] else gradients
 
-    def _add(self, device, parameter, gradient):
-        if parameter.grad is None:
-            parameter.grad = device.host_tensor(parameter.shape, parameter.dtype)
-            if gradient.dtype == parameter.dtype:
-                device.take_back(gradient, parameter.grad, "gradients_out")
-                return
-            parameter.grad.zero_()
-        part = device.host_tensor(gradient.shape, gradient.dtype)
-        device.take_back(gradient, part, "gradients_out")
-        device.wait_for(device.departure())
-        parameter.grad.add_(part)
-
     def _update(self, layer, device):
         if self.optimizers[layer] is None or self._max_norm is not None:
             return
         departure = device.departure()
-        update = self._updates.submit(self._update_now, layer, device, departure)
+        update = self._updates.submit(self._update_now, layer, self._gradients.take(self._owned[layer]), device, departure)
         for user in range(len(self.layers)):
             if any(self._last_user.get(parameter) == layer for parameter in self._parameters[user].values()):
                 self._updated.setdefault(user, []).append(update)
 
-    def _update_now(self, layer, device, departure):
+    def _update_now(self, layer, gradients, device, departure):
         device.wait_for(departure)
-        self._apply(layer)
+        self._apply(layer, gradients)
 
-    def _apply(self, layer):
+    def _apply(self, layer, gradients, scale=None):
+        give(self._owned[layer], gradients, scale)
         if self._max_value is not None:
             nn.utils.clip_grad_value_(self._owned[layer], self._max_value)
         self.optimizers[layer].step()
@@ -394,14 +392,12 @@ class Trainer:
                 if layer in self._norms:
                     self._residents[layer].update(self._max_value, scale)
                 elif parameters:
-                    for parameter in parameters:
-                        parameter.grad.mul_(scale)
-                    self._apply(layer)
-        self._stashes = self._handed = self._reducing = self._norms = None
+                    self._apply(layer, self._gradients.take(parameters), scale)
+        self._stashes = self._handed = self._reducing = self._norms = self._gradients = None
 
     def _scale(self):
         """What nn.utils.clip_grad_norm_ multiplies gradients by, of those on the host and those on the devices together."""
-        norms = [self._norms[layer] if layer in self._norms else torch.stack([parameter.grad.norm() for parameter in parameters])
+        norms = [self._norms[layer] if layer in self._norms else self._gradients.norms(parameters)
                  for layer, parameters in enumerate(self._owned) if parameters]
         return torch.clamp(self._max_norm / (torch.cat(norms).norm() + 1e-6), max=1.0)
 
@@ -448,6 +444,8 @@ class Trainer:
         for resident in self._residents.values():
             resident.release()
         self._updates.shutdown(wait=True)
+        for device in self.devices:
+            device.stop()
         self._progress.stop()
 
     def __enter__(self):

@@ -18,10 +18,11 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .checks import moved_bytes, users_of
 from .devices import CudaDevice, VirtualDevice
+from .host_gradients import give
 from .host_optimizer import with_fused_step
 from .layers import layers_of
 from .samples import in_precision
-from .weights import PlacedLayer
+from .weights import HostWeights, PlacedLayer
 
 _REPETITIONS = 3
 _ADAMS_STATES = 2
@@ -106,17 +107,24 @@ class _Layer:
         return seconds, peak.bytes
 
 
-def _update_seconds(layer):
+def _update_seconds(layer, precision):
+    """As the executor updates a layer: its gradients come in the precision, and the copies that move are made anew."""
     parameters = [torch.zeros_like(parameter, requires_grad=True) for parameter in layer.parameters()]
     if not parameters:
         return 0.0
     optimizer = with_fused_step(torch.optim.AdamW(parameters))
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    began = time.perf_counter()
-    optimizer.step()
-    return time.perf_counter() - began
+    weights = HostWeights(parameters, VirtualDevice(0), precision)
+
+    def update():
+        gradients = [[torch.zeros(parameter.shape, dtype=precision or parameter.dtype)] for parameter in parameters]
+        began = time.perf_counter()
+        give(parameters, gradients)
+        optimizer.step()
+        weights.refresh(parameters, updated=True)
+        return time.perf_counter() - began
+
+    update()
+    return update()
 
 
 def measure(function, microbatches, progress=lambda line: None, precision=None):
@@ -127,7 +135,8 @@ def measure(function, microbatches, progress=lambda line: None, precision=None):
     shared = [users for users in users_of(layer.parameters() for layer in layers).values() if len(users) > 1]
     profile = {"R": len(layers), "W": [sum(moved_bytes(p, precision) for p in layer.parameters()) for layer in layers],
                "B": [sum(moved_bytes(b, precision) for b in layer.buffers()) for layer in layers],
-               "K": [_ADAMS_STATES * _bytes(layer.parameters()) for layer in layers], "upd": [_update_seconds(layer) for layer in layers],
+               "K": [_ADAMS_STATES * _bytes(layer.parameters()) for layer in layers],
+               "upd": [_update_seconds(layer, precision) for layer in layers],
                "tied": sorted({layer for users in shared for layer in users}),
                "fwd_u": list(microbatches), "bwd_u": list(microbatches), "tf": {}, "tb": {}, "mf": {}, "mb": {}, "x": {}}
     if precision is not None:
