@@ -85,8 +85,9 @@ std::vector<std::pair<std::string, std::string>> facts(const SwapReport& report)
       {"stay on a GPU", residents(planned.plan, report.layers)},
       {"prefetch", planned.plan.prefetch ? "the next task's weights and inputs" : "none"},
       {"GPU memory", to_string(planned.device_memory)},
-      {"host memory", to_string(planned.host.total()) + ": model " + to_string(planned.host.model) +
-                          ", gradients " + to_string(planned.host.gradients) + ", optimizer " +
+      {"host memory", to_string(planned.host.total()) + ": model " +
+                          to_string(planned.host.model + planned.host.copies) + ", gradients " +
+                          to_string(planned.host.gradients) + ", optimizer " +
                           to_string(planned.host.optimizer) + ", stash " +
                           to_string(planned.host.stash + planned.host.hand_over)},
       {"links",

@@ -123,8 +123,11 @@ void add_layer(SwapProfile& profile, const LayerSizes& sizes, bool keeps_fp32) {
   if (keeps_fp32) {
     profile.host_weights.push_back(sizes.host_weights);
   }
-  profile.update_seconds.push_back(host_update_seconds(
-      {.parameters = sizes.parameters, .weights = sizes.host_weights, .state = sizes.state}));
+  profile.update_seconds.push_back(
+      host_update_seconds({.parameters = sizes.parameters,
+                           .weights = sizes.host_weights,
+                           .state = sizes.state,
+                           .moved = sizes.host_weights == sizes.weights ? Bytes{} : sizes.weights}));
 }
 
 }  // namespace

@@ -13,7 +13,9 @@ constexpr double kParameterSeconds = 0.18e-3;
 double host_update_seconds(const HostUpdate& update) {
   constexpr std::int64_t kTouchedWeights = 3;  // read, written; gradients read
   constexpr std::int64_t kTouchedState = 2;
-  const Bytes touched = update.weights * kTouchedWeights + update.state * kTouchedState;
+  const Bytes converted =
+      update.moved > Bytes{} ? (update.moved + update.weights) * 2 : Bytes{};  // gradients, weights
+  const Bytes touched = update.weights * kTouchedWeights + update.state * kTouchedState + converted;
   return static_cast<double>(update.parameters) * kParameterSeconds +
          static_cast<double>(touched.count) / kRate;
 }

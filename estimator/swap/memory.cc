@@ -4,6 +4,28 @@
 #include <vector>
 
 namespace plimsoll::estimator::inline swap {
+namespace {
+
+// `resident`: layers that stay on a GPU, rising.
+SwapHostMemory host_memory_beside(const SwapProfile& profile, const std::vector<std::size_t>& resident) {
+  SwapHostMemory memory;
+  Bytes updated{};  // the largest layer's gradients in the host's type
+  for (std::size_t i = 0; i < profile.layers(); ++i) {
+    const bool converts = !profile.moves_as_kept(i);
+    memory.model += profile.kept_on_host(i) + profile.buffers[i] * (converts ? 2 : 1);  // fp32 for 16 bits
+    if (std::ranges::binary_search(resident, i)) {
+      continue;
+    }
+    memory.copies += converts ? profile.moved(i) : Bytes{};
+    memory.gradients += profile.weights[i];
+    memory.optimizer += profile.state[i];
+    updated = std::max(updated, converts ? profile.kept_on_host(i) : Bytes{});
+  }
+  memory.gradients += updated;
+  return memory;
+}
+
+}  // namespace
 
 std::vector<Bytes> memory_of_tasks(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime) {
   const TaskLoads loads(plan, costs, runtime);
@@ -28,21 +50,11 @@ Bytes device_memory(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime)
 }
 
 SwapHostMemory host_memory_of_model(const SwapProfile& profile) {
-  SwapHostMemory memory;
-  for (std::size_t i = 0; i < profile.layers(); ++i) {
-    memory.model += profile.kept_on_host(i) + profile.buffers[i];
-    memory.gradients += profile.kept_on_host(i);
-    memory.optimizer += profile.state[i];
-  }
-  return memory;
+  return host_memory_beside(profile, {});
 }
 
 SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile) {
-  SwapHostMemory memory = host_memory_of_model(profile);
-  for (const std::size_t layer : plan.resident) {
-    memory.gradients -= profile.kept_on_host(layer);
-    memory.optimizer -= profile.state[layer];
-  }
+  SwapHostMemory memory = host_memory_beside(profile, plan.resident);
   for (const std::size_t head : plan.backward_packs) {
     if (head > 0 && head != plan.backward_packs.back()) {
       memory.stash += profile.input[head] * plan.samples;

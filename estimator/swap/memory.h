@@ -21,16 +21,18 @@ Bytes device_memory(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime)
 TaskMemory fullest_task(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
 
 struct SwapHostMemory {
-  Bytes model{};  // weights and buffers
+  Bytes model{};   // weights and buffers
+  Bytes copies{};  // of them, in the type that moves, where the host keeps another one
+  // All at once, as they left the GPUs; and in the host's type, where that is another one, those of the layer that is updated.
   Bytes gradients{};
   Bytes optimizer{};
   Bytes stash{};  // of the iteration, as hand_over
   Bytes hand_over{};
-  Bytes total() const { return model + gradients + optimizer + stash + hand_over; }
+  Bytes total() const { return model + copies + gradients + optimizer + stash + hand_over; }
 };
 // Of a plan by which no layer stays on a GPU, without stashes and what is handed over; `model` is there under any plan.
 SwapHostMemory host_memory_of_model(const SwapProfile& profile);
-// Of the tensors alone; processes take more. Layers that stay on a GPU have no gradients and no optimizer here.
+// A bound, of the tensors alone; processes take more. Layers that stay on a GPU have no copies, gradients and optimizer here.
 SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile);
 
 }  // namespace plimsoll::estimator::swap

@@ -50,6 +50,7 @@ struct SwapProfile {
   Bytes kept_on_host(std::size_t layer) const {
     return host_weights.empty() ? weights[layer] : host_weights[layer];
   }
+  bool moves_as_kept(std::size_t layer) const { return kept_on_host(layer) == weights[layer]; }
 };
 
 inline constexpr std::size_t kMaxSwapLayers = 100'000;

@@ -7,6 +7,7 @@
 
 #include "tests/estimator/data_files.h"
 #include "tests/estimator/provisioner_fixture.h"
+#include "tests/estimator/transformer_sizes.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -151,33 +152,21 @@ TEST_F(OffloadSearchTest, FindsTheLeastPercentageThatFits) {
 TEST(OffloadFeasibility, IsThatOfPublishedSystems) {
   struct Published {
     const char* name;
-    std::int64_t layers, hidden, ffn, heads, kv_heads, vocab, head_dim, experts, chosen;
+    testing::TransformerSizes sizes;
     std::int64_t chips;
   };
   constexpr Published kPublished[] = {
-      {"Qwen3-14B", 40, 5120, 17'408, 40, 8, 151'936, 128, 0, 0, 1},
-      {"Phi-4", 40, 5120, 17'920, 40, 10, 100'352, 128, 0, 0, 1},
-      {"GPT-OSS-20B", 24, 2880, 2880, 64, 8, 201'088, 64, 32, 4, 1},
-      {"Qwen3-30B-A3B", 48, 2048, 768, 32, 4, 151'936, 128, 128, 8, 2},
-      {"Seed-OSS-36B", 64, 5120, 27'648, 80, 8, 155'136, 128, 0, 0, 2},
-      {"Llama 70B", 80, 8192, 28'672, 64, 8, 128'256, 128, 0, 0, 4},
+      {"Qwen3-14B", {40, 5120, 17'408, 40, 8, 128, 151'936}, 1},
+      {"Phi-4", {40, 5120, 17'920, 40, 10, 128, 100'352}, 1},
+      {"GPT-OSS-20B", {24, 2880, 2880, 64, 8, 64, 201'088, 32, 4}, 1},
+      {"Qwen3-30B-A3B", {48, 2048, 768, 32, 4, 128, 151'936, 128, 8}, 2},
+      {"Seed-OSS-36B", {64, 5120, 27'648, 80, 8, 128, 155'136}, 2},
+      {"Llama 70B", {80, 8192, 28'672, 64, 8, 128, 128'256}, 4},
   };
   const GpuModel gpu = available("GH200", 1).model;
   for (const Published& each : kPublished) {
     for (const std::int64_t chips : {1, 2, 4}) {
-      crds::ModelSpec model;
-      crds::TransformerModel& sizes = model.transformer.emplace();
-      sizes.layers = each.layers;
-      sizes.hidden = each.hidden;
-      sizes.ffn = each.ffn;
-      sizes.heads = each.heads;
-      sizes.kv_heads = each.kv_heads;
-      sizes.head_dim = each.head_dim;
-      sizes.vocab = each.vocab;
-      sizes.experts = each.experts;
-      sizes.experts_per_token = each.chosen;
-      sizes.sequence_length = 2048;
-      sizes.attention = crds::AttentionKind::kFlash;
+      const crds::ModelSpec model = testing::model_of(each.sizes, 2048);
       crds::TrainingSpec training;
       training.batch_size_per_trainer = 1;
       training.precision = crds::Precision::kBF16Mixed;

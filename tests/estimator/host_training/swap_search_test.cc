@@ -2,8 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdio>
+
+#include "estimator/host_training/swap_machine.h"
+#include "estimator/layer_costs/layer_profile.h"
 #include "tests/estimator/llama_job.h"
 #include "tests/estimator/provisioner_fixture.h"
+#include "tests/estimator/transformer_sizes.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -84,6 +89,68 @@ TEST_F(SwapSearchTest, ABudgetEndsIt) {
   const Result<SwapFound> found = budget.run([&] { return search_swap_plan(search_); });
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.error().code, ErrorCode::kTooLarge);
+}
+
+// MegaTrain (arXiv 2604.05091, github.com/DLYuanGod/MegaTrain at 919520f) trains these on one GPU through host memory, and says that it
+// takes 12 bytes a parameter of the host; of 120 billion, on an H200 whose host has 1.5 TB. Its code keeps weights and gradients in
+// bfloat16, and DeepSpeedCPUAdam's two states in fp32.
+TEST(SwapFeasibility, IsThatOfMegaTrain) {
+  struct Published {
+    const char* name;
+    testing::TransformerSizes sizes;
+    std::int64_t samples, tokens;
+    const char* gpu;
+    Bytes host;
+  };
+  constexpr Published kPublished[] = {
+      {"Qwen2.5-7B", {28, 3584, 18'944, 28, 4, 128, 152'064}, 8, 1536, "H100-80GB", Bytes{120'000'000'000}},
+      // All its layers with full attention, as large as its linear ones.
+      {"Qwen3.5-27B", {64, 5120, 17'408, 40, 8, 128, 151'936}, 2, 1536, "H100-80GB", Bytes{400'000'000'000}},
+      {"120B, by its calc_resource.py",
+       {96, 10'240, 27'306, 80, 80, 128, 32'000},
+       1,
+       1024,
+       "H200",
+       Bytes{1'500'000'000'000}},
+  };
+  for (const Published& each : kPublished) {
+    SCOPED_TRACE(each.name);
+    const crds::ModelSpec model = testing::model_of(each.sizes, each.tokens);
+    crds::TrainingSpec training;
+    training.precision = crds::Precision::kBF16;
+    training.optimizer = crds::Optimizer::kAdamW;
+    const GpuModel gpu = available(each.gpu, 1).model;
+    LayerProfileRequest wanted{.job = {}, .microbatches = {1}};
+    wanted.job.model = &model;
+    wanted.job.training = &training;
+    wanted.job.gpu = &gpu;
+    Result<SwapProfile> profile = layer_profile(wanted);
+    ASSERT_TRUE(profile.ok()) << to_string(profile.error());
+    Bytes parameters{};
+    for (std::size_t i = 0; i < profile->layers(); ++i) {
+      profile->state[i] = profile->weights[i] * 4;  // PyTorch's own has them in the parameters' type
+      parameters += profile->weights[i];
+    }
+    SwapRequest request;
+    request.profile = &*profile;
+    request.samples = each.samples;
+    request.capacity = swap_capacity(wanted.job, Bytes{gpu.memory.count / 10 * 9});
+    request.host_memory = each.host;
+    request.machine = swap_machine_of(gpu);
+    request.machine.principles.stay = false;  // MegaTrain keeps no layer on the GPU
+    const Result<PlannedSwap> planned = plan_swap(request);
+    ASSERT_TRUE(planned.ok()) << to_string(planned.error());
+    const SwapHostMemory& host = planned->host;
+    const double of_parameter = 2 *
+                                static_cast<double>((host.model + host.gradients + host.optimizer).count) /
+                                static_cast<double>(parameters.count);
+    std::printf("%-30s %6.1fe9 parameters: %5.2f bytes of each on the host, %s with stashes, of %s\n",
+                each.name, static_cast<double>(parameters.count) / 2e9, of_parameter,
+                to_string(host.total()).c_str(), to_string(each.host).c_str());
+    EXPECT_NEAR(of_parameter, 12, 1.2);
+    request.host_memory = Bytes{each.host.count / 5 * 3};
+    EXPECT_FALSE(plan_swap(request).ok()) << "with three fifths of that host";
+  }
 }
 
 }  // namespace
