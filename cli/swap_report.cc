@@ -64,6 +64,13 @@ std::string residents(const SwapPlan& plan, std::size_t layers) {
                    runs(plan.resident) + ", with their gradients and optimizer";
 }
 
+std::string stashes(const SwapPlan& plan) {
+  const std::size_t all = estimator::stashes_of(plan).size();
+  const std::size_t stay = plan.resident_stashes.size();
+  return all == 0 ? "none"
+                  : std::to_string(all - stay) + " in host memory, " + std::to_string(stay) + " on their GPU";
+}
+
 std::string heading(const SwapReport& report) {
   const SwapPlan& plan = report.planned.plan;
   std::string text = std::string(estimator::name_of(plan.mode)) + " on " + std::to_string(plan.gpus) +
@@ -83,6 +90,7 @@ std::vector<std::pair<std::string, std::string>> facts(const SwapReport& report)
       {"forward packs", packs(planned.plan.forward_packs)},
       {"backward packs", packs(planned.plan.backward_packs)},
       {"stay on a GPU", residents(planned.plan, report.layers)},
+      {"stashes", stashes(planned.plan)},
       {"prefetch", planned.plan.prefetch ? "the next task's weights and inputs" : "none"},
       {"GPU memory", to_string(planned.device_memory)},
       {"host memory", to_string(planned.host.total()) + ": model " +

@@ -130,6 +130,9 @@ std::optional<LeastWork> least_work(const SwapKind& kind, SwapCosts& costs, cons
   if (published && least->backward_packs > 1) {
     stash += count(costs.profile().input[0]) * samples;
   }
+  if (stashes_may_stay(machine)) {  // in all the memory of the GPUs that share what is counted here
+    stash = std::max(0.0, stash - workers * count(capacity));
+  }
   const double all_weights = count(costs.moved(0, layers)) + turn - kept;
   const double room = !copies && layers_may_stay(machine) ? gpus * count(capacity) : 0;
   const auto least_with = [&](double all, const auto& of_layer) {

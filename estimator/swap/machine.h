@@ -25,7 +25,8 @@ struct SwapPrinciples {
       true;  // layers are updated once their gradients are there; else at the end of the iteration
   bool peer_to_peer = true;  // GPUs hand over to each other; else through the host
   bool balance = true;       // packs are cut so that tasks take equally long; else each is filled up
-  bool stay = true;  // layers for which there is memory stay on their GPU, and are updated there; kPlimsoll
+  // Layers for which there is memory stay on their GPU, and are updated there; and so do stashes; kPlimsoll.
+  bool stay = true;
 };
 
 // Bandwidths in bytes a second.
@@ -46,9 +47,11 @@ struct SwapMachine {
   double pageable_bandwidth = 0;
 };
 
+inline bool stashes_may_stay(const SwapMachine& machine) {
+  return machine.principles.stay && machine.runtime == SwapRuntime::kPlimsoll;
+}
 inline bool layers_may_stay(const SwapMachine& machine) {
-  return machine.principles.stay && machine.runtime == SwapRuntime::kPlimsoll &&
-         machine.gpu_memory_bandwidth > 0;
+  return stashes_may_stay(machine) && machine.gpu_memory_bandwidth > 0;
 }
 
 inline bool hands_over_by_p2p(const SwapMachine& machine) {

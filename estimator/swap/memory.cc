@@ -55,8 +55,8 @@ SwapHostMemory host_memory_of_model(const SwapProfile& profile) {
 
 SwapHostMemory host_memory(const SwapPlan& plan, const SwapProfile& profile) {
   SwapHostMemory memory = host_memory_beside(profile, plan.resident);
-  for (const std::size_t head : plan.backward_packs) {
-    if (head > 0 && head != plan.backward_packs.back()) {
+  for (const std::size_t head : stashes_of(plan)) {
+    if (!std::ranges::binary_search(plan.resident_stashes, head)) {
       memory.stash += profile.input[head] * plan.samples;
     }
   }

@@ -40,6 +40,27 @@ Result<void> check_residents(const SwapPlan& plan, std::size_t layers) {
   return {};
 }
 
+Result<void> check_stashes(const SwapPlan& plan, std::size_t layers) {
+  if (plan.resident_stashes.empty()) {
+    return {};
+  }
+  const std::vector<std::size_t> stashes = stashes_of(plan);
+  const std::vector<PackedTask> tasks = packed_tasks(plan, layers);
+  for (std::size_t i = 0; i < plan.resident_stashes.size(); ++i) {
+    const std::size_t head = plan.resident_stashes[i];
+    if ((i > 0 && head <= plan.resident_stashes[i - 1]) || !std::ranges::binary_search(stashes, head)) {
+      return invalid(
+          "residentStashes must be first layers of backward packs, rising, without layer 0 and the last pack's");
+    }
+    const StashSpan span = span_of_stash(tasks, head);
+    if (tasks[span.made].gpu != tasks[span.taken].gpu) {
+      return invalid("the stash of layer " + std::to_string(head) +
+                     " cannot be resident: its forward and its backward task are on different GPUs");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_plan(const SwapPlan& plan, std::size_t layers) {
@@ -72,7 +93,10 @@ Result<void> check_plan(const SwapPlan& plan, std::size_t layers) {
       return checked;
     }
   }
-  return check_residents(plan, layers);
+  if (Result<void> checked = check_residents(plan, layers); !checked) {
+    return checked;
+  }
+  return check_stashes(plan, layers);
 }
 
 std::vector<PackedTask> packed_tasks(const SwapPlan& plan, std::size_t layers) {
@@ -116,6 +140,28 @@ std::vector<std::int32_t> homes_of_layers(const SwapPlan& plan, std::size_t laye
   return homes;
 }
 
+std::vector<std::size_t> stashes_of(const SwapPlan& plan) {
+  std::vector<std::size_t> heads;
+  for (const std::size_t head : plan.backward_packs) {
+    if (head > 0 && head != plan.backward_packs.back()) {
+      heads.push_back(head);
+    }
+  }
+  return heads;
+}
+
+StashSpan span_of_stash(const std::vector<PackedTask>& tasks, std::size_t head) {
+  StashSpan span;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (tasks[i].forward && contains(tasks[i], head)) {
+      span.made = i;
+    } else if (!tasks[i].forward && tasks[i].first == head) {
+      span.taken = i;
+    }
+  }
+  return span;
+}
+
 PackedVolumes packed_volumes(const SwapPlan& plan, const SwapProfile& profile, SwapRuntime runtime) {
   const std::vector<PackedTask> tasks = packed_tasks(plan, profile.weights.size());
   const std::int64_t copies = plan.mode == SwapMode::kVDP ? plan.gpus : 1;
@@ -152,7 +198,7 @@ PackedVolumes packed_volumes(const SwapPlan& plan, const SwapProfile& profile, S
     }
     if (!published && task.first == 0) {
       volumes.inputs += input;  // the first forward task, and the last backward task
-    } else if (!task.forward && !turns) {
+    } else if (!task.forward && !turns && !std::ranges::binary_search(plan.resident_stashes, task.first)) {
       volumes.stash += input * 2;
     }
     if (task.first > 0 && !task.forward) {

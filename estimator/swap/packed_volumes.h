@@ -34,6 +34,9 @@ struct SwapPlan {
   // vPP: layers, rising, that stay on their GPU from iteration to iteration with their gradients and the optimizer's state, and are
   // updated there. Each has its forward and its backward task on the same GPU.
   std::vector<std::size_t> resident = {};
+  // First layers of backward packs, rising, of which the input stays on the GPU from the forward task that makes it to the backward
+  // task, which are on the same GPU; the others' wait in host memory.
+  std::vector<std::size_t> resident_stashes = {};
 };
 
 struct PackedTask {
@@ -67,6 +70,17 @@ std::vector<PackedTask> packed_tasks(const SwapPlan& plan, std::size_t layers);
 // The GPU on which each layer may stay: that of its backward task, if its forward task, where it has one, is on the same. Else, and of
 // vDP, -1.
 std::vector<std::int32_t> homes_of_layers(const SwapPlan& plan, std::size_t layers);
+
+// The first layers of the backward packs that have a stash under kPlimsoll: all but that of the samples, and the last one, whose backward
+// task follows its forward pass at once.
+std::vector<std::size_t> stashes_of(const SwapPlan& plan);
+
+// From the forward task that makes a stash to the backward task that takes it, by their index. Both are there for stashes_of().
+struct StashSpan {
+  std::size_t made = 0;
+  std::size_t taken = 0;
+};
+StashSpan span_of_stash(const std::vector<PackedTask>& tasks, std::size_t head);
 
 // By walking the tasks. `plan` as check_plan() wants it. Of kPlimsoll what plimsoll.harmony counts, to the byte, but for targets
 // and for the statistics of BatchNorm; of kPublished what Harmony's own code moves.

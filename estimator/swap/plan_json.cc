@@ -79,6 +79,7 @@ JsonObject to_json(const SwapPlan& plan, std::size_t layers) {
   json["p2p"] = plan.peer_to_peer;
   json["mirrored"] = plan.mirrored;
   json["resident"] = numbers(plan.resident);
+  json["residentStashes"] = numbers(plan.resident_stashes);
   return json;
 }
 
@@ -171,6 +172,13 @@ Result<SwapPlan> read_swap_plan(const JsonView& json, std::size_t layers) {
       return stay.error();
     }
     plan.resident = *std::move(stay);
+  }
+  if (const JsonView stashes = member(json, {"residentStashes"}); !stashes.is_null()) {
+    Result<std::vector<std::size_t>> stay = layers_of(stashes, "residentStashes", of_packs, layers);
+    if (!stay) {
+      return stay.error();
+    }
+    plan.resident_stashes = *std::move(stay);
   }
   if (Result<void> checked = check_plan(plan, layers); !checked) {
     return checked.error();

@@ -72,6 +72,7 @@ class Planner {
       climb();
     }
     without_residents();
+    with_stashes();
     PlannedSwap planned;
     planned.plan = best_.plan;
     planned.seconds = best_.seconds;
@@ -115,6 +116,7 @@ class Planner {
   // The plan with as many layers that stay as its packs leave memory for.
   SwapPlan with_residents(SwapPlan plan) {
     plan.resident.clear();
+    plan.resident_stashes.clear();
     if (!keeps_) {
       return plan;
     }
@@ -126,7 +128,41 @@ class Planner {
       }
     }
     std::ranges::sort(plan.resident);
+    keep_stashes(plan, loads);
     return plan;
+  }
+
+  // Those that are made last, and so are there for the shortest time, first.
+  void keep_stashes(SwapPlan& plan, TaskLoads& loads) const {
+    const std::vector<std::size_t> stashes = stashes_of(plan);
+    charge(request_.budget, stashes.size() + loads.tasks());
+    for (auto head = stashes.rbegin(); head != stashes.rend(); ++head) {
+      if (loads.keep_stash_within(*head, request_.capacity)) {
+        plan.resident_stashes.insert(plan.resident_stashes.begin(), *head);
+      }
+    }
+  }
+
+  // The search without layers that stay leaves memory, too.
+  void with_stashes() {
+    if (!stashes_may_stay(request_.machine) || !best_.plan.resident_stashes.empty()) {
+      return;
+    }
+    SwapPlan plan = best_.plan;
+    TaskLoads loads(plan, costs_, request_.machine.runtime);
+    keep_stashes(plan, loads);
+    if (!plan.resident_stashes.empty()) {
+      take_within(std::move(plan),
+                  best_.seconds / kLess);  // no slower, it takes less of the host and its links
+    }
+  }
+
+  void take_within(SwapPlan plan, double seconds) {
+    const Result<SwapTimes> times = simulate_swap(plan, costs_, request_.machine, nullptr, request_.budget);
+    if (times && times->seconds < seconds) {
+      note_best_of_kind(plan, times->seconds);
+      best_ = {std::move(plan), times->seconds};
+    }
   }
 
   // Updates on a GPU that has much to compute may cost more than they save.
@@ -136,11 +172,7 @@ class Planner {
     if (best_.plan.resident.empty() || !fits_host(plan)) {
       return;
     }
-    if (const Result<SwapTimes> times =
-            simulate_swap(plan, costs_, request_.machine, nullptr, request_.budget);
-        times && faster(times->seconds, best_.seconds)) {
-      best_ = {std::move(plan), times->seconds};
-    }
+    take_within(std::move(plan), best_.seconds * kLess);
   }
 
   bool found() const { return best_.seconds < std::numeric_limits<double>::infinity(); }
@@ -487,6 +519,7 @@ class Planner {
 
   bool attempt(Candidate& current, SwapPlan plan) {
     plan.resident.clear();
+    plan.resident_stashes.clear();
     mend_forward(plan);
     if (!check_plan(plan, costs_.layers())) {
       return false;

@@ -270,7 +270,7 @@ class IterationWriter {
           computed = add(SwapAction::kForward, SwapStream::kCompute, forward_.seconds(done, head), i, waits);
           waits = {kNone, kNone, kNone, kNone};
         }
-        if (head < task_->end) {
+        if (head < task_->end && !stays(head)) {
           Event turn = kNone;
           if (head == task_->first && plan_.prefetch) {
             turn = i == 0 ? (left().state != nullptr ? left().state->ended : kNone) : state_->computed[i - 1];
@@ -310,7 +310,13 @@ class IterationWriter {
 
   // ---- a backward task ----
 
+  // Whether the stash of the backward pack that begins there is on its GPU already.
+  bool stays(std::size_t head) const { return std::ranges::binary_search(plan_.resident_stashes, head); }
+
   Event stashed_input(std::size_t microbatch, Event turn) {
+    if (stays(task_->first)) {
+      return kNone;
+    }
     const auto ready = stashed_.find(task_->first);
     return move(ready == stashed_.end() ? SwapAction::kInput : SwapAction::kStash, SwapStream::kIn,
                 count(recompute_.input(task_->first)), microbatch,
@@ -535,8 +541,10 @@ Result<SwapTimes> simulate_swap(const SwapPlan& plan, SwapCosts& costs, const Sw
       costs.forward(plan.backward_microbatch) == nullptr) {
     return not_measured("backward", plan.backward_microbatch);
   }
-  if (!plan.resident.empty() && machine.runtime == SwapRuntime::kPublished) {
-    return invalid("no layer stays on a GPU under Harmony's own runtime: resident must be empty");
+  if (!(plan.resident.empty() && plan.resident_stashes.empty()) &&
+      machine.runtime == SwapRuntime::kPublished) {
+    return invalid(
+        "nothing stays on a GPU under Harmony's own runtime: resident and residentStashes must be empty");
   }
   if (!plan.resident.empty() && !(machine.gpu_memory_bandwidth > 0)) {
     return invalid("the machine needs a bandwidth of the GPUs' memory above 0, for layers that stay there");

@@ -43,6 +43,8 @@ Bytes resident_bytes(const SwapProfile& profile, std::size_t layer) {
 
 TaskLoads::TaskLoads(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime)
     : profile_(costs.profile()),
+      samples_(plan.samples / (plan.mode == SwapMode::kVDP ? plan.gpus : 1)),
+      order_(packed_tasks(plan, costs.layers())),
       homes_(homes_of_layers(plan, costs.layers())),
       tasks_on_(static_cast<std::size_t>(plan.gpus)),
       resident_(static_cast<std::size_t>(plan.gpus)),
@@ -50,10 +52,9 @@ TaskLoads::TaskLoads(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime
   const PassCosts* const forward = costs.forward(plan.forward_microbatch);
   const PassCosts* const backward = costs.backward(plan.backward_microbatch);
   std::vector<Bytes> next(static_cast<std::size_t>(plan.gpus));  // weights of each GPU's next task
-  const std::vector<PackedTask> tasks = packed_tasks(plan, costs.layers());
-  tasks_.resize(tasks.size());
-  for (std::size_t i = tasks.size(); i-- > 0;) {
-    const PackedTask& task = tasks[i];
+  tasks_.resize(order_.size());
+  for (std::size_t i = order_.size(); i-- > 0;) {
+    const PackedTask& task = order_[i];
     const PassCosts* const pass = task.forward ? forward : backward;
     Bytes& ahead = next[static_cast<std::size_t>(task.gpu)];
     Task& load = tasks_[i];
@@ -73,6 +74,9 @@ TaskLoads::TaskLoads(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime
   for (const std::size_t layer : plan.resident) {
     count(layer, homes_[layer], 1);
   }
+  for (const std::size_t head : plan.resident_stashes) {
+    count_stash(head, 1);
+  }
   for (std::int32_t gpu = 0; gpu < static_cast<std::int32_t>(resident_.size()); ++gpu) {
     resident_[static_cast<std::size_t>(gpu)].fullest = fullest_on(gpu);
   }
@@ -83,7 +87,7 @@ Bytes TaskLoads::total(std::size_t task) const {
   const Resident& resident = resident_[static_cast<std::size_t>(load.task.gpu)];
   const Bytes own =
       load.temporaries > Bytes{} ? std::max(load.own, load.updating + load.temporaries) : load.own;
-  return own + load.ahead + (resident.moved - load.resident_moved) +
+  return own + load.ahead + load.stashes + (resident.moved - load.resident_moved) +
          (resident.gradients - load.resident_gradients) + resident.state;
 }
 
@@ -131,6 +135,30 @@ bool TaskLoads::keep_within(std::size_t layer, Bytes capacity) {
     tasks_[tasks_on(gpu)[i]].temporaries = temporaries[i];
   }
   return false;
+}
+
+bool TaskLoads::keep_stash_within(std::size_t head, Bytes capacity) {
+  const StashSpan span = span_of_stash(order_, head);
+  if (order_[span.made].gpu != order_[span.taken].gpu) {
+    return false;
+  }
+  if (count_stash(head, 1) <= capacity) {
+    return true;
+  }
+  count_stash(head, -1);
+  return false;
+}
+
+Bytes TaskLoads::count_stash(std::size_t head, std::int64_t times) {
+  const StashSpan span = span_of_stash(order_, head);
+  Bytes fullest;
+  for (std::size_t i = span.made; i <= span.taken; ++i) {
+    if (order_[i].gpu == order_[span.taken].gpu) {
+      tasks_[i].stashes += profile_.input[head] * samples_ * times;
+      fullest = std::max(fullest, total(i));
+    }
+  }
+  return fullest;
 }
 
 bool TaskLoads::arrives_ahead(std::size_t position, std::int32_t gpu, std::size_t layer) const {

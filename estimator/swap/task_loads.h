@@ -35,7 +35,7 @@ Bytes resident_bytes(const SwapProfile& profile, std::size_t layer);
 
 class TaskLoads {
  public:
-  // With the layers of plan.resident.
+  // With the layers of plan.resident and the stashes of plan.resident_stashes.
   TaskLoads(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime);
 
   std::size_t tasks() const { return tasks_.size(); }  // in the order of packed_tasks()
@@ -43,6 +43,8 @@ class TaskLoads {
   TaskMemory parts(std::size_t task) const;
   // Lets a layer stay, if no task of its GPU then exceeds `capacity`. Else, or if its tasks are on different GPUs, changes nothing.
   bool keep_within(std::size_t layer, Bytes capacity);
+  // The same for a stash, by the first layer of its backward pack. Call it after keep_within().
+  bool keep_stash_within(std::size_t head, Bytes capacity);
 
  private:
   struct Task {
@@ -52,6 +54,7 @@ class TaskLoads {
     Bytes moved{};      // weights and buffers
     Bytes gradients{};  // of a backward task
     Bytes ahead{};      // weights of the GPU's next task, which arrive meanwhile
+    Bytes stashes{};    // that stay
     // Of layers that stay, among those above.
     Bytes resident_moved{};
     Bytes resident_gradients{};
@@ -73,7 +76,12 @@ class TaskLoads {
   }
   bool arrives_ahead(std::size_t position, std::int32_t gpu, std::size_t layer) const;
 
+  // Adds to the tasks during which it is there, or with times = -1 takes away, a stash that stays. Returns the fullest of them.
+  Bytes count_stash(std::size_t head, std::int64_t times);
+
   const SwapProfile& profile_;
+  std::int64_t samples_;  // of a task
+  std::vector<PackedTask> order_;
   std::vector<std::int32_t> homes_;
   std::vector<Task> tasks_;
   std::vector<std::vector<std::size_t>> tasks_on_;  // each GPU's, in their order

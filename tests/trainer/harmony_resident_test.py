@@ -12,7 +12,7 @@ sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
 
 from plimsoll import harmony  # noqa: E402
 from plimsoll.harmony import profile as profiles  # noqa: E402
-from small_gpt import (ACTIVATIONS, LAYERS, TARGETS, WEIGHTS, adam, batch, example, gpt, loss_fn, losses_of, plain_losses,  # noqa: E402
+from small_gpt import (ACTIVATIONS, LAYERS, SAMPLES, TARGETS, WEIGHTS, adam, batch, example, gpt, loss_fn, losses_of, plain_losses,  # noqa: E402
                        plan_of)
 from torch import nn  # noqa: E402
 
@@ -127,6 +127,48 @@ class Training(Tests):
                         self.assert_near(parameters_of(trainer), parameters_of(without))
                     for mine, theirs in zip(losses, expected):
                         self.assertAlmostEqual(mine, theirs, delta=1e-3 * theirs)
+
+    def test_stashes_that_stay_change_nothing_but_what_moves(self):
+        profile = profiles.measure(example, [1, 2])
+        stashes = [2, 4, 6]
+        for gpus, mode in ((1, "vPP"), (2, "vPP"), (4, "vPP"), (2, "vDP"), (4, "vDP")):
+            for prefetch, resident, stay in ((False, [], stashes), (True, SOME if mode == "vPP" else [], stashes), (True, [], [4])):
+                with self.subTest(f"{gpus} {mode} {prefetch} {stay}"):
+                    packs = {"forward": [0, 2, 4, 6], "backward": [0, 2, 4, 6, 8]}
+                    source = plan_of(mode, gpus, 1, 1, prefetch=prefetch, packs=packs, mirrored=mode == "vPP", resident=resident)
+                    plan = harmony.Plan.read({**source, "residentStashes": stay})
+                    bound = profiles.device_bytes(plan, profile)
+                    expected, without = trained(source, 6)
+                    losses, trainer = trained(plan._replace(device_bytes=bound), 6)
+                    self.assertEqual(losses, expected)
+                    self.assert_equal(parameters_of(trainer), parameters_of(without))
+                    planned = harmony.volumes(plan, WEIGHTS, WEIGHTS, ACTIVATIONS, TARGETS)
+                    self.assertEqual(trainer.moved(), harmony.Volumes(*(6 * volume for volume in planned)))
+                    self.assertEqual(planned.stash_out, SAMPLES * sum(ACTIVATIONS[head] for head in stashes if head not in stay))
+                    self.assertEqual(trainer.moved()._replace(stash_in=0, stash_out=0), without.moved()._replace(stash_in=0, stash_out=0))
+                    self.assertLessEqual(max(device.peak_bytes for device in trainer.devices), bound)
+
+    def test_a_layer_may_change_the_input_of_which_a_stash_stays(self):
+        class Doubles(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.by = nn.Parameter(torch.tensor(0.1))
+
+            def forward(self, x):
+                return (x * 2 if x.requires_grad else x.mul_(2)) * self.by
+
+        def model():
+            torch.manual_seed(0)
+            return nn.Sequential(nn.Linear(4, 4), Doubles(), nn.Linear(4, 4), nn.Linear(4, 1))
+
+        plan = {"mode": "vPP", "gpus": 1, "batchSize": 4, "layers": 4, "microbatch": {"forward": 2, "backward": 2},
+                "packs": {"forward": [0], "backward": [0, 1, 2]}}
+        losses = []
+        for stashes in ([], [1]):
+            with harmony.Trainer(model(), nn.functional.mse_loss, adam, {**plan, "residentStashes": stashes}) as trainer:
+                torch.manual_seed(3)
+                losses.append([trainer.step(torch.ones(4, 4), torch.ones(4, 1)) for _ in range(3)])
+        self.assertEqual(*losses)
 
     def test_clipped_as_plain_pytorch_clips(self):
         for clipping in ({"max_norm": 0.1}, {"max_value": 1e-3}):
@@ -334,6 +376,14 @@ class Plans(unittest.TestCase):
         self.refused(text, mirrored(4, [2], mirrored=False))
         harmony.Trainer(gpt(), loss_fn, adam, mirrored(4, [8, 9], mirrored=False)).stop()  # the last pack has one task
         harmony.Trainer(gpt(), loss_fn, adam, mirrored(1, ALL, mirrored=False)).stop()
+
+    def test_a_resident_stash_is_one_and_its_tasks_are_on_one_gpu(self):
+        for stashes in ([0], [8], [3], [4, 2], [2, 2], [11], [True], ["2"], [0.5]):
+            self.refused(r"residentStashes must be first layers of backward packs.*: of \[2, 4, 6\], is \[",
+                         mirrored(2, [], residentStashes=stashes))
+        self.refused("residentStashes must be a list of layers, is 3", mirrored(2, [], residentStashes=3))
+        self.refused("residentStashes: layer 1 has its forward task on GPU 0 and its backward task on GPU 1",
+                     plan_of("vPP", 2, residentStashes=[1]))
 
     def test_the_reverse_order(self):
         tasks = harmony.Plan.read(mirrored(4, [])).tasks()

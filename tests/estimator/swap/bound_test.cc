@@ -26,6 +26,7 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
                                              testing::published_profile("gpt2_xl")};
   int compared = 0;
   int with_residents = 0;
+  int with_stashes = 0;
   for (int i = 0; i < 3000; ++i) {
     const SwapProfile& profile = profiles[below(profiles.size())];
     SwapCosts costs(profile);
@@ -67,6 +68,14 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
       }
     }
     with_residents += plan.resident.empty() ? 0 : 1;
+    const std::vector<PackedTask> tasks = packed_tasks(plan, profile.layers());
+    for (const std::size_t head : stashes_of(plan)) {
+      const StashSpan span = span_of_stash(tasks, head);
+      if (stashes_may_stay(machine) && tasks[span.made].gpu == tasks[span.taken].gpu && below(staying) == 0) {
+        plan.resident_stashes.push_back(head);
+      }
+    }
+    with_stashes += plan.resident_stashes.empty() ? 0 : 1;
     ASSERT_TRUE(check_plan(plan, profile.layers()).ok());
     const Result<SwapTimes> times = simulate_swap(plan, costs, machine);
     ASSERT_TRUE(times.ok()) << to_string(times.error());
@@ -80,6 +89,7 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
   }
   EXPECT_EQ(compared, 3000);
   EXPECT_GT(with_residents, 100);
+  EXPECT_GT(with_stashes, 100);
 }
 
 TEST(SwapBound, ThereIsNoneWhereALayerExceedsTheGpu) {

@@ -58,6 +58,16 @@ TEST(SwapMemory, TheHostHoldsTheModelItsStateAndTheStashes) {
   EXPECT_EQ(host.total(), host.model + host.gradients + host.optimizer + host.stash + host.hand_over);
 }
 
+TEST(SwapMemory, StashesThatStayAreNotOnTheHost) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapPlan plan = two_packs();
+  plan.gpus = 1;
+  plan.backward_packs = {0, 5, 10, 20};
+  EXPECT_EQ(host_memory(plan, profile).stash, (profile.input[5] + profile.input[10]) * 8);
+  plan.resident_stashes = {10};
+  EXPECT_EQ(host_memory(plan, profile).stash, profile.input[5] * 8);
+}
+
 TEST(SwapMemory, LayersThatStayHaveNoGradientsAndNoOptimizerOnTheHost) {
   const SwapProfile profile = testing::published_profile("gpt2_xl");
   SwapPlan plan = two_packs();

@@ -161,6 +161,46 @@ TEST(PackedVolumes, APlanThatIsNotOneIsRefused) {
               HasSubstr("resident must be empty"));
 }
 
+TEST(PackedVolumes, AStashThatCannotStayIsRefused) {
+  const SwapPlan good{.gpus = 2,
+                      .samples = 4,
+                      .forward_packs = {0, 1, 2, 3},
+                      .backward_packs = {0, 1, 2, 3, 4},
+                      .mirrored = true,
+                      .resident_stashes = {1, 3}};
+  EXPECT_TRUE(check_plan(good, 6));
+  EXPECT_EQ(stashes_of(good), (std::vector<std::size_t>{1, 2, 3}));
+  for (const std::vector<std::size_t>& stashes :
+       {std::vector<std::size_t>{0}, {4}, {5}, {3, 1}, {2, 2}, {1, 2, 3, 4}}) {
+    SwapPlan plan = good;
+    plan.resident_stashes = stashes;
+    EXPECT_THAT(check_plan(plan, 6).error().message,
+                HasSubstr("residentStashes must be first layers of backward packs, rising"));
+  }
+  SwapPlan plan = good;
+  plan.mirrored = false;
+  plan.gpus = 4;
+  EXPECT_THAT(check_plan(plan, 6).error().message,
+              HasSubstr("the stash of layer 1 cannot be resident: its forward and its backward task"));
+  plan.mode = SwapMode::kVDP;
+  EXPECT_TRUE(check_plan(plan, 6)) << "each GPU runs all tasks";
+}
+
+TEST(PackedVolumes, StashesThatStayDoNotMove) {
+  SwapPlan plan{.gpus = 1, .samples = 4, .forward_packs = {0, 2}, .backward_packs = {0, 1, 2, 4}};
+  const SwapProfile profile{.weights = std::vector<Bytes>(6, 10_B),
+                            .buffers = std::vector<Bytes>(6),
+                            .state = std::vector<Bytes>(6),
+                            .input = {1_B, 2_B, 4_B, 8_B, 16_B, 32_B}};
+  PackedVolumes none = packed_volumes(plan, profile, SwapRuntime::kPlimsoll);
+  EXPECT_EQ(none.stash, (2_B + 4_B) * 4 * 2);
+  plan.resident_stashes = {2};
+  const PackedVolumes one = packed_volumes(plan, profile, SwapRuntime::kPlimsoll);
+  EXPECT_EQ(one.stash, 2_B * 4 * 2);
+  none.stash = one.stash;
+  EXPECT_EQ(one, none) << "all else is as before";
+}
+
 // Mirrored, a layer's two tasks are on one GPU where both passes are cut alike.
 TEST(PackedVolumes, BackwardTasksMayReturnToTheGpusOfTheForwardTasks) {
   SwapPlan plan{

@@ -46,6 +46,25 @@ TEST(SwapPlanJson, LayersThatStayAreReadAsTheyAreWritten) {
   ASSERT_TRUE(again.ok()) << to_string(again.error());
   EXPECT_TRUE(again->mirrored);
   EXPECT_EQ(again->resident, plan.resident);
+  EXPECT_TRUE(again->resident_stashes.empty());
+}
+
+TEST(SwapPlanJson, StashesThatStayAreReadAsTheyAreWritten) {
+  SwapPlan plan = *read(kPlan);
+  plan.mode = SwapMode::kVDP;
+  plan.resident_stashes = {3};
+  const std::string text = write_json(to_json(plan, 6).json());
+  const Result<SwapPlan> again = read(text);
+  ASSERT_TRUE(again.ok()) << to_string(again.error());
+  EXPECT_EQ(again->resident_stashes, plan.resident_stashes);
+  for (const char* const wrong : {"{}", "3", "[6]", "[5]", "[0]", "[\"3\"]", "[3, 3]"}) {
+    std::string changed = text;
+    const std::string member = "\"residentStashes\":";
+    const std::size_t begin = changed.find(member) + member.size();
+    changed.replace(begin, changed.find(']', begin) + 1 - begin, wrong);
+    ASSERT_FALSE(read(changed).ok()) << wrong;
+    EXPECT_THAT(read(changed).error().message, HasSubstr("residentStashes must")) << wrong;
+  }
 }
 
 TEST(SwapPlanJson, SaysWhatIdentifiesTheModelAndWhatFits) {

@@ -261,6 +261,30 @@ TEST(SwapPlanner, LayersThatStayMayMakeAPlanFitTheHost) {
   EXPECT_FALSE(plan_swap(request).ok()) << "the model itself exceeds it";
 }
 
+// Also where no layer may stay, and where their transfers take no time of their own: they take less of the host and its links.
+TEST(SwapPlanner, StashesForWhichThereIsMemoryStayOnTheirGpu) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  for (const SwapMode mode : {SwapMode::kVPP, SwapMode::kVDP}) {
+    SwapRequest request = request_of_plimsoll(profile, 1, 10e9);
+    request.mode = mode;
+    request.samples = 16;
+    request.machine.gpu_memory_bandwidth = 0;
+    const Result<PlannedSwap> planned = plan_swap(request);
+    ASSERT_TRUE(planned.ok()) << to_string(planned.error());
+    EXPECT_FALSE(planned->plan.resident_stashes.empty());
+    EXPECT_TRUE(check_plan(planned->plan, profile.layers()).ok());
+    EXPECT_LE(planned->device_memory, request.capacity);
+    EXPECT_LE(planned->bound_seconds, planned->seconds);
+    request.machine.principles.stay = false;
+    const Result<PlannedSwap> moving = plan_swap(request);
+    ASSERT_TRUE(moving.ok());
+    EXPECT_LE(planned->seconds, moving->seconds);
+    EXPECT_TRUE(moving->plan.resident_stashes.empty());
+    EXPECT_LT(planned->volumes.stash, moving->volumes.stash);
+    EXPECT_LT(planned->host.stash, moving->host.stash);
+  }
+}
+
 TEST(SwapPlanner, LayersThatShareAParameterDoNotStay) {
   SwapProfile profile = testing::published_profile("gpt2_xl");
   profile.tied = {0, 51};

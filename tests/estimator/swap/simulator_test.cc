@@ -204,7 +204,37 @@ TEST(SwapSimulator, LayersThatStayMoveNothing) {
   EXPECT_THAT(simulate_swap(plan, costs, machine).error().message,
               HasSubstr("a bandwidth of the GPUs' memory"));
   EXPECT_THAT(simulate_swap(plan, costs, published_machine()).error().message,
-              HasSubstr("resident must be empty"));
+              HasSubstr("resident and residentStashes must be empty"));
+}
+
+TEST(SwapSimulator, StashesThatStayTakeNoTransfers) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapCosts costs(profile);
+  for (const SwapMode mode : {SwapMode::kVPP, SwapMode::kVDP}) {
+    for (const bool prefetch : {false, true}) {
+      SwapMachine machine;
+      machine.host_bandwidth = 1e8;
+      machine.gpus_per_root = 1;
+      machine.p2p_bandwidth = 1e9;
+      SwapPlan plan = gpt2_xl_plan();
+      plan.mode = mode;
+      plan.prefetch = prefetch;
+      plan.mirrored = mode == SwapMode::kVPP;
+      plan.forward_packs.assign(plan.backward_packs.begin(), plan.backward_packs.end() - 1);
+      const double moving = simulate_swap(plan, costs, machine)->seconds;
+      plan.resident_stashes = stashes_of(plan);
+      ASSERT_TRUE(check_plan(plan, profile.layers()).ok());
+      std::vector<SwapEvent> timeline;
+      const Result<SwapTimes> times = simulate_swap(plan, costs, machine, &timeline);
+      ASSERT_TRUE(times.ok()) << to_string(times.error());
+      EXPECT_LE(times->seconds, moving) << name_of(mode);
+      EXPECT_TRUE(prefetch || times->seconds < moving) << "nothing else runs meanwhile";
+      EXPECT_TRUE(std::ranges::none_of(
+          timeline, [](const SwapEvent& event) { return event.action == SwapAction::kStash; }));
+      EXPECT_THAT(simulate_swap(plan, costs, published_machine()).error().message,
+                  HasSubstr("residentStashes must be empty"));
+    }
+  }
 }
 
 TEST(SwapSimulator, SharedLinksArePutToBetterUseThanFixedShares) {

@@ -133,6 +133,44 @@ TEST(TaskLoads, LayersStayWhileTheyFit) {
   }
 }
 
+TEST(TaskLoads, AStashThatStaysIsThereFromItsForwardToItsBackwardTask) {
+  const SwapProfile profile = testing::published_profile("gpt2_xl");
+  SwapCosts costs(profile);
+  SwapPlan plan = mirrored_plan(2);
+  const TaskLoads before(plan, costs, SwapRuntime::kPlimsoll);
+  plan.resident_stashes = {20};  // made by task 2, on GPU 0, and taken by task 6
+  ASSERT_TRUE(check_plan(plan, profile.layers()).ok());
+  const TaskLoads after(plan, costs, SwapRuntime::kPlimsoll);
+  const Bytes stash = profile.input[20] * plan.samples;
+  const std::vector<PackedTask> tasks = packed_tasks(plan, profile.layers());
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const bool there = i >= 2 && i <= 6 && tasks[i].gpu == 0;
+    EXPECT_EQ(after.total(i) - before.total(i), there ? stash : Bytes{}) << "task " << i;
+    EXPECT_EQ(after.parts(i).total(), after.total(i));
+  }
+
+  plan.resident_stashes.clear();
+  TaskLoads loads(plan, costs, SwapRuntime::kPlimsoll);
+  const Bytes fullest = std::max({loads.total(2), loads.total(4), loads.total(6)});
+  EXPECT_FALSE(loads.keep_stash_within(20, fullest + stash - 1_B));
+  EXPECT_EQ(loads.total(2), before.total(2)) << "refused, and nothing changed";
+  EXPECT_TRUE(loads.keep_stash_within(20, fullest + stash));
+  EXPECT_EQ(loads.total(6), after.total(6));
+
+  plan.mode = SwapMode::kVDP;
+  plan.mirrored = false;
+  TaskLoads parallel(plan, costs, SwapRuntime::kPlimsoll);
+  const Bytes alone = parallel.total(2);
+  EXPECT_TRUE(parallel.keep_stash_within(20, 100_GiB));
+  EXPECT_EQ(parallel.total(2) - alone, profile.input[20] * (plan.samples / 2))
+      << "of its share of the samples";
+
+  plan.mode = SwapMode::kVPP;
+  plan.gpus = 4;
+  EXPECT_FALSE(TaskLoads(plan, costs, SwapRuntime::kPlimsoll).keep_stash_within(10, 100_GiB))
+      << "its tasks are on different GPUs";
+}
+
 TEST(TaskLoads, OfDifferentGpusNoneStays) {
   const SwapProfile profile = testing::published_profile("gpt2_xl");
   SwapCosts costs(profile);

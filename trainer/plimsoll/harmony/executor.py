@@ -26,7 +26,7 @@ from .layers import layers_of
 from .plan import VDP, VPP, Plan, Volumes
 from .progress import Progress
 from .resident import ResidentLayer
-from .samples import Handed, HostSamples, in_precision
+from .samples import DeviceSamples, Handed, HostSamples, in_precision
 from .weights import HostWeights, PlacedLayer
 
 _KINDS = Volumes._fields
@@ -109,7 +109,8 @@ class Trainer:
         self._inputs = HostSamples.given(inputs, self.plan.batch_size, "inputs", self.devices[0], self._precision)
         self._targets = HostSamples.given(targets, self.plan.batch_size, "targets", self.devices[0])
         self._base = int(torch.randint(_SEEDS, ()))
-        self._stashes = {first: HostSamples(self.plan.batch_size) for first in self.plan.backward_packs[:-1] if first > 0}
+        self._stashes = {first: DeviceSamples() if first in self.plan.resident_stashes else HostSamples(self.plan.batch_size)
+                         for first in self.plan.stashes()}
         self._handed, self._losses, self._reducing, self._norms = {}, [], {}, {}
         self._gradients = HostGradients()
         self.model.train()
@@ -246,7 +247,8 @@ class Trainer:
 
     def _stash_or_input_of(self, task, device, begin, end):
         if task.first in self._stashes:
-            if self.plan.gpus == 1:  # else the others would wait, too, for what is to be launched on them
+            # With several GPUs the others would wait, too, for what is to be launched on them.
+            if self.plan.gpus == 1 and task.first not in self.plan.resident_stashes:
                 self._wait_for_departures()
             return self._stashes[task.first].bring(device, begin, end, "stash_in")
         return self._input_of(task, device, begin, end)

@@ -50,6 +50,8 @@ class Plan(typing.NamedTuple):
     weight_bytes: typing.Optional[tuple] = None  # of each layer's parameters, as they move: of the model that the plan was made for
     resident: tuple = ()  # vPP's layers that stay on their GPU from iteration to iteration, and are updated there
     mirrored: bool = False  # vPP's backward tasks go round the GPUs in the reverse order
+    # First layers of backward packs whose input stays on the GPU that made it; the others' wait on the host.
+    resident_stashes: tuple = ()
     # What the planner expects: what deviates from it is said once.
     iteration_seconds: typing.Optional[float] = None
     peak_bytes: typing.Optional[int] = None  # of a GPU
@@ -87,16 +89,14 @@ class Plan(typing.NamedTuple):
         if seconds is not None and not (isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0):
             raise PlanError(f"iterationSeconds must be a number above 0, is {seconds!r}")
         peak = _count(source, "peakDeviceBytes") if source.get("peakDeviceBytes") is not None else None
-        resident = source.get("resident")
-        if resident is not None and not isinstance(resident, list):
-            raise PlanError(f"resident must be a list of layers, is {resident!r}")
+        resident, stashes = _layers(source, "resident"), _layers(source, "residentStashes")
         return cls(
             mode=source["mode"], gpus=_count(source, "gpus"), batch_size=_count(source, "batchSize"), layers=_count(source, "layers"),
             forward_microbatch=_count(microbatch, "forward", "microbatch."),
             backward_microbatch=_count(microbatch, "backward", "microbatch."),
             forward_packs=_starts(packs, "forward"), backward_packs=_starts(packs, "backward"),
             prefetch=_switch(source, "prefetch", False), device_bytes=device_bytes, p2p=_switch(source, "p2p", True),
-            weight_bytes=weights, resident=tuple(resident or ()), mirrored=_switch(source, "mirrored", False),
+            weight_bytes=weights, resident=resident, mirrored=_switch(source, "mirrored", False), resident_stashes=stashes,
             iteration_seconds=seconds, peak_bytes=peak, input_bytes=inputs).checked()
 
     def checked(self):
@@ -114,6 +114,7 @@ class Plan(typing.NamedTuple):
         if self.mirrored and self.mode == VDP:
             raise PlanError(f"mirrored: only {VPP}'s tasks go round the GPUs, and mode is {VDP}")
         self._check_resident()
+        self._check_resident_stashes()
         return self
 
     def _check_packs(self, name, starts, end):
@@ -132,6 +133,21 @@ class Plan(typing.NamedTuple):
         for layer, back in self.homes().items():
             if there.get(layer, back) != back:
                 raise PlanError(f"resident: layer {layer} has its forward task on GPU {there[layer]} and its backward task on GPU {back}")
+
+    def _check_resident_stashes(self):
+        heads, stashes = self.resident_stashes, self.stashes()
+        if not all(map(_is_whole, heads)) or any(a >= b for a, b in zip(heads, heads[1:])) or not set(heads) <= set(stashes):
+            raise PlanError(f"residentStashes must be first layers of backward packs, rising, without layer 0 and the last pack's: of "
+                            f"{list(stashes)}, is {list(heads)}")
+        there, back = self._devices(True), self._devices(False)
+        for head in heads if self.mode == VPP else ():
+            if there[head] != back[head]:
+                raise PlanError(f"residentStashes: layer {head} has its forward task on GPU {there[head]} and its backward task on GPU "
+                                f"{back[head]}")
+
+    def stashes(self):
+        """The first layers of the backward packs whose input is kept for them: but the samples, and the last one's, which turns."""
+        return tuple(first for first in self.backward_packs[:-1] if first > 0)
 
     def _devices(self, forward):
         return {layer: task.device for task in self.tasks() if task.forward == forward for layer in task.layers()}
@@ -195,8 +211,7 @@ def volumes(plan, weights, gradients, activations, targets=0):
         on_gpu[task.device] = task.layers()
     leaving = sum(size for layer, size in enumerate(gradients) if layer not in resident)
     samples = plan.batch_size
-    heads = [first for first in plan.backward_packs[:-1] if first > 0]
-    stash = samples * sum(activations[first] for first in heads)
+    stash = samples * sum(activations[first] for first in plan.stashes() if first not in plan.resident_stashes)
     last = plan.backward_packs[-1]
     borders = [first for first in (*plan.forward_packs[1:], *plan.backward_packs[1:]) if first > 0]
     turn = samples * activations[last] if last > 0 else 0
@@ -215,6 +230,13 @@ def _members(source, name):
     if not isinstance(source[name], dict):
         raise PlanError(f"{name} must be an object with forward and backward")
     return source[name]
+
+
+def _layers(source, name):
+    value = source.get(name)
+    if value is not None and not isinstance(value, list):
+        raise PlanError(f"{name} must be a list of layers, is {value!r}")
+    return tuple(value or ())
 
 
 def _count(source, name, path=""):

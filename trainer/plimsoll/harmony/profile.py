@@ -168,8 +168,8 @@ def measure(function, microbatches, progress=lambda line: None, precision=None):
 
 def device_bytes(plan, profile):
     """A bound of what a GPU holds under the plan, from what its layers took alone: all of a pack's layers together, each without its
-    input, the first one's input, and what the task is handed for all its samples while it waits; with prefetch the next task's weights;
-    all that the layers have which stay there, and what their optimizer's step makes."""
+    input, the first one's input, what the task is handed for all its samples while it waits, and stashes that stay; with prefetch the next
+    task's weights; all that the layers have which stay there, and what their optimizer's step makes."""
     forward, backward = str(plan.forward_microbatch), str(plan.backward_microbatch)
     weights, buffers, homes = profile["W"], profile["B"], plan.homes()
     kept = profile.get("hostW", weights)  # of residents beside the weights that move, where that is in another type
@@ -181,6 +181,15 @@ def device_bytes(plan, profile):
         if task.device in last:
             nexts[last[task.device]] = task
         last[task.device] = index
+    waiting = {}  # index of a task -> bytes of the stashes that stay on its GPU meanwhile
+    for taken, task in enumerate(tasks):
+        if not task.forward and task.first in plan.resident_stashes:
+            made = next(index for index, other in enumerate(tasks)
+                        if other.forward and task.first in other.layers() and other.begin_sample == task.begin_sample)
+            stash = profile["x"][forward][task.first] // int(forward) * (task.end_sample - task.begin_sample)
+            for index in range(made, taken + 1):
+                if tasks[index].device == task.device:
+                    waiting[index] = waiting.get(index, 0) + stash
     for index, task in enumerate(tasks):
         size = forward if task.forward else backward
         memory, inputs = profile["mf" if task.forward else "mb"][size], profile["x"][size]
@@ -200,7 +209,7 @@ def device_bytes(plan, profile):
                 handed = inputs[task.first] // int(size) * samples
         ahead = sum(weights[layer] + buffers[layer] for layer in nexts[index].layers() if layer not in homes) \
             if index in nexts and plan.prefetch else 0
-        most = max(most, own + handed + ahead + resident)
+        most = max(most, own + handed + waiting.get(index, 0) + ahead + resident)
     return most
 
 

@@ -39,6 +39,21 @@ class HostSamples:
         return tree_unflatten([device.bring(leaf[begin:end], kind) for leaf in self._leaves], self._form)
 
 
+class DeviceSamples:
+    """The same on the GPU that makes and uses them. Each part is used once."""
+
+    def __init__(self):
+        self._there = {}
+
+    def take(self, device, value, begin, end, kind):
+        leaves, form = tree_flatten(value)
+        with device.computing():  # a copy: the layer that is given the value may change it
+            self._there[begin, end] = tree_unflatten([leaf.detach().clone() for leaf in leaves], form)
+
+    def bring(self, device, begin, end, kind):
+        return self._there.pop((begin, end))
+
+
 class Handed:
     """Results of a task that the next one needs, by their samples: on the GPU that takes them, or on the host."""
 
