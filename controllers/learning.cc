@@ -43,6 +43,10 @@ constexpr Bytes kMaxContext = 4_GiB;
 constexpr Bytes kMinCommunication = 256_MiB;
 constexpr Bytes kMaxCommunication = 16_GiB;
 
+// Rates of a node, a second, are the median of the jobs that report them, within what links and hosts there are do.
+constexpr Bytes kMinHostBandwidth = 1_GiB;
+constexpr Bytes kMaxHostBandwidth = 512_GiB;
+
 // What the attempt needed beyond its estimate, without what was learned; and whether it can show that it
 // needed less.
 struct Measured {
@@ -171,6 +175,22 @@ std::optional<Bytes> fixed_cost(const std::vector<const ProfileSample*>& samples
   return whole_mebibytes(std::clamp(bound, min, max));
 }
 
+std::optional<Bytes> host_rate(const std::vector<const ProfileSample*>& samples,
+                               std::optional<Bytes> ProfileSample::*figure) {
+  std::vector<Bytes> reported;
+  for (const ProfileSample* sample : samples) {
+    if (sample->*figure) {
+      reported.push_back(*(sample->*figure));
+    }
+  }
+  if (reported.empty()) {
+    return std::nullopt;
+  }
+  std::sort(reported.begin(), reported.end());
+  return whole_mebibytes(
+      std::clamp(reported[(reported.size() - 1) / 2], kMinHostBandwidth, kMaxHostBandwidth));
+}
+
 // What start-up takes of a card at most, from jobs on any number of trainers. One or two jobs count up to a share of
 // their card, as with the shortfall.
 std::optional<Bytes> startup_bound(const std::vector<const ProfileSample*>& samples) {
@@ -244,6 +264,9 @@ std::optional<ProfileSample> sample_of(const LearnedJob& job, const ProfileSampl
     const std::optional<Measured> measured = measure(attempt, capacity, job.failure_policy);
     if (measured &&
         (!sample.needed || !sample.estimated || measured->needed - measured->estimated > lack_of(sample))) {
+      if (sample.gpu_model != attempt.gpu_model) {
+        sample.host_bandwidth = sample.host_update_bandwidth = std::nullopt;
+      }
       sample.gpu_model = attempt.gpu_model;
       sample.trainers = std::max<std::int64_t>(attempt.trainers, 0);
       sample.capacity = capacity;
@@ -252,6 +275,15 @@ std::optional<ProfileSample> sample_of(const LearnedJob& job, const ProfileSampl
       sample.transient = transient_of(job.status.estimate, attempt);
     } else if (sample.gpu_model.empty()) {
       sample.gpu_model = attempt.gpu_model;
+    }
+    if (sample.gpu_model != attempt.gpu_model) {
+      continue;  // its nodes are of another kind
+    }
+    if (attempt.observed_host_bandwidth) {
+      sample.host_bandwidth = attempt.observed_host_bandwidth;
+    }
+    if (attempt.observed_host_update_bandwidth) {
+      sample.host_update_bandwidth = attempt.observed_host_update_bandwidth;
     }
   }
   return news ? std::optional(sample) : std::nullopt;
@@ -289,9 +321,11 @@ std::vector<crds::LearnedBounds> bounds_of(const std::vector<ProfileSample>& sam
       entry.cuda_context = fixed_cost(reported, &ProfileSample::context, kMinContext, kMaxContext);
       entry.communication =
           fixed_cost(reported, &ProfileSample::communication, kMinCommunication, kMaxCommunication);
+      entry.host_bandwidth = host_rate(reported, &ProfileSample::host_bandwidth);
+      entry.host_update_bandwidth = host_rate(reported, &ProfileSample::host_update_bandwidth);
     }
     if (entry.startup || entry.shortfall || entry.peak_correction || entry.cuda_context ||
-        entry.communication) {
+        entry.communication || entry.host_bandwidth || entry.host_update_bandwidth) {
       bounds.push_back(std::move(entry));
     }
   }
@@ -312,6 +346,8 @@ Json encode(const std::vector<crds::LearnedBounds>& bounds) {
     put("communication", entry.communication);
     put("startup", entry.startup);
     put("shortfall", entry.shortfall);
+    put("hostBandwidth", entry.host_bandwidth);
+    put("hostUpdateBandwidth", entry.host_update_bandwidth);
     if (entry.peak_correction) {
       json["peakCorrection"] = formatted("%.2f", *entry.peak_correction);
     }

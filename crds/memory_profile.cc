@@ -42,6 +42,9 @@ void override_with(LearnedBounds& entry, const LearnedBounds& set) {
   entry.startup = set.startup ? set.startup : entry.startup;
   entry.shortfall = set.shortfall ? set.shortfall : entry.shortfall;
   entry.peak_correction = set.peak_correction ? set.peak_correction : entry.peak_correction;
+  entry.host_bandwidth = set.host_bandwidth ? set.host_bandwidth : entry.host_bandwidth;
+  entry.host_update_bandwidth =
+      set.host_update_bandwidth ? set.host_update_bandwidth : entry.host_update_bandwidth;
 }
 
 }  // namespace

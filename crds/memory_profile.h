@@ -23,6 +23,10 @@ struct LearnedBounds {
   std::optional<Bytes> startup;                // everything on a card before the first forward pass
   std::optional<Bytes> shortfall;              // added to the estimate, for what nothing else explains
   std::optional<double> peak_correction;       // factor on the estimated training-time peak, 0.5 .. 4
+  // Bytes a second, of jobs that train through host memory: of a copy between host and GPU, and of what the host's update of layers reads
+  // and writes.
+  std::optional<Bytes> host_bandwidth{};
+  std::optional<Bytes> host_update_bandwidth{};
 };
 
 struct MemoryProfile {

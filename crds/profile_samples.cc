@@ -32,6 +32,8 @@ std::vector<ProfileSample> decode_samples(const Json& memory_profile) {
     sample.startup = bytes_of(json, "startupBytes");
     sample.context = bytes_of(json, "contextBytes");
     sample.communication = bytes_of(json, "communicationBytes");
+    sample.host_bandwidth = bytes_of(json, "hostBytesPerSecond");
+    sample.host_update_bandwidth = bytes_of(json, "hostUpdateBytesPerSecond");
     samples.push_back(std::move(sample));
   }
   return samples;
@@ -55,6 +57,8 @@ Json encode(const std::vector<ProfileSample>& samples) {
     put(json, "startupBytes", sample.startup);
     put(json, "contextBytes", sample.context);
     put(json, "communicationBytes", sample.communication);
+    put(json, "hostBytesPerSecond", sample.host_bandwidth);
+    put(json, "hostUpdateBytesPerSecond", sample.host_update_bandwidth);
   }
   return list;
 }

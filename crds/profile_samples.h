@@ -34,6 +34,9 @@ struct ProfileSample {
   std::optional<Bytes> startup{};
   std::optional<Bytes> context{};
   std::optional<Bytes> communication{};
+  // Of its last attempt on that GPU model that trained through host memory, a second:
+  std::optional<Bytes> host_bandwidth{};
+  std::optional<Bytes> host_update_bandwidth{};
 
   bool operator==(const ProfileSample&) const = default;
 };

@@ -34,6 +34,8 @@ Attempt decode_attempt(const Json& json) {
   attempt.observed_reserved = bytes_of(json, "observedReservedBytes");
   attempt.observed_context = bytes_of(json, "observedContextBytes");
   attempt.observed_communication = bytes_of(json, "observedCommunicationBytes");
+  attempt.observed_host_bandwidth = bytes_of(json, "observedHostBytesPerSecond");
+  attempt.observed_host_update_bandwidth = bytes_of(json, "observedHostUpdateBytesPerSecond");
   attempt.out_of_memory.needed = bytes_of(json, "neededBytes");
   attempt.out_of_memory.capacity = bytes_of(json, "capacityBytes");
   attempt.out_of_memory.fragmentation = bytes_of(json, "fragmentationBytes");
@@ -72,6 +74,8 @@ Json encode(const Attempt& attempt) {
   put(json, "observedReservedBytes", attempt.observed_reserved);
   put(json, "observedContextBytes", attempt.observed_context);
   put(json, "observedCommunicationBytes", attempt.observed_communication);
+  put(json, "observedHostBytesPerSecond", attempt.observed_host_bandwidth);
+  put(json, "observedHostUpdateBytesPerSecond", attempt.observed_host_update_bandwidth);
   put(json, "neededBytes", attempt.out_of_memory.needed);
   put(json, "capacityBytes", attempt.out_of_memory.capacity);
   put(json, "fragmentationBytes", attempt.out_of_memory.fragmentation);

@@ -66,6 +66,9 @@ struct Attempt {
   std::optional<Bytes> observed_reserved{};
   std::optional<Bytes> observed_context{};
   std::optional<Bytes> observed_communication{};
+  // Bytes a second, where it trained through host memory: of copies between host and GPU, and of the host's updates.
+  std::optional<Bytes> observed_host_bandwidth{};
+  std::optional<Bytes> observed_host_update_bandwidth{};
   OutOfMemoryFigures out_of_memory{};
   std::optional<std::int64_t> exit_code{};  // of the trainer that failed first
   std::string container{};                  // that it was; empty: it was the pod as a whole

@@ -95,6 +95,10 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
   attempt.observed_reserved = seen.reserved;
   attempt.observed_context = seen.context;
   attempt.observed_communication = seen.communication;
+  if (attempt.swap_plan) {
+    attempt.observed_host_bandwidth = seen.host_bandwidth;
+    attempt.observed_host_update_bandwidth = seen.host_update_bandwidth;
+  }
   const Json* failed = condition_of(job, "Failed");
   if (end_of(job) == JobEnd::kComplete) {
     attempt.outcome = Outcome::kSucceeded;

@@ -14,6 +14,9 @@ constexpr std::size_t kMaxMessage = 12'288;
 // No card has more.
 constexpr Bytes kMaxMemory = 4096_GiB;
 
+// A second. No host's memory and no link is faster.
+constexpr Bytes kMaxBandwidth = 100'000_GiB;
+
 constexpr std::string_view kBegin = "{\"plimsoll\":";
 
 std::optional<Bytes> bytes_of(const Json& signpost, const char* name) {
@@ -22,6 +25,11 @@ std::optional<Bytes> bytes_of(const Json& signpost, const char* name) {
     return std::nullopt;
   }
   return Bytes{*value};
+}
+
+std::optional<Bytes> bandwidth_of(const Json& signpost, const char* name) {
+  const std::optional<std::int64_t> value = JsonView(member(signpost, {name})).integer();
+  return value && *value > 0 && Bytes{*value} <= kMaxBandwidth ? std::optional(Bytes{*value}) : std::nullopt;
 }
 
 void read_line(std::string_view line, Signposts& seen) {
@@ -48,6 +56,11 @@ void read_line(std::string_view line, Signposts& seen) {
   if (reserved && context) {
     used = std::max(used, std::optional(*reserved + *context));
   }
+  const std::optional<Bytes> in = bandwidth_of(*parsed, "hostToDeviceBytesPerSecond");
+  const std::optional<Bytes> out = bandwidth_of(*parsed, "deviceToHostBytesPerSecond");
+  seen.host_bandwidth = std::max(seen.host_bandwidth, in && out ? std::min(in, out) : std::max(in, out));
+  seen.host_update_bandwidth =
+      std::max(seen.host_update_bandwidth, bandwidth_of(*parsed, "hostUpdateBytesPerSecond"));
   const Json& training = member(*parsed, {"training"});
   seen.in_training += training == Json(true) ? 1 : 0;
   if (training == Json(false)) {

@@ -26,7 +26,11 @@ struct Signposts {
   std::optional<Bytes> context;
   std::optional<Bytes> startup;  // as `peak`, of the time before the first forward pass
   std::optional<Bytes>
-      communication;      // of one trainer: on its card beyond allocator and context, at the peak
+      communication;  // of one trainer: on its card beyond allocator and context, at the peak
+  // Bytes a second, of a trainer that trains through host memory: the most that a copy between host and GPU reached, the slower of both
+  // ways, and what the host's updates of layers read and wrote.
+  std::optional<Bytes> host_bandwidth;
+  std::optional<Bytes> host_update_bandwidth;
   std::size_t lines = 0;  // that had a figure of memory
   // Lines that say whether the first forward pass had begun.
   std::size_t in_training = 0;

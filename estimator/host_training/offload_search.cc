@@ -11,7 +11,6 @@ namespace plimsoll::estimator::inline host_training {
 namespace {
 
 using crds::Offload;
-using crds::ParallelStrategy;
 
 constexpr std::int64_t kAll = 100;
 

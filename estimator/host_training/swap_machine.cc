@@ -29,9 +29,11 @@ double peer_bandwidth(const GpuModel& gpu) {
 
 }  // namespace
 
-SwapMachine swap_machine_of(const GpuModel& gpu) {
+SwapMachine swap_machine_of(const GpuModel& gpu, const crds::LearnedBounds& learned) {
   SwapMachine machine;
-  machine.host_bandwidth = host_link_bandwidth(gpu);
+  machine.host_bandwidth = learned.host_bandwidth && !gpu.host_links.bandwidth
+                               ? static_cast<double>(learned.host_bandwidth->count)
+                               : host_link_bandwidth(gpu);
   machine.gpus_per_root = gpu.host_links.gpus_per_root;
   machine.p2p_bandwidth = peer_bandwidth(gpu);
   machine.gpu_memory_bandwidth = static_cast<double>(gpu.hbm_bandwidth.count);

@@ -109,7 +109,7 @@ Result<SwapFound> search_swap_plan(const SwapSearch& search) {
   request.gpus = search.gpus;
   request.samples = search.samples;
   request.capacity = capacity_within(swap_capacity(search.job, search.usable));
-  request.machine = swap_machine_of(*search.job.gpu);
+  request.machine = swap_machine_of(*search.job.gpu, search.job.learned);
   request.machine.principles.just_in_time =
       search.job.training->gradient_clipping != crds::GradientClipping::kNorm;
   request.seconds_to_beat = search.seconds_to_beat;

@@ -115,7 +115,8 @@ Result<HostTraining> host_training(const EstimateRequest& job) {
              : run.error();
 }
 
-void add_layer(SwapProfile& profile, const LayerSizes& sizes, bool keeps_fp32) {
+void add_layer(SwapProfile& profile, const LayerSizes& sizes, bool keeps_fp32,
+               const crds::LearnedBounds& learned) {
   profile.weights.push_back(sizes.weights);
   profile.buffers.push_back(sizes.buffers);
   profile.state.push_back(sizes.state);
@@ -123,11 +124,12 @@ void add_layer(SwapProfile& profile, const LayerSizes& sizes, bool keeps_fp32) {
   if (keeps_fp32) {
     profile.host_weights.push_back(sizes.host_weights);
   }
-  profile.update_seconds.push_back(
-      host_update_seconds({.parameters = sizes.parameters,
-                           .weights = sizes.host_weights,
-                           .state = sizes.state,
-                           .moved = sizes.host_weights == sizes.weights ? Bytes{} : sizes.weights}));
+  profile.update_seconds.push_back(host_update_seconds(
+      {.parameters = sizes.parameters,
+       .weights = sizes.host_weights,
+       .state = sizes.state,
+       .moved = sizes.host_weights == sizes.weights ? Bytes{} : sizes.weights,
+       .bandwidth = static_cast<double>(learned.host_update_bandwidth.value_or(Bytes{}).count)}));
 }
 
 }  // namespace
@@ -159,7 +161,7 @@ Result<SwapProfile> layer_profile(const LayerProfileRequest& request) {
   profile.tied = layers->tied;
   for (const std::size_t kind : layers->kind_of) {
     charge(job.budget, 1);
-    add_layer(profile, layers->kinds[kind], host->keeps_fp32);
+    add_layer(profile, layers->kinds[kind], host->keeps_fp32, job.learned);
   }
   for (const std::int64_t microbatch : request.microbatches) {
     std::vector<LayerCosts> costs;

@@ -16,6 +16,9 @@ double host_update_seconds(const HostUpdate& update) {
   const Bytes converted =
       update.moved > Bytes{} ? (update.moved + update.weights) * 2 : Bytes{};  // gradients, weights
   const Bytes touched = update.weights * kTouchedWeights + update.state * kTouchedState + converted;
+  if (update.bandwidth > 0) {
+    return static_cast<double>(touched.count) / update.bandwidth;
+  }
   return static_cast<double>(update.parameters) * kParameterSeconds +
          static_cast<double>(touched.count) / kRate;
 }

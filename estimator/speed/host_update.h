@@ -15,11 +15,12 @@ struct HostUpdate {
   std::int64_t parameters = 0;  // tensors
   Bytes weights;                // as the host keeps them; their gradients take as much
   Bytes state;
-  Bytes moved{};  // the weights in the type that moves, where that is another one
+  Bytes moved{};         // the weights in the type that moves, where that is another one
+  double bandwidth = 0;  // bytes a second that such updates were measured to read and write; 0: not known
 };
 
 // Weights and state are read and written, gradients are read. Where another type moves, gradients come in it and are converted, and
-// the weights are converted to it. The rate is fitted to the steps that Harmony's authors measured
+// the weights are converted to it. Without a measured bandwidth the rate is fitted to the steps that Harmony's authors measured
 // (tests/estimator/swap/profiles): docs/harmony.md, Profiles, says how far it is from them.
 double host_update_seconds(const HostUpdate& update);
 

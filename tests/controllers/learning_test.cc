@@ -215,6 +215,49 @@ TEST(Learning, FixedCostsAreTheCardsOwnAndBounded) {
 }
 
 // AMP's findings 5 and 6: the stages before training may take more than training does.
+Attempt swapped(std::optional<Bytes> link, std::optional<Bytes> update) {
+  Attempt attempt = ended(Outcome::kSucceeded, 60_GiB, 55_GiB);
+  attempt.swap_plan = true;
+  attempt.observed_host_bandwidth = link;
+  attempt.observed_host_update_bandwidth = update;
+  return attempt;
+}
+
+// One job is enough for the next plan; of several the median counts, so that none decides alone.
+TEST(Learning, RatesOfTheHostAreThoseOfTheNodesWithThatGpuModel) {
+  const auto job = [](int uid, Bytes link, Bytes update) { return job_of(uid, {swapped(link, update)}); };
+  const LearnedBounds one = bounds({job(1, 50_GiB, 120_GiB)}, "a100-80gb");
+  EXPECT_EQ(one.host_bandwidth, 50_GiB);
+  EXPECT_EQ(one.host_update_bandwidth, 120_GiB);
+  EXPECT_FALSE(one.shortfall) << "a swap plan's memory teaches nothing of the model's";
+  EXPECT_FALSE(bounds({job(1, 50_GiB, 120_GiB)}).host_bandwidth) << "not on other cards";
+  const std::vector<LearnedJob> three = {job(1, 50_GiB, 120_GiB), job(2, 400_GiB, 1_GiB),
+                                         job(3, 48_GiB, 90_GiB)};
+  EXPECT_EQ(bounds(three, "a100-80gb").host_bandwidth, 50_GiB);
+  EXPECT_EQ(bounds(three, "a100-80gb").host_update_bandwidth, 90_GiB);
+  const LearnedBounds absurd = bounds({job(1, 1_B, 90'000_GiB)}, "a100-80gb");
+  EXPECT_EQ(absurd.host_bandwidth, 1_GiB);
+  EXPECT_EQ(absurd.host_update_bandwidth, 512_GiB);
+
+  Attempt later = swapped(std::nullopt, 80_GiB);
+  later.number = 1;
+  const LearnedBounds both = bounds({job_of(1, {swapped(50_GiB, 120_GiB), later})}, "a100-80gb");
+  EXPECT_EQ(both.host_bandwidth, 50_GiB);
+  EXPECT_EQ(both.host_update_bandwidth, 80_GiB) << "of the latest attempt that has it";
+}
+
+// The sample is that of the card on which the job exceeded its estimate.
+TEST(Learning, RatesOfAnotherKindOfNodeAreNotTaken) {
+  Attempt on_another = swapped(50_GiB, 120_GiB);
+  on_another.number = 1;
+  on_another.gpu_model = "H100-80GB";
+  const std::vector<ProfileSample> samples =
+      learned({job_of(1, {out_of_memory(60_GiB, 81_GiB), on_another})});
+  ASSERT_EQ(samples.size(), 1U);
+  EXPECT_EQ(samples[0].gpu_model, "A100-80GB");
+  EXPECT_FALSE(samples[0].host_bandwidth);
+}
+
 TEST(Learning, StartUpIsLearnedApartFromTraining) {
   Attempt attempt = ended(Outcome::kSucceeded, 30_GiB, 48_GiB);
   attempt.observed_startup = 48_GiB;  // the peak is start-up's: what training takes is not known
@@ -343,6 +386,8 @@ TEST(Learning, BoundsStayInTheirBoundsWhateverJobsSay) {
       attempt.observed_context = bytes();
       attempt.observed_communication = bytes();
       attempt.out_of_memory.fragmentation = bytes();
+      attempt.observed_host_bandwidth = bytes();
+      attempt.observed_host_update_bandwidth = bytes();
       attempt.learned = random() % 2 == 0 ? bytes() : Bytes{} - bytes();
       jobs.push_back(job_of(static_cast<int>(i), {attempt, attempt}));
     }
@@ -353,6 +398,8 @@ TEST(Learning, BoundsStayInTheirBoundsWhateverJobsSay) {
       ASSERT_FALSE(entry.shortfall && entry.peak_correction);
       ASSERT_TRUE(!entry.cuda_context || *entry.cuda_context <= 4_GiB);
       ASSERT_TRUE(!entry.communication || *entry.communication <= 16_GiB);
+      ASSERT_TRUE(!entry.host_bandwidth ||
+                  (*entry.host_bandwidth >= 1_GiB && *entry.host_bandwidth <= 512_GiB));
     }
     ASSERT_TRUE(statistics_of(samples).isObject());
     Json profile =

@@ -23,8 +23,8 @@ std::string error_of(const Json& object) {
 
 TEST(MemoryProfile, SpecOverridesWhatWasLearnedFieldByField) {
   const Result<MemoryProfile> profile = decode_memory_profile(profile_with(R"(
-    spec: {family: ads, bounds: [{gpuModel: a100-80gb, cudaContext: 1Gi, workspace: 64Mi}, {gpuModel: H100, peakCorrection: 2}]},
-    status: {bounds: [{gpuModel: A100-80GB, cudaContext: 700Mi, communication: 2Gi, workspace: 1Mi, convolutionWorkspace: 0}, {peakCorrection: "1.08"}]})"));
+    spec: {family: ads, bounds: [{gpuModel: a100-80gb, cudaContext: 1Gi, workspace: 64Mi, hostBandwidth: 50Gi}, {gpuModel: H100, peakCorrection: 2}]},
+    status: {bounds: [{gpuModel: A100-80GB, cudaContext: 700Mi, communication: 2Gi, workspace: 1Mi, convolutionWorkspace: 0, hostBandwidth: 40Gi, hostUpdateBandwidth: 90Gi}, {peakCorrection: "1.08"}]})"));
   ASSERT_TRUE(profile.ok()) << to_string(profile.error());
   EXPECT_EQ(profile->family, "ads");
   EXPECT_EQ(profile->namespace_name, "ml");
@@ -33,6 +33,8 @@ TEST(MemoryProfile, SpecOverridesWhatWasLearnedFieldByField) {
   EXPECT_EQ(a100.communication, 2_GiB);
   EXPECT_EQ(a100.workspace, 64_MiB);
   EXPECT_EQ(a100.convolution_workspace, Bytes{});
+  EXPECT_EQ(a100.host_bandwidth, 50_GiB);
+  EXPECT_EQ(a100.host_update_bandwidth, 90_GiB);
   EXPECT_FALSE(a100.peak_correction.has_value());
   EXPECT_EQ(bounds_for(*profile, "h100").peak_correction, 2.0);
   EXPECT_EQ(bounds_for(*profile, "V100-32GB").peak_correction, 1.08) << "the entry for all";

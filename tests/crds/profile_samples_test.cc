@@ -26,7 +26,9 @@ TEST(ProfileSamples, ComeBackAsTheyWereWritten) {
                                                .transient = 2_GiB,
                                                .out_of_memory = true,
                                                .context = 500_MiB,
-                                               .communication = Bytes{0}},
+                                               .communication = Bytes{0},
+                                               .host_bandwidth = 50_GiB,
+                                               .host_update_bandwidth = 120_GiB},
                                               {.job_uid = "u-2"}};
   EXPECT_EQ(decode_samples(profile_with(encode(samples))), samples);
   EXPECT_TRUE(decode_samples(profile_with(encode({}))).empty());

@@ -30,6 +30,8 @@ Attempt full_attempt() {
   attempt.observed_reserved = 66_GiB;
   attempt.observed_context = 1_GiB;
   attempt.observed_communication = 2_GiB;
+  attempt.observed_host_bandwidth = 50_GiB;
+  attempt.observed_host_update_bandwidth = 120_GiB;
   attempt.learned = Bytes{-5};
   attempt.out_of_memory.needed = 81_GiB;
   attempt.out_of_memory.capacity = 80_GiB;

@@ -2,12 +2,14 @@
 // whose virtual devices have the memory that the plan may use.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tests/checkout.h"
 #include "tests/controlplane/scratch_directory.h"
 #include "tests/e2e/training_stage.h"
 #include "tests/node_agent/node_agent.h"
+#include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -135,6 +137,17 @@ TEST_F(SwapTrainingTest, WhatNoGpuHoldsTrainsThroughTheHostToItsEnd) {
   EXPECT_LT((*plan)["deviceBytes"].asInt64(), std::int64_t{kCardMib} << 20);
   EXPECT_GT(attempt["observedPeakBytes"].asInt64(), 0) << story("through-host");
   EXPECT_LE(attempt["observedPeakBytes"].asInt64(), (*plan)["deviceBytes"].asInt64());
+
+  // What it measured of its node is what the family's next plan is for.
+  EXPECT_GT(attempt["observedHostUpdateBytesPerSecond"].asInt64(), 0) << story("through-host");
+  EXPECT_TRUE(eventually("the family's profile has the rate of the node's updates",
+                         [&] {
+                           const Json bounds = get("memoryprofiles", "small-gpt")["status"]["bounds"];
+                           return std::any_of(bounds.begin(), bounds.end(), [](const Json& entry) {
+                             return entry["gpuModel"] == "t4" && entry["hostUpdateBandwidth"].isString();
+                           });
+                         }))
+      << must({"get", "memoryprofiles", "-o", "yaml"}).output << operator_->log();
 }
 
 }  // namespace

@@ -155,5 +155,19 @@ TEST(AttemptRecord, KeepsWhatTheTrainersReported) {
   EXPECT_EQ(attempt.observed_communication, Bytes{5});
 }
 
+TEST(AttemptRecord, KeepsTheHostsRatesOfATrainingThroughHostMemoryAlone) {
+  Json pod;
+  pod["metadata"]["name"] = "p";
+  pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] =
+      R"({"plimsoll":1,"stage":"peak","hostToDeviceBytesPerSecond":50,"hostUpdateBytesPerSecond":9})";
+  for (const bool swap_plan : {false, true}) {
+    crds::Attempt attempt;
+    attempt.swap_plan = swap_plan;
+    record_end(attempt, Json(), {pod}, "2026-11-21T10:00:00Z");
+    EXPECT_EQ(attempt.observed_host_bandwidth, swap_plan ? std::optional(Bytes{50}) : std::nullopt);
+    EXPECT_EQ(attempt.observed_host_update_bandwidth, swap_plan ? std::optional(Bytes{9}) : std::nullopt);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll::remediation

@@ -67,6 +67,28 @@ TEST(Signposts, WithoutAnyNothingIsKnown) {
   EXPECT_EQ(read_signposts({}).lines, 0U);
 }
 
+// Of both ways the slower one, since a plan has one bandwidth.
+TEST(Signposts, RatesOfTheHostAreThoseOfTheFastestTrainer) {
+  const auto line = [](const std::string& rates) {
+    return pod_that_said(R"({"plimsoll":1,"stage":"peak",)" + rates + "}\n");
+  };
+  const Signposts seen = read_signposts({
+      line(
+          R"("hostToDeviceBytesPerSecond":55000,"deviceToHostBytesPerSecond":50000,"hostUpdateBytesPerSecond":9000)"),
+      line(R"("hostToDeviceBytesPerSecond":40000,"hostUpdateBytesPerSecond":12000)"),
+  });
+  EXPECT_EQ(seen.host_bandwidth, Bytes{50000});
+  EXPECT_EQ(seen.host_update_bandwidth, Bytes{12000});
+  for (const char* const wrong : {"0", "-5", "\"9\"", "1.5", "true", "null", "[]", "900000000000000000"}) {
+    const Signposts none = read_signposts(
+        {line("\"hostToDeviceBytesPerSecond\":" + std::string(wrong) +
+              ",\"deviceToHostBytesPerSecond\":" + wrong + ",\"hostUpdateBytesPerSecond\":" + wrong)});
+    EXPECT_FALSE(none.host_bandwidth) << wrong;
+    EXPECT_FALSE(none.host_update_bandwidth) << wrong;
+  }
+  EXPECT_EQ(seen.lines, 0U) << "they are no figures of memory";
+}
+
 TEST(Signposts, WhatCannotBeIsPassedOver) {
   for (const char* line :
        {R"({"plimsoll":1,"deviceUsedBytes":-5})", R"({"plimsoll":1,"deviceUsedBytes":"many"})",

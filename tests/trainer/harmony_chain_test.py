@@ -135,6 +135,7 @@ class Chain(unittest.TestCase):
         self.assertEqual(peak["swappedBytes"], plan["volumes"]["swapped"] + SAMPLES * TARGETS)
         self.assertEqual(peak["p2pBytes"], plan["volumes"]["p2p"] + plan["volumes"]["reduced"])
         self.assertGreater(peak["iterationSeconds"], 0)
+        self.assertGreater(peak["hostUpdateBytesPerSecond"], 1e6)
         self.assertRegex(log, rf"iteration {STEPS}: [\d.]+ s \(planned [\d.]+ s\), .* between host and GPUs, .* on the GPUs")
         self.assertNotIn("the plan expects", log)
 

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
 
 from plimsoll import harmony  # noqa: E402
-from plimsoll.harmony import pinned_memory  # noqa: E402
+from plimsoll.harmony import pinned_memory, rates  # noqa: E402
 from plimsoll.metas import storage_of  # noqa: E402
 from small_gpt import adam, gpt, loss_fn, losses_of, plan_of  # noqa: E402
 
@@ -302,6 +302,57 @@ class PinnedMemory(unittest.TestCase):
         self.assertEqual(pinned.count(True), 2)
         self.assertEqual(said.getvalue(), "plimsoll.harmony: cudaHostRegister gave 2: pinned memory is PyTorch's, which takes up to twice "
                          "as much of the host\n")
+
+
+class NodesRates(unittest.TestCase):
+    def test_of_copies_the_most_that_a_large_one_has_reached(self):
+        link = rates.LinkRates()
+        self.assertEqual(link.reading(), {})
+        for size, seconds in ((4 << 20, 2.0), (8 << 20, 1.0), (2 << 20, 0.5), (1000, 1e-9), (8 << 20, 0.0)):
+            link.note("hostToDeviceBytesPerSecond", size, seconds)
+        self.assertEqual(link.reading(), {"hostToDeviceBytesPerSecond": 8 << 20})
+
+    def test_of_updates_all_together(self):
+        updates = rates.UpdateRate()
+        updates.note(1000, 1.0)
+        self.assertEqual(updates.reading(), {}, "too few bytes to say")
+        updates.note((4 << 20) - 1000, 3.0)
+        self.assertEqual(updates.reading(), {"hostUpdateBytesPerSecond": 1 << 20})
+
+    def test_an_update_touches_what_the_planner_counts(self):
+        """Of a parameter in fp32: 28 bytes with Adam, 40 where 16 bits move, 12 with plain SGD (estimator/speed/host_update.h)."""
+        for optimizer_of, copies, expected in ((torch.optim.AdamW, 0, 28), (torch.optim.AdamW, 2000, 40),
+                                               (lambda p: torch.optim.SGD(p, lr=0.1), 0, 12)):
+            parameter = torch.zeros(1000, requires_grad=True)
+            optimizer = optimizer_of([parameter])
+            parameter.grad = torch.ones(1000)
+            optimizer.step()
+            self.assertEqual(rates.touched_bytes([parameter], optimizer, copies), 1000 * expected)
+
+    def test_copies_of_a_gpu_are_timed_by_its_events(self):
+        class Event:
+            def __init__(self, enable_timing):
+                self.at = None
+
+            def record(self):
+                times.append(len(times))
+                self.at = times[-1]
+
+            def elapsed_time(self, other):
+                return 1000 * (other.at - self.at)
+
+        times, cards = [], Cards(1)
+        with cards.installed(), unittest.mock.patch.object(torch.cuda, "Event", Event):
+            device = harmony.CudaDevice(0)
+            device.torch_device = torch.device("cpu")
+            large = torch.zeros(2 << 20)
+            device.bring(large, "weights_in")
+            device.take_back(large, torch.zeros(2 << 20), "gradients_out")
+            device.bring(torch.zeros(10), "weights_in")
+            self.assertEqual(device.rates.reading(), {}, "they may not have ended")
+            device.wait_for_all()
+            self.assertEqual(device.rates.reading(), {"hostToDeviceBytesPerSecond": 8 << 20, "deviceToHostBytesPerSecond": 8 << 20})
+            self.assertEqual(len(times), 4, "small ones are not timed")
 
 
 class VirtualDevices(unittest.TestCase):

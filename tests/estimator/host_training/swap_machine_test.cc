@@ -32,5 +32,15 @@ TEST(SwapMachine, WhatAGpuModelSaysComesFirst) {
   EXPECT_EQ(machine.gpus_per_root, 2);
 }
 
+TEST(SwapMachine, WhatJobsHaveMeasuredComesBeforeTheDataSheetAndAfterTheGpuModel) {
+  GpuModel gpu = available("A100-80GB", 1).model;
+  crds::LearnedBounds learned;
+  EXPECT_EQ(swap_machine_of(gpu, learned).host_bandwidth, swap_machine_of(gpu).host_bandwidth);
+  learned.host_bandwidth = 20_GiB;
+  EXPECT_EQ(swap_machine_of(gpu, learned).host_bandwidth, 20 * kGiB);
+  gpu.host_links.bandwidth = 12_GiB;
+  EXPECT_EQ(swap_machine_of(gpu, learned).host_bandwidth, 12 * kGiB);
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator

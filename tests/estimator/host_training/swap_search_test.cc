@@ -53,6 +53,22 @@ TEST_F(SwapSearchTest, APlanIsWithinTheGpusAndTheHost) {
   EXPECT_EQ(training.shared_memory, Bytes{}) << "16 samples of 2,048 tokens are less than 64 MiB";
 }
 
+// The rates of the host are those that jobs have measured on such nodes.
+TEST_F(SwapSearchTest, APlanIsForTheRatesThatWereMeasured) {
+  const Result<SwapFound> by_default = search_swap_plan(search_);
+  search_.job.learned.host_update_bandwidth = 130_GiB;
+  search_.usable = 12_GiB;
+  const Result<SwapFound> fast = search_swap_plan(search_);
+  search_.job.learned.host_update_bandwidth = 2_GiB;
+  const Result<SwapFound> slow = search_swap_plan(search_);
+  ASSERT_TRUE(by_default.ok() && fast.ok() && slow.ok());
+  EXPECT_LT(fast->training.planned.seconds * 2, slow->training.planned.seconds);
+  search_.job.learned.host_bandwidth = 2_GiB;
+  const Result<SwapFound> slow_link = search_swap_plan(search_);
+  ASSERT_TRUE(slow_link.ok());
+  EXPECT_GT(slow_link->training.planned.bound_seconds, fast->training.planned.bound_seconds);
+}
+
 // The search ends after a number of steps, so that more memory may give a plan that is slightly slower.
 TEST_F(SwapSearchTest, LessMemoryIsNoFaster) {
   const Result<SwapFound> much = search_swap_plan(search_);

@@ -46,6 +46,11 @@ TEST(HostUpdate, RisesWithWhatTheStepReadsAndWrites) {
   EXPECT_EQ(host_update_seconds({}), 0);
 }
 
+TEST(HostUpdate, TakesAMeasuredBandwidth) {
+  const HostUpdate update{.parameters = 12, .weights = 1_GiB, .state = 2_GiB, .bandwidth = 7e9};
+  EXPECT_DOUBLE_EQ(host_update_seconds(update), static_cast<double>((7_GiB).count) / 7e9);
+}
+
 // 28 bytes of a parameter with Adam in fp32; 12 more where 16 bits move: gradients 2 read, 4 written, weights 4 read, 2 written.
 TEST(HostUpdate, ConvertsWhatMovesInAnotherType) {
   const HostUpdate same{.weights = 4_GiB, .state = 8_GiB};

@@ -5,6 +5,7 @@ Both bring tensors from the host and back, hand them to another device, and coun
 
 import contextlib
 import os
+import time
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,7 +14,13 @@ from torch.utils._pytree import tree_flatten
 from ..device_budget import LiveStorages, OutOfMemoryError, budget_from_environment, out_of_memory_text
 from ..signposts import CudaCard, budget_reading
 from .pinned_memory import PinnedMemory
+from .rates import LinkRates
 from .plan import PlanError
+
+
+_IN, _OUT = "hostToDeviceBytesPerSecond", "deviceToHostBytesPerSecond"  # of a signpost
+_TIMED = 4 << 20  # bytes of a copy that is timed on a GPU, and of how many in an iteration
+_TIMINGS = 64
 
 
 class DeviceOutOfMemory(OutOfMemoryError):
@@ -46,6 +53,7 @@ class VirtualDevice:
         self.index, self.budget_bytes = index, budget_bytes
         self.torch_device = torch.device("cpu")
         self.moved = {}  # kind -> bytes
+        self.rates = LinkRates()
         self._storages = LiveStorages()
 
     @property
@@ -81,7 +89,7 @@ class VirtualDevice:
     def bring(self, tensor, kind):
         """A copy of a host's tensor. To be used after use(arrival())."""
         source = self._counted(kind, tensor.detach())
-        with self.computing():
+        with self.computing(), self._timed(_IN, source):
             return source.clone()
 
     def hand_to(self, other, tensor, kind):
@@ -92,7 +100,15 @@ class VirtualDevice:
 
     def take_back(self, tensor, into, kind):
         """Copies a tensor into one of the host, which holds it after wait_for(departure())."""
-        into.copy_(self._counted(kind, tensor.detach()))
+        source = self._counted(kind, tensor.detach())
+        with self._timed(_OUT, source):
+            into.copy_(source)
+
+    @contextlib.contextmanager
+    def _timed(self, way, tensor):
+        began = time.perf_counter()
+        yield
+        self.rates.note(way, tensor.numel() * tensor.element_size(), time.perf_counter() - began)
 
     def arrival(self):
         """What is on its way to this device."""
@@ -143,6 +159,7 @@ class CudaDevice(VirtualDevice):
             torch.cuda.set_per_process_memory_fraction(budget_bytes / total, index)
         self._compute, self._weights, self._data, self._out = (torch.cuda.Stream(index) for _ in range(4))
         self._card = CudaCard(index)
+        self._timings = []  # (which way, bytes, event before, event after)
 
     @property
     def live_bytes(self):
@@ -166,7 +183,7 @@ class CudaDevice(VirtualDevice):
 
     def bring(self, tensor, kind):
         stream = self._weights if kind == "weights_in" else self._data
-        with torch.cuda.device(self.index), torch.cuda.stream(stream):
+        with torch.cuda.device(self.index), torch.cuda.stream(stream), self._timed(_IN, tensor):
             there = tensor.detach().to(self.torch_device, non_blocking=True)
         there.record_stream(self._compute)
         return self._counted(kind, there)
@@ -183,9 +200,22 @@ class CudaDevice(VirtualDevice):
     def take_back(self, tensor, into, kind):
         source = self._counted(kind, tensor.detach())
         self._out.wait_stream(self._compute)
-        with torch.cuda.device(self.index), torch.cuda.stream(self._out):
+        with torch.cuda.device(self.index), torch.cuda.stream(self._out), self._timed(_OUT, source):
             into.copy_(source, non_blocking=True)
         source.record_stream(self._out)
+
+    @contextlib.contextmanager
+    def _timed(self, way, tensor):
+        """By events on the stream, which are read once the iteration has ended."""
+        size = tensor.numel() * tensor.element_size()
+        if size < _TIMED or len(self._timings) >= _TIMINGS:
+            yield
+            return
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began.record()
+        yield
+        ended.record()
+        self._timings.append((way, size, began, ended))
 
     def arrival(self):
         return self._weights.record_event(), self._data.record_event()
@@ -202,6 +232,9 @@ class CudaDevice(VirtualDevice):
 
     def wait_for_all(self):
         torch.cuda.synchronize(self.torch_device)
+        for way, size, began, ended in self._timings:
+            self.rates.note(way, size, began.elapsed_time(ended) / 1e3)
+        self._timings.clear()
 
     def stop(self):
         self.wait_for_all()

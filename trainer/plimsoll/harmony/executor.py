@@ -25,6 +25,7 @@ from .host_optimizer import with_fused_step
 from .layers import layers_of
 from .plan import VDP, VPP, Plan, Volumes
 from .progress import Progress
+from .rates import UpdateRate, touched_bytes
 from .resident import ResidentLayer
 from .samples import DeviceSamples, Handed, HostSamples, in_precision
 from .weights import HostWeights, PlacedLayer
@@ -96,6 +97,7 @@ class Trainer:
                                                 self.optimizers[layer], layer in self._with_statistics)
                            for layer, home in self.plan.homes().items()}
         self.steps = 0
+        self.update_rate, self._was_updated = UpdateRate(), set()
         self._gradients = None  # of the iteration that runs
         self._progress = Progress(self)
 
@@ -380,12 +382,17 @@ class Trainer:
         self._apply(layer, gradients)
 
     def _apply(self, layer, gradients, scale=None):
+        began = time.perf_counter()
         give(self._owned[layer], gradients, scale)
         if self._max_value is not None:
             nn.utils.clip_grad_value_(self._owned[layer], self._max_value)
         self.optimizers[layer].step()
         self.optimizers[layer].zero_grad(set_to_none=True)
         self._host.refresh(self._owned[layer], updated=True)
+        if layer in self._was_updated:
+            touched = touched_bytes(self._owned[layer], self.optimizers[layer], self._host.copies_bytes(self._owned[layer]))
+            self.update_rate.note(touched, time.perf_counter() - began)
+        self._was_updated.add(layer)
 
     def _finish(self):
         if self._max_norm is not None:

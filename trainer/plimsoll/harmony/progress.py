@@ -93,4 +93,7 @@ class Progress:
         if self._moved is not None:
             reading.update(iterationSeconds=round(self._seconds, 6), swappedBytes=self._moved.swapped(),
                            p2pBytes=self._moved.p2p + self._moved.reduced)
+        for rates in (self._trainer.update_rate, *(device.rates for device in devices)):
+            for name, rate in rates.reading().items():
+                reading[name] = max(reading.get(name, 0), rate)
         return reading

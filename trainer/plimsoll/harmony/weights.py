@@ -19,6 +19,10 @@ class HostWeights:
             else:
                 tensor.data = device.pinned(tensor.data)
 
+    def copies_bytes(self, tensors):
+        """Of the copies that move in place of these."""
+        return sum(copy[0].numel() * copy[0].element_size() for copy in map(self._copies.get, tensors) if copy is not None)
+
     def source(self, tensor):
         """What is brought to a GPU."""
         self.refresh((tensor,))
