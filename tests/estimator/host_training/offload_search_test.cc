@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "estimator/host_training/host_memory.h"
 #include "tests/estimator/data_files.h"
 #include "tests/estimator/provisioner_fixture.h"
 #include "tests/estimator/transformer_sizes.h"
@@ -148,6 +149,16 @@ TEST_F(OffloadSearchTest, FindsTheLeastPercentageThatFits) {
   EXPECT_GT(estimate_memory(search_.job)->peak.upper_bound, search_.capacity);
 }
 
+crds::TrainingSpec zero3() {
+  crds::TrainingSpec training;
+  training.batch_size_per_trainer = 1;
+  training.precision = crds::Precision::kBF16Mixed;
+  training.optimizer = crds::Optimizer::kAdamW;
+  training.activation_checkpointing = crds::ActivationCheckpointing::kFull;
+  training.parallelism.strategy = ParallelStrategy::kZeRO3;
+  return training;
+}
+
 // SuperOffload (arXiv 2509.21271) trains these on as many GH200, each with 480 GB of its own host memory, and not on fewer.
 TEST(OffloadFeasibility, IsThatOfPublishedSystems) {
   struct Published {
@@ -167,12 +178,7 @@ TEST(OffloadFeasibility, IsThatOfPublishedSystems) {
   for (const Published& each : kPublished) {
     for (const std::int64_t chips : {1, 2, 4}) {
       const crds::ModelSpec model = testing::model_of(each.sizes, 2048);
-      crds::TrainingSpec training;
-      training.batch_size_per_trainer = 1;
-      training.precision = crds::Precision::kBF16Mixed;
-      training.optimizer = crds::Optimizer::kAdamW;
-      training.activation_checkpointing = crds::ActivationCheckpointing::kFull;
-      training.parallelism.strategy = ParallelStrategy::kZeRO3;
+      const crds::TrainingSpec training = zero3();
       OffloadSearch search{
           .job = {.model = &model, .training = &training, .gpu = &gpu, .trainers = chips, .per_node = 1},
           .capacity = gpu.memory,
@@ -184,6 +190,24 @@ TEST(OffloadFeasibility, IsThatOfPublishedSystems) {
       EXPECT_EQ(answer->least.has_value(), chips >= each.chips) << each.name << " on " << chips;
     }
   }
+}
+
+// ZeRO-Infinity takes 170 GB of the host for Llama 3 8B (Teraio, arXiv 2506.06472). Its 770 GB for 70B are 11 bytes a parameter, less than
+// Adam's states and fp32 weights alone: there a part is on SSDs, which is not modelled.
+TEST(OffloadFeasibility, HostMemoryIsThatOfZeroInfinity) {
+  const crds::ModelSpec model = testing::model_of({32, 4096, 14'336, 32, 8, 128, 128'256}, 2048);
+  const crds::TrainingSpec training = zero3();
+  const GpuModel gpu = available("H100-80GB", 1).model;
+  const Result<OffloadAnswer> answer = search_offload(
+      {.job = {.model = &model, .training = &training, .gpu = &gpu, .trainers = 2, .per_node = 2},
+       .capacity = gpu.memory});
+  ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+  const OffloadPoint& all = answer->points.back();
+  EXPECT_EQ(all.offload, Offload::kParameters);
+  const Bytes host = container_memory(all.host * 2, 2);
+  std::printf("ZeRO-3 with all of Llama 3 8B on the host: %.0f GB, published 170\n",
+              static_cast<double>(host.count) / 1e9);
+  EXPECT_NEAR(static_cast<double>(host.count), 170e9, 17e9);
 }
 
 TEST_F(OffloadSearchTest, SaysWhatAllTakesWhereNothingFits) {
