@@ -282,6 +282,19 @@ class PinnedMemory(unittest.TestCase):
         self.assertEqual(address(third), start)
         self.assertEqual(len(self.cards.pinned), 2)
 
+    def test_a_fork_does_not_share_it(self):
+        """Else the pages that the process writes next may no longer be those that the GPU reads."""
+        tensor = self.memory.empty((64, 64), torch.float32)
+        with open("/proc/self/smaps", encoding="ascii") as file:
+            flags, mine = None, False
+            for line in file:
+                if "-" in line.split()[0]:
+                    begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+                    mine = begin <= address(tensor) < end
+                elif mine and line.startswith("VmFlags:"):
+                    flags = line.split()[1:]
+        self.assertIn("dc", flags, "do not copy")
+
     def test_after_close_nothing_is_kept(self):
         used, unused = self.memory.empty((64, 64), torch.float32), self.memory.empty((64, 64), torch.float32)
         del unused

@@ -43,6 +43,8 @@ class PinnedMemory:
 
     def _registered(self, size):
         memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        # After a fork (a DataLoader's workers) kernels before 5.12 give a page that is written to another place, and the GPU keeps the old.
+        memory.madvise(mmap.MADV_DONTFORK)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         self._cuda = self._cuda or torch.cuda.cudart()
         code = self._cuda.cudaHostRegister(address, size, _PORTABLE)
