@@ -167,8 +167,9 @@ void OptionReader::bandwidths(const std::string& name,
       ++i;
     }
     if (i == known.size()) {
-      require(false, "--" + name + " takes " + names + " with bytes a second, each at most once",
-              std::string(entry));
+      std::string form = "--" + name;
+      form.append(" takes ").append(names).append(" with bytes a second, each at most once");
+      require(false, form, std::string(entry));
       return;
     }
     const Result<Bytes> bytes = parse_bytes(entry.substr(equals + 1));
