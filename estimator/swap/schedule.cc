@@ -88,6 +88,13 @@ const char* name_of(SwapMode mode) {
   return "vPP";
 }
 
+std::string to_string(const SwapTask& task) {
+  const char* const kind = task.kind == Kind::kForward    ? "forward"
+                           : task.kind == Kind::kBackward ? "backward"
+                                                          : "update";
+  return "GPU " + std::to_string(task.gpu) + ", " + kind + " of layer " + std::to_string(task.layer);
+}
+
 std::int32_t stage_of(std::size_t layer, std::size_t layers, std::int64_t stages) {
   return static_cast<std::int32_t>(layer * static_cast<std::size_t>(stages) / layers);
 }

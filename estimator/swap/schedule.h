@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/budget.h"
@@ -27,6 +28,7 @@ struct SwapTask {
   std::size_t layer = 0;
   std::int64_t microbatches = 1;  // that it runs
 };
+std::string to_string(const SwapTask& task);  // "GPU 0, forward of layer 2"
 
 // An iteration on `microbatches` in total, which `gpus` divides for data parallelism.
 struct SwapWork {

@@ -17,6 +17,15 @@ struct Resident {
   std::size_t layer = 0;
 };
 
+SwapVolumes difference(const SwapVolumes& after, const SwapVolumes& before) {
+  return {.weights = after.weights - before.weights,
+          .gradients = after.gradients - before.gradients,
+          .state = after.state - before.state,
+          .stash = after.stash - before.stash,
+          .hand_over = after.hand_over - before.hand_over,
+          .p2p = after.p2p - before.p2p};
+}
+
 class Walk {
  public:
   Walk(SwapMode mode, const std::vector<SwapLayer>& layers, const SwapWork& work, const SwapRules& rules,
@@ -28,13 +37,17 @@ class Walk {
         tasks_(swap_tasks(mode, layers.size(), work, budget)),
         resident_(static_cast<std::size_t>(work.gpus)) {}
 
-  SwapVolumes run() && {
+  SwapVolumes run(std::vector<SwapStep>* steps) && {
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const SwapTask& task = tasks_[i];
+      const SwapVolumes before = volumes_;
       if (is_grouped(mode_)) {
         run_grouped(task);
       } else {
         run_one(task, i);
+      }
+      if (steps != nullptr) {
+        steps->push_back({task, difference(volumes_, before)});
       }
     }
     for (std::size_t gpu = 0; gpu < resident_.size(); ++gpu) {
@@ -223,8 +236,8 @@ Result<void> check_work(SwapMode mode, std::size_t layers, const SwapWork& work)
 }
 
 SwapVolumes walk_volumes(SwapMode mode, const std::vector<SwapLayer>& layers, const SwapWork& work,
-                         const SwapRules& rules, Budget* budget) {
-  return Walk(mode, layers, work, rules, budget).run();
+                         const SwapRules& rules, Budget* budget, std::vector<SwapStep>* steps) {
+  return Walk(mode, layers, work, rules, budget).run(steps);
 }
 
 SwapVolumes closed_volumes(SwapMode mode, const std::vector<SwapLayer>& layers, const SwapWork& work,

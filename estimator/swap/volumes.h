@@ -48,9 +48,17 @@ struct SwapRules {
 // parallelism, or a pipeline has more stages than layers.
 Result<void> check_work(SwapMode mode, std::size_t layers, const SwapWork& work);
 
-// `layers`: of one microbatch, not empty; `work` as check_work() wants it.
+// What a task of the walk moves: without what follows all tasks, which is the reduction of gradients and, with kOneLayer and kDropClean,
+// the weights that were left on GPUs.
+struct SwapStep {
+  SwapTask task;
+  SwapVolumes moved;
+};
+
+// `layers`: of one microbatch, not empty; `work` as check_work() wants it. `steps`, if given, gets each task in its order.
 SwapVolumes walk_volumes(SwapMode mode, const std::vector<SwapLayer>& layers, const SwapWork& work,
-                         const SwapRules& rules = {}, Budget* budget = nullptr);
+                         const SwapRules& rules = {}, Budget* budget = nullptr,
+                         std::vector<SwapStep>* steps = nullptr);
 SwapVolumes closed_volumes(SwapMode mode, const std::vector<SwapLayer>& layers, const SwapWork& work,
                            const SwapRules& rules = {});
 

@@ -248,6 +248,34 @@ Result<void> add_llamas(const testing::Report& report) {
 }
 
 // GPT-2 XL on 4 GPUs of 9 GB.
+// The talk's toy example: a model of four equal layers on two GPUs, with two microbatches.
+Result<void> add_example(const testing::Report& report) {
+  constexpr Bytes kMegabyte{1'000'000};
+  std::vector<SwapLayer> layers(4, {.weights = kMegabyte * 100,
+                                    .gradients = kMegabyte * 100,
+                                    .state = kMegabyte * 200,
+                                    .input = kMegabyte * 10,
+                                    .output = kMegabyte * 10,
+                                    .input_gradient = kMegabyte * 10});
+  layers.back().output = Bytes{};
+  layers.front().input_gradient = Bytes{};
+  std::vector<SwapStep> steps;
+  const SwapVolumes all =
+      walk_volumes(SwapMode::kVPP, layers, {.gpus = 2, .microbatches = 2}, {}, nullptr, &steps);
+  const auto add = [&](const std::string& of, const SwapVolumes& moved) {
+    for (const auto& [metric, bytes] :
+         {std::pair{"weights", moved.weights}, std::pair{"optimizer", moved.state},
+          std::pair{"stash", moved.stash}, std::pair{"GPU to GPU", moved.p2p}}) {
+      report.add({of, metric, static_cast<double>((bytes).count) / 1e6, "MB", {}});
+    }
+  };
+  for (const SwapStep& step : steps) {
+    add("4 layers, 2 GPUs, vPP: " + to_string(step.task), step.moved);
+  }
+  add("4 layers, 2 GPUs, vPP: all", all);
+  return {};
+}
+
 Result<void> add_principles(const testing::Report& report) {
   const Case& each = kCases[6];
   const Result<SwapProfile> profile = profile_of(each.model);
@@ -289,7 +317,8 @@ int run(const std::vector<std::string>& arguments) {
     json = true;
   }
   const testing::Report report("swap", json);
-  for (const auto& add : {add_footprint, add_days, add_ways, add_searches, add_llamas, add_principles}) {
+  for (const auto& add :
+       {add_footprint, add_days, add_example, add_ways, add_searches, add_llamas, add_principles}) {
     if (const Result<void> added = add(report); !added) {
       std::fprintf(stderr, "swap_bench: %s\n", to_string(added.error()).c_str());
       return 1;

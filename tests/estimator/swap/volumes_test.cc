@@ -48,6 +48,38 @@ struct Case {
   Row dp, vdp, pp, vpp;
 };
 
+// The talk's example of four layers on two GPUs: each task's bytes, and that they add up to the whole.
+TEST(SwapVolumes, AreKnownStepByStep) {
+  const std::vector<SwapLayer> layers = uniform(4, 100, 100, 200, 10);
+  std::vector<SwapStep> steps;
+  const SwapVolumes all = walk_volumes(SwapMode::kVPP, layers, {2, 2}, {}, nullptr, &steps);
+  ASSERT_EQ(steps.size(), 12U);
+  EXPECT_EQ(to_string(steps[0].task), "GPU 0, forward of layer 0");
+  expect(steps[0].moved, {100, 0, 0, 20, 0, 20, 0, 0});
+  EXPECT_EQ(to_string(steps[3].task), "GPU 1, forward of layer 3");
+  expect(steps[3].moved, {100, 0, 0, 20, 0, 0, 0, 0});
+  EXPECT_EQ(to_string(steps[4].task), "GPU 0, backward of layer 3");
+  expect(steps[4].moved, {100, 0, 0, 20, 0, 20, 0, 0});
+  EXPECT_EQ(to_string(steps[5].task), "GPU 0, update of layer 3");
+  expect(steps[5].moved, {100, 0, 400, 0, 0, 0, 0, 0});
+  for (const SwapMode mode : kModes) {
+    steps.clear();
+    const SwapVolumes whole = walk_volumes(mode, layers, {2, 2}, {}, nullptr, &steps);
+    SwapVolumes sum;
+    for (const SwapStep& step : steps) {
+      sum.weights += step.moved.weights;
+      sum.gradients += step.moved.gradients;
+      sum.state += step.moved.state;
+      sum.stash += step.moved.stash;
+      sum.hand_over += step.moved.hand_over;
+      sum.p2p += step.moved.p2p;
+    }
+    EXPECT_EQ(sum.swapped(), whole.swapped()) << name_of(mode);
+    EXPECT_EQ(sum.p2p, whole.p2p) << name_of(mode);
+  }
+  EXPECT_EQ(all, closed_volumes(SwapMode::kVPP, layers, {2, 2}));
+}
+
 // The table of the talk (its coefficients: DP 4M+2N, 2M+2N, 2N, 2M; vDP 3N, 0, 2N, 2M; PP 4M+2, 2M+2, 2, 2M; vPP 3, 0, 2,
 // 2M) on uniform layers, with the borders between layers counted exactly.
 TEST(SwapVolumes, AreThoseOfThePapersTable) {
