@@ -43,7 +43,7 @@ constexpr Bytes kMaxContext = 4_GiB;
 constexpr Bytes kMinCommunication = 256_MiB;
 constexpr Bytes kMaxCommunication = 16_GiB;
 
-// Rates of a node, a second, are the median of the jobs that report them, within what links and hosts there are do.
+// Rates of a node, in bytes a second: the median of the jobs that report them, within the rates of today's hosts.
 constexpr Bytes kMinHostBandwidth = 1_GiB;
 constexpr Bytes kMaxHostBandwidth = 512_GiB;
 
@@ -159,15 +159,21 @@ std::optional<double> correction_of(const std::vector<const ProfileSample*>& mea
   return measured.size() >= kJobsToLower && factor < 1 ? std::optional(factor) : std::nullopt;
 }
 
-// Of a figure that at least three jobs have reported.
-std::optional<Bytes> fixed_cost(const std::vector<const ProfileSample*>& samples,
-                                std::optional<Bytes> ProfileSample::*figure, Bytes min, Bytes max) {
+std::vector<Bytes> reported_by(const std::vector<const ProfileSample*>& samples,
+                               std::optional<Bytes> ProfileSample::*figure) {
   std::vector<Bytes> reported;
   for (const ProfileSample* sample : samples) {
     if (sample->*figure) {
       reported.push_back(*(sample->*figure));
     }
   }
+  return reported;
+}
+
+// Of a figure that at least three jobs have reported.
+std::optional<Bytes> fixed_cost(const std::vector<const ProfileSample*>& samples,
+                                std::optional<Bytes> ProfileSample::*figure, Bytes min, Bytes max) {
+  const std::vector<Bytes> reported = reported_by(samples, figure);
   if (reported.size() < kAgreeing) {
     return std::nullopt;
   }
@@ -177,18 +183,13 @@ std::optional<Bytes> fixed_cost(const std::vector<const ProfileSample*>& samples
 
 std::optional<Bytes> host_rate(const std::vector<const ProfileSample*>& samples,
                                std::optional<Bytes> ProfileSample::*figure) {
-  std::vector<Bytes> reported;
-  for (const ProfileSample* sample : samples) {
-    if (sample->*figure) {
-      reported.push_back(*(sample->*figure));
-    }
-  }
+  std::vector<Bytes> reported = reported_by(samples, figure);
   if (reported.empty()) {
     return std::nullopt;
   }
   std::sort(reported.begin(), reported.end());
-  return whole_mebibytes(
-      std::clamp(reported[(reported.size() - 1) / 2], kMinHostBandwidth, kMaxHostBandwidth));
+  const Bytes median = reported[(reported.size() - 1) / 2];
+  return whole_mebibytes(std::clamp(median, kMinHostBandwidth, kMaxHostBandwidth));
 }
 
 // What start-up takes of a card at most, from jobs on any number of trainers. One or two jobs count up to a share of

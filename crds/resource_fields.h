@@ -78,8 +78,8 @@ void describe(Visitor& visit, Of<LearnedBounds> auto& bounds) {
   visit.optional_bytes("startup", bounds.startup, kAnyBytes);
   visit.optional_bytes("shortfall", bounds.shortfall, kAnyBytes);
   visit.optional_decimal("peakCorrection", bounds.peak_correction, kPeakCorrection);
-  visit.optional_bytes("hostBandwidth", bounds.host_bandwidth, kAnyBytes);
-  visit.optional_bytes("hostUpdateBandwidth", bounds.host_update_bandwidth, kAnyBytes);
+  visit.optional_bytes("hostBandwidth", bounds.host_bandwidth, kPositiveBytes);
+  visit.optional_bytes("hostUpdateBandwidth", bounds.host_update_bandwidth, kPositiveBytes);
 }
 
 // A profile's spec and status, before they are merged.

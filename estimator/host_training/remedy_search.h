@@ -4,9 +4,9 @@
 //   Result<RemedyAnswer> answer = search_remedies({.job = request, .capacity = 62_GiB, .most_trainers = 64});
 //   if (answer->best) answer->best->gpu_seconds();
 //
-// GPUs are multiples of the requested ones that divide a replica's batch, at most 64 of them; micro-batches have at most 16 sizes for each,
-// the largest and one sample. Of all settings the times are computed, and then the memory of the cheapest ones, until one fits; so the answer is the best of all of
-// them, and never dearer than what one remedy does alone. Pure; any thread; charges job.budget.
+// GPUs are multiples of the requested ones that divide a replica's batch, at most 64 of them; micro-batches have at most 16 sizes for each:
+// the largest, and one sample. Of all settings the times are computed, and then the memory of the cheapest ones, until one fits; so
+// the answer is the best of all of them, and never dearer than what one remedy does alone. Pure; any thread; charges job.budget.
 #pragma once
 
 #include <cstdint>

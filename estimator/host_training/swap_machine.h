@@ -2,9 +2,9 @@
 //
 //   SwapMachine machine = swap_machine_of(gpu.model);
 //
-// What a GPUModel or the nodes' labels say comes first (GpuModel::host_links), then what jobs have measured. Else the generation of PCIe follows from the
-// card's compute capability, all GPUs of a node share one root complex, and GPUs copy to each other over NVLink alone:
-// PCIe cards of one product can do so on some boards and not on others. Pure; any thread.
+// What a GPUModel or the nodes' labels say comes first (GpuModel::host_links), then what jobs of the family have measured. Else the
+// generation of PCIe follows from the card's compute capability, all GPUs of a node share one root complex, and GPUs copy to each other
+// over NVLink alone: PCIe cards of one product can do so on some boards and not on others. Pure; any thread.
 #pragma once
 
 #include "crds/memory_profile.h"

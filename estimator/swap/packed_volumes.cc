@@ -44,19 +44,20 @@ Result<void> check_stashes(const SwapPlan& plan, std::size_t layers) {
   if (plan.resident_stashes.empty()) {
     return {};
   }
-  const std::vector<std::size_t> stashes = stashes_of(plan);
   const std::vector<PackedTask> tasks = packed_tasks(plan, layers);
-  for (std::size_t i = 0; i < plan.resident_stashes.size(); ++i) {
-    const std::size_t head = plan.resident_stashes[i];
-    if ((i > 0 && head <= plan.resident_stashes[i - 1]) || !std::ranges::binary_search(stashes, head)) {
+  const std::vector<StashSpan> spans = stash_spans(plan, tasks);
+  auto at = spans.begin();
+  for (const std::size_t head : plan.resident_stashes) {
+    at = std::find_if(at, spans.end(), [&](const StashSpan& span) { return span.head == head; });
+    if (at == spans.end()) {
       return invalid(
           "residentStashes must be first layers of backward packs, rising, without layer 0 and the last pack's");
     }
-    const StashSpan span = span_of_stash(tasks, head);
-    if (tasks[span.made].gpu != tasks[span.taken].gpu) {
+    if (tasks[at->made].gpu != tasks[at->taken].gpu) {
       return invalid("the stash of layer " + std::to_string(head) +
                      " cannot be resident: its forward and its backward task are on different GPUs");
     }
+    ++at;
   }
   return {};
 }
@@ -150,16 +151,20 @@ std::vector<std::size_t> stashes_of(const SwapPlan& plan) {
   return heads;
 }
 
-StashSpan span_of_stash(const std::vector<PackedTask>& tasks, std::size_t head) {
-  StashSpan span;
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (tasks[i].forward && contains(tasks[i], head)) {
-      span.made = i;
-    } else if (!tasks[i].forward && tasks[i].first == head) {
-      span.taken = i;
+std::vector<StashSpan> stash_spans(const SwapPlan& plan, const std::vector<PackedTask>& tasks) {
+  std::vector<StashSpan> spans;
+  std::size_t made = 0;
+  std::size_t taken = tasks.size();  // backward tasks come to the first layers last
+  for (const std::size_t head : stashes_of(plan)) {
+    while (!contains(tasks[made], head)) {
+      ++made;
     }
+    do {
+      --taken;
+    } while (tasks[taken].first != head);
+    spans.push_back({.head = head, .made = made, .taken = taken});
   }
-  return span;
+  return spans;
 }
 
 PackedVolumes packed_volumes(const SwapPlan& plan, const SwapProfile& profile, SwapRuntime runtime) {

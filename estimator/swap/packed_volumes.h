@@ -75,12 +75,14 @@ std::vector<std::int32_t> homes_of_layers(const SwapPlan& plan, std::size_t laye
 // task follows its forward pass at once.
 std::vector<std::size_t> stashes_of(const SwapPlan& plan);
 
-// From the forward task that makes a stash to the backward task that takes it, by their index. Both are there for stashes_of().
+// A stash, from the forward task that makes it to the backward task that takes it, by their index.
 struct StashSpan {
+  std::size_t head = 0;  // first layer of the backward pack
   std::size_t made = 0;
   std::size_t taken = 0;
 };
-StashSpan span_of_stash(const std::vector<PackedTask>& tasks, std::size_t head);
+// Of stashes_of(), in that order. `tasks`: packed_tasks() of the plan.
+std::vector<StashSpan> stash_spans(const SwapPlan& plan, const std::vector<PackedTask>& tasks);
 
 // By walking the tasks. `plan` as check_plan() wants it. Of kPlimsoll what plimsoll.harmony counts, to the byte, but for targets
 // and for the statistics of BatchNorm; of kPublished what Harmony's own code moves.

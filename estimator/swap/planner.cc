@@ -134,13 +134,14 @@ class Planner {
 
   // Those that are made last, and so are there for the shortest time, first.
   void keep_stashes(SwapPlan& plan, TaskLoads& loads) const {
-    const std::vector<std::size_t> stashes = stashes_of(plan);
+    const std::vector<StashSpan>& stashes = loads.stashes();
     charge(request_.budget, stashes.size() + loads.tasks());
-    for (auto head = stashes.rbegin(); head != stashes.rend(); ++head) {
-      if (loads.keep_stash_within(*head, request_.capacity)) {
-        plan.resident_stashes.insert(plan.resident_stashes.begin(), *head);
+    for (auto stash = stashes.rbegin(); stash != stashes.rend(); ++stash) {
+      if (loads.keep_stash_within(*stash, request_.capacity)) {
+        plan.resident_stashes.push_back(stash->head);
       }
     }
+    std::ranges::reverse(plan.resident_stashes);
   }
 
   // The search without layers that stay leaves memory, too.

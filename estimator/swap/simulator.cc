@@ -235,7 +235,7 @@ class IterationWriter {
                            {made, turn, kNone, kNone});
     std::vector<Event>& ready = stashed_[head];
     const auto [begin, end] = made_by(microbatch);
-    const std::int32_t to = backward_task_of(head).gpu;
+    const std::int32_t to = published() ? backward_task_of(head).gpu : 0;  // else nothing is copied
     for (std::size_t i = begin; i < end; ++i) {
       ready.push_back(published() ? copy(recompute_.input(head), to, i, out) : out);
     }
@@ -499,7 +499,7 @@ Error not_measured(const char* pass, std::int64_t microbatch) {
 double resident_update_seconds(const SwapProfile& profile, std::size_t layer, const SwapMachine& machine) {
   const Bytes kept = profile.kept_on_host(layer);
   const Bytes bytes = (kept + profile.state[layer]) * 2 + profile.weights[layer] +
-                      (kept == profile.weights[layer] ? Bytes{} : profile.weights[layer]);
+                      (profile.moves_as_kept(layer) ? Bytes{} : profile.weights[layer]);
   return static_cast<double>(bytes.count) / machine.gpu_memory_bandwidth;
 }
 

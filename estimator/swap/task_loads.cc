@@ -10,8 +10,7 @@ namespace {
 constexpr std::int64_t kUpdateCopies = 3;
 
 Bytes state_of(const SwapProfile& profile, std::size_t layer) {
-  const Bytes kept = profile.kept_on_host(layer);
-  return profile.state[layer] + (kept == profile.weights[layer] ? Bytes{} : kept);
+  return profile.state[layer] + (profile.moves_as_kept(layer) ? Bytes{} : profile.kept_on_host(layer));
 }
 
 bool contains(const PackedTask& task, std::size_t layer) {
@@ -44,7 +43,6 @@ Bytes resident_bytes(const SwapProfile& profile, std::size_t layer) {
 TaskLoads::TaskLoads(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime)
     : profile_(costs.profile()),
       samples_(plan.samples / (plan.mode == SwapMode::kVDP ? plan.gpus : 1)),
-      order_(packed_tasks(plan, costs.layers())),
       homes_(homes_of_layers(plan, costs.layers())),
       tasks_on_(static_cast<std::size_t>(plan.gpus)),
       resident_(static_cast<std::size_t>(plan.gpus)),
@@ -52,9 +50,11 @@ TaskLoads::TaskLoads(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime
   const PassCosts* const forward = costs.forward(plan.forward_microbatch);
   const PassCosts* const backward = costs.backward(plan.backward_microbatch);
   std::vector<Bytes> next(static_cast<std::size_t>(plan.gpus));  // weights of each GPU's next task
-  tasks_.resize(order_.size());
-  for (std::size_t i = order_.size(); i-- > 0;) {
-    const PackedTask& task = order_[i];
+  const std::vector<PackedTask> tasks = packed_tasks(plan, costs.layers());
+  stashes_ = stash_spans(plan, tasks);
+  tasks_.resize(tasks.size());
+  for (std::size_t i = tasks.size(); i-- > 0;) {
+    const PackedTask& task = tasks[i];
     const PassCosts* const pass = task.forward ? forward : backward;
     Bytes& ahead = next[static_cast<std::size_t>(task.gpu)];
     Task& load = tasks_[i];
@@ -74,11 +74,27 @@ TaskLoads::TaskLoads(const SwapPlan& plan, SwapCosts& costs, SwapRuntime runtime
   for (const std::size_t layer : plan.resident) {
     count(layer, homes_[layer], 1);
   }
-  for (const std::size_t head : plan.resident_stashes) {
-    count_stash(head, 1);
-  }
+  count_resident_stashes(plan.resident_stashes);
   for (std::int32_t gpu = 0; gpu < static_cast<std::int32_t>(resident_.size()); ++gpu) {
     resident_[static_cast<std::size_t>(gpu)].fullest = fullest_on(gpu);
+  }
+}
+
+void TaskLoads::count_resident_stashes(const std::vector<std::size_t>& heads) {
+  std::vector<Bytes> made(tasks_.size());
+  std::vector<Bytes> taken(tasks_.size());
+  for (const StashSpan& stash : stashes_) {
+    if (std::ranges::binary_search(heads, stash.head)) {
+      made[stash.made] += profile_.input[stash.head] * samples_;
+      taken[stash.taken] += profile_.input[stash.head] * samples_;
+    }
+  }
+  std::vector<Bytes> there(tasks_on_.size());  // on each GPU
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    Bytes& here = there[static_cast<std::size_t>(tasks_[i].task.gpu)];
+    here += made[i];
+    tasks_[i].stashes = here;
+    here -= taken[i];
   }
 }
 
@@ -137,24 +153,22 @@ bool TaskLoads::keep_within(std::size_t layer, Bytes capacity) {
   return false;
 }
 
-bool TaskLoads::keep_stash_within(std::size_t head, Bytes capacity) {
-  const StashSpan span = span_of_stash(order_, head);
-  if (order_[span.made].gpu != order_[span.taken].gpu) {
+bool TaskLoads::keep_stash_within(const StashSpan& stash, Bytes capacity) {
+  if (tasks_[stash.made].task.gpu != tasks_[stash.taken].task.gpu) {
     return false;
   }
-  if (count_stash(head, 1) <= capacity) {
+  if (count_stash(stash, 1) <= capacity) {
     return true;
   }
-  count_stash(head, -1);
+  count_stash(stash, -1);
   return false;
 }
 
-Bytes TaskLoads::count_stash(std::size_t head, std::int64_t times) {
-  const StashSpan span = span_of_stash(order_, head);
+Bytes TaskLoads::count_stash(const StashSpan& stash, std::int64_t times) {
   Bytes fullest;
-  for (std::size_t i = span.made; i <= span.taken; ++i) {
-    if (order_[i].gpu == order_[span.taken].gpu) {
-      tasks_[i].stashes += profile_.input[head] * samples_ * times;
+  for (std::size_t i = stash.made; i <= stash.taken; ++i) {
+    if (tasks_[i].task.gpu == tasks_[stash.taken].task.gpu) {
+      tasks_[i].stashes += profile_.input[stash.head] * samples_ * times;
       fullest = std::max(fullest, total(i));
     }
   }

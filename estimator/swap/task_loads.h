@@ -43,8 +43,9 @@ class TaskLoads {
   TaskMemory parts(std::size_t task) const;
   // Lets a layer stay, if no task of its GPU then exceeds `capacity`. Else, or if its tasks are on different GPUs, changes nothing.
   bool keep_within(std::size_t layer, Bytes capacity);
-  // The same for a stash, by the first layer of its backward pack. Call it after keep_within().
-  bool keep_stash_within(std::size_t head, Bytes capacity);
+  const std::vector<StashSpan>& stashes() const { return stashes_; }  // by their layers
+  // The same for one of stashes(). Call it after keep_within().
+  bool keep_stash_within(const StashSpan& stash, Bytes capacity);
 
  private:
   struct Task {
@@ -76,12 +77,14 @@ class TaskLoads {
   }
   bool arrives_ahead(std::size_t position, std::int32_t gpu, std::size_t layer) const;
 
+  // Those of a plan, in one pass over the tasks.
+  void count_resident_stashes(const std::vector<std::size_t>& heads);
   // Adds to the tasks during which it is there, or with times = -1 takes away, a stash that stays. Returns the fullest of them.
-  Bytes count_stash(std::size_t head, std::int64_t times);
+  Bytes count_stash(const StashSpan& stash, std::int64_t times);
 
   const SwapProfile& profile_;
   std::int64_t samples_;  // of a task
-  std::vector<PackedTask> order_;
+  std::vector<StashSpan> stashes_;
   std::vector<std::int32_t> homes_;
   std::vector<Task> tasks_;
   std::vector<std::vector<std::size_t>> tasks_on_;  // each GPU's, in their order

@@ -44,6 +44,17 @@ TEST(MemoryProfile, SpecOverridesWhatWasLearnedFieldByField) {
   EXPECT_FALSE(given_bounds_for(*profile, "V100-32GB").peak_correction) << "that was learned";
 }
 
+// Nothing is copied in no time: a zero was ignored for updates, and refused every swap plan for the link.
+TEST(MemoryProfile, ARateOfZeroIsRefused) {
+  for (const char* const field : {"hostBandwidth", "hostUpdateBandwidth"}) {
+    for (const char* const zero : {"0", "\"0\""}) {
+      EXPECT_THAT(
+          error_of(profile_with(std::string("spec: {family: a, bounds: [{") + field + ": " + zero + "}]}")),
+          HasSubstr(std::string("spec.bounds[0].") + field));
+    }
+  }
+}
+
 TEST(MemoryProfile, WithoutEntriesNothingIsKnown) {
   const Result<MemoryProfile> profile = decode_memory_profile(profile_with("spec: {family: ads}"));
   ASSERT_TRUE(profile.ok());

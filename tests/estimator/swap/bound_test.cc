@@ -69,10 +69,9 @@ TEST(SwapBound, NoRandomPlanIsFaster) {
     }
     with_residents += plan.resident.empty() ? 0 : 1;
     const std::vector<PackedTask> tasks = packed_tasks(plan, profile.layers());
-    for (const std::size_t head : stashes_of(plan)) {
-      const StashSpan span = span_of_stash(tasks, head);
+    for (const StashSpan& span : stash_spans(plan, tasks)) {
       if (stashes_may_stay(machine) && tasks[span.made].gpu == tasks[span.taken].gpu && below(staying) == 0) {
-        plan.resident_stashes.push_back(head);
+        plan.resident_stashes.push_back(span.head);
       }
     }
     with_stashes += plan.resident_stashes.empty() ? 0 : 1;

@@ -133,6 +133,10 @@ TEST(TaskLoads, LayersStayWhileTheyFit) {
   }
 }
 
+StashSpan stash_of(const TaskLoads& loads, std::size_t head) {
+  return *std::ranges::find(loads.stashes(), head, &StashSpan::head);
+}
+
 TEST(TaskLoads, AStashThatStaysIsThereFromItsForwardToItsBackwardTask) {
   const SwapProfile profile = testing::published_profile("gpt2_xl");
   SwapCosts costs(profile);
@@ -152,23 +156,23 @@ TEST(TaskLoads, AStashThatStaysIsThereFromItsForwardToItsBackwardTask) {
   plan.resident_stashes.clear();
   TaskLoads loads(plan, costs, SwapRuntime::kPlimsoll);
   const Bytes fullest = std::max({loads.total(2), loads.total(4), loads.total(6)});
-  EXPECT_FALSE(loads.keep_stash_within(20, fullest + stash - 1_B));
+  EXPECT_FALSE(loads.keep_stash_within(stash_of(loads, 20), fullest + stash - 1_B));
   EXPECT_EQ(loads.total(2), before.total(2)) << "refused, and nothing changed";
-  EXPECT_TRUE(loads.keep_stash_within(20, fullest + stash));
+  EXPECT_TRUE(loads.keep_stash_within(stash_of(loads, 20), fullest + stash));
   EXPECT_EQ(loads.total(6), after.total(6));
 
   plan.mode = SwapMode::kVDP;
   plan.mirrored = false;
   TaskLoads parallel(plan, costs, SwapRuntime::kPlimsoll);
   const Bytes alone = parallel.total(2);
-  EXPECT_TRUE(parallel.keep_stash_within(20, 100_GiB));
+  EXPECT_TRUE(parallel.keep_stash_within(stash_of(parallel, 20), 100_GiB));
   EXPECT_EQ(parallel.total(2) - alone, profile.input[20] * (plan.samples / 2))
       << "of its share of the samples";
 
   plan.mode = SwapMode::kVPP;
   plan.gpus = 4;
-  EXPECT_FALSE(TaskLoads(plan, costs, SwapRuntime::kPlimsoll).keep_stash_within(10, 100_GiB))
-      << "its tasks are on different GPUs";
+  TaskLoads apart(plan, costs, SwapRuntime::kPlimsoll);
+  EXPECT_FALSE(apart.keep_stash_within(stash_of(apart, 10), 100_GiB)) << "its tasks are on different GPUs";
 }
 
 TEST(TaskLoads, OfDifferentGpusNoneStays) {

@@ -19,8 +19,8 @@ from .plan import PlanError
 
 
 _IN, _OUT = "hostToDeviceBytesPerSecond", "deviceToHostBytesPerSecond"  # of a signpost
-_TIMED = 4 << 20  # bytes of a copy that is timed on a GPU, and of how many in an iteration
-_TIMINGS = 64
+_TIMED_FROM = 4 << 20  # bytes of a copy on a GPU
+_MOST_TIMED = 64  # copies of an iteration, on each GPU
 
 
 class DeviceOutOfMemory(OutOfMemoryError):
@@ -208,7 +208,7 @@ class CudaDevice(VirtualDevice):
     def _timed(self, way, tensor):
         """By events on the stream, which are read once the iteration has ended."""
         size = tensor.numel() * tensor.element_size()
-        if size < _TIMED or len(self._timings) >= _TIMINGS:
+        if size < _TIMED_FROM or len(self._timings) >= _MOST_TIMED:
             yield
             return
         began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -390,7 +390,7 @@ class Trainer:
         self.optimizers[layer].zero_grad(set_to_none=True)
         self._host.refresh(self._owned[layer], updated=True)
         if layer in self._was_updated:
-            touched = touched_bytes(self._owned[layer], self.optimizers[layer], self._host.copies_bytes(self._owned[layer]))
+            touched = touched_bytes(self._owned[layer], self.optimizers[layer], self._host.bytes_of_copies(self._owned[layer]))
             self.update_rate.note(touched, time.perf_counter() - began)
         self._was_updated.add(layer)
 

@@ -146,7 +146,8 @@ class Plan(typing.NamedTuple):
                                 f"{back[head]}")
 
     def stashes(self):
-        """The first layers of the backward packs whose input is kept for them: but the samples, and the last one's, which turns."""
+        """The first layers of the backward packs that have a stash: not the first pack, whose input is the samples, nor the last one, whose
+        backward pass follows its forward pass at once."""
         return tuple(first for first in self.backward_packs[:-1] if first > 0)
 
     def _devices(self, forward):

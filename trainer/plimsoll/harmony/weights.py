@@ -19,7 +19,7 @@ class HostWeights:
             else:
                 tensor.data = device.pinned(tensor.data)
 
-    def copies_bytes(self, tensors):
+    def bytes_of_copies(self, tensors):
         """Of the copies that move in place of these."""
         return sum(copy[0].numel() * copy[0].element_size() for copy in map(self._copies.get, tensors) if copy is not None)
 
