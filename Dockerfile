@@ -20,7 +20,7 @@ LABEL org.opencontainers.image.title="plimsoll" \
 # The shared libraries that the binary needs, and nothing else; the last line proves that none is missing.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
-      libboost-program-options1.74.0 libcpprest2.10 libjsoncpp25 libprometheus-cpp-core1.0 libsimdjson14 libssl3 libyaml-cpp0.7 zlib1g \
+      libboost-program-options1.74.0 libcpprest2.10 libjsoncpp25 libprometheus-cpp-core1.0 libre2-9 libsimdjson14 libssl3 libyaml-cpp0.7 zlib1g \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /image/ /
 RUN ["/usr/bin/plimsoll", "--version"]

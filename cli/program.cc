@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/words.h"
+#include "cli/classify_command.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
@@ -26,7 +27,7 @@ int complete_built_in(const std::vector<std::string>& arguments, Console& consol
   return run_completion(arguments, commands(), console);
 }
 
-constexpr std::array<Command, 6> kCommands = {{
+constexpr std::array<Command, 7> kCommands = {{
     {"estimate", "Tell the peak GPU memory of a training job, and what it consists of",
      on_process<run_estimate>, estimate_options},
     {"provision", "Tell the GPU model and the number of trainers that a job would be given",
@@ -34,6 +35,8 @@ constexpr std::array<Command, 6> kCommands = {{
     {"shard", "Place embedding tables on trainers, within their memory", on_process<run_shard>,
      shard_options},
     {"swap", "Tell what training through host memory moves", on_process<run_swap>, swap_options},
+    {"classify", "Tell why an attempt of a job ended, from its pods", on_process<run_classify>,
+     classify_options},
     {"completion", "Print the completion script of a shell", on_process<complete_built_in>,
      completion_options},
     {"version", "Print the version", on_process<run_version>, version_options},

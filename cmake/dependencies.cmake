@@ -14,6 +14,12 @@ if(NOT TARGET JsonCpp::JsonCpp)
   add_library(JsonCpp::JsonCpp ALIAS jsoncpp_lib)
 endif()
 
+# Debian's re2 has no CMake package. pkg-config's -pthread would keep precompiled headers from being used.
+find_library(RE2_LIBRARY re2 REQUIRED)
+find_path(RE2_INCLUDE re2/re2.h REQUIRED)
+add_library(re2::re2 UNKNOWN IMPORTED)
+set_target_properties(re2::re2 PROPERTIES IMPORTED_LOCATION ${RE2_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${RE2_INCLUDE})
+
 if(PLIMSOLL_BUILD_TESTS)
   find_package(GTest 1.12 REQUIRED)
   # Of the fake API server alone.

@@ -17,6 +17,7 @@
 #include "kube/client.h"
 #include "kube/event_recorder.h"
 #include "kube/reflector.h"
+#include "remediation/patterns.h"
 
 namespace plimsoll::controllers {
 
@@ -43,6 +44,7 @@ struct PassContext {
   std::function<std::vector<Json>(const std::string& child_key)> departed_pods;
   std::stop_token stop;
   Bytes decision_memory = estimator::kDecisionMemory;
+  const remediation::Patterns* patterns = &remediation::Patterns::built_in();  // of failures
 };
 
 }  // namespace plimsoll::controllers

@@ -241,6 +241,7 @@ Result<RequeueAfter> TrainingJobController::reconcile(const kube::SharedObject& 
     PassContext context = context_;
     context.stop = stop;
     context.decision_memory = options_.decision_memory;
+    context.patterns = options_.patterns;
     next = options_.reconcile(context, object.tree());
   });
   if (!thrown) {

@@ -40,6 +40,8 @@ class TrainingJobController {
     // find no GPU, and keep its requested size. Null: it is complete.
     std::function<bool()> cluster_is_known;
     Bytes decision_memory = estimator::kDecisionMemory;  // of each worker
+    // By which failures are recognised. They outlive the controller.
+    const remediation::Patterns* patterns = &remediation::Patterns::built_in();
     const Clock* clock = &system_clock();
     prometheus::Registry* registry = nullptr;  // null: no metrics
     // One pass; tests replace it.

@@ -518,7 +518,7 @@ class TrainingJobExecutor {
     if (!pods) {
       return pods.error();
     }
-    remediation::record_end(attempt(), child, *pods, record_.now());
+    remediation::record_end(attempt(), child, *pods, record_.now(), *context_.patterns);
     return finish_attempt({});
   }
 

@@ -3,7 +3,6 @@
 
 #include "cli/command.h"
 #include "kube/transport.h"
-#include "operator/classify_command.h"
 #include "operator/operator_command.h"
 #include "operator/ready_command.h"
 #include "operator/webhook_command.h"
@@ -12,8 +11,6 @@ int main(int argc, char** argv) {
   plimsoll::kube::initialise_transport();
   std::vector<plimsoll::cli::Command> commands(plimsoll::cli::commands().begin(),
                                                plimsoll::cli::commands().end());
-  commands.push_back({"classify", "Tell why an attempt of a job ended, from its pods",
-                      plimsoll::process::run_classify_command, plimsoll::process::classify_options});
   commands.push_back({"ready", "Ask server processes whether they are ready",
                       plimsoll::process::run_ready_command, plimsoll::process::ready_options});
   commands.push_back({"webhook", "Serve the admission webhook (runs in the cluster)",

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "controllers/calibration.h"
@@ -25,6 +26,7 @@
 #include "operator/resource_metrics.h"
 #include "operator/resource_plan.h"
 #include "operator/view_metrics.h"
+#include "remediation/patterns.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/table_source.h"
 
@@ -56,8 +58,9 @@ constexpr ServerCommand kCommand{
 struct OperatorOptions {
   ServerOptions server;
   LeadershipOptions leadership;
-  int workers = 0;             // 0: by the processors and memory of the cgroup
-  std::string prometheus_url;  // empty: not used
+  int workers = 0;               // 0: by the processors and memory of the cgroup
+  std::string prometheus_url;    // empty: not used
+  std::string failure_patterns;  // a file; empty: those built in
 };
 
 // Updates metrics at the beginning of each scrape.
@@ -77,10 +80,11 @@ class Refresher final : public prometheus::Collectable {
 // the lease, which is released after all controllers have stopped.
 class OperatorProcess final : public ServerProcess {
  public:
-  OperatorProcess(const OperatorOptions& options, std::optional<kube::LeaseOptions> lease,
-                  std::unique_ptr<kube::Client> client, std::unique_ptr<kube::Client> prometheus,
-                  estimator::GpuCatalog catalog)
+  OperatorProcess(const OperatorOptions& options, const remediation::Patterns& patterns,
+                  std::optional<kube::LeaseOptions> lease, std::unique_ptr<kube::Client> client,
+                  std::unique_ptr<kube::Client> prometheus, estimator::GpuCatalog catalog)
       : options_(options),
+        patterns_(patterns),
         client_(std::move(client)),
         prometheus_(std::move(prometheus)),
         leadership_(*client_, std::move(lease), *registry_),
@@ -158,6 +162,7 @@ class OperatorProcess final : public ServerProcess {
     controllers::TrainingJobController::Options options;
     options.workers = workers();
     options.decision_memory = plan_.reconcile;
+    options.patterns = &patterns_;
     options.leads = [this] { return leadership_.leads(); };
     options.cluster_is_known = [this] { return keeper_.has_synced() && inventory_.ready(); };
     options.registry = registry_.get();
@@ -210,6 +215,7 @@ class OperatorProcess final : public ServerProcess {
   }
 
   const OperatorOptions& options_;
+  const remediation::Patterns& patterns_;
   const ResourcePlan plan_ = plan_resources(process_limits());
   const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
   const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
@@ -234,6 +240,18 @@ class OperatorProcess final : public ServerProcess {
   std::atomic<bool> lost_ = false;
 };
 
+Result<remediation::Patterns> patterns_of(const std::string& file) {
+  if (file.empty()) {
+    return remediation::Patterns::built_in();
+  }
+  const Result<std::string> text = read_file(file);
+  if (!text) {
+    return text.error();
+  }
+  Result<remediation::Patterns> patterns = remediation::Patterns::with_own(*text);
+  return patterns ? std::move(patterns) : Result<remediation::Patterns>(patterns.error().within(file));
+}
+
 }  // namespace
 
 int run_operator_command(const std::vector<std::string>& arguments) {
@@ -244,7 +262,10 @@ int run_operator_command(const std::vector<std::string>& arguments) {
       "training jobs that are looked after at the same time, up to 64; 0: by the processors and the memory "
       "of the cgroup")("prometheus-url", po::value(&options.prometheus_url)->value_name("URL"),
                        "Prometheus server with dcgm-exporter's series, for jobs without signposts: "
-                       "http://prometheus.monitoring:9090");
+                       "http://prometheus.monitoring:9090")(
+      "failure-patterns", po::value(&options.failure_patterns)->value_name("FILE"),
+      "YAML of texts by which failures are recognised, tried before the built-in ones; `plimsoll classify "
+      "--patterns` tries it out");
   description.add(describe(options.leadership));
   description.add(describe(options.server));
   if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {
@@ -261,6 +282,10 @@ int run_operator_command(const std::vector<std::string>& arguments) {
     }
     lease = *std::move(parsed);
   }
+  Result<remediation::Patterns> patterns = patterns_of(options.failure_patterns);
+  if (!patterns) {
+    return wrong_usage(kCommand, "--failure-patterns: " + patterns.error().message);
+  }
   std::unique_ptr<kube::Client> prometheus;
   if (!options.prometheus_url.empty()) {
     kube::ClientConfig server;
@@ -275,8 +300,8 @@ int run_operator_command(const std::vector<std::string>& arguments) {
     return wrong_usage(kCommand, prepared.error().message);
   }
   return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<OperatorProcess>(options, lease, std::move(client), std::move(prometheus),
-                                             std::move(catalog));
+    return std::make_unique<OperatorProcess>(options, *patterns, lease, std::move(client),
+                                             std::move(prometheus), std::move(catalog));
   });
 }
 

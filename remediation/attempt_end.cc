@@ -19,6 +19,7 @@ struct Sign {
   Priority priority = Priority::kNothing;
   std::string time{};  // RFC 3339, so it compares as text; empty: not known
   AttemptEnd end{};
+  bool decides = true;  // false: its container has another sign, which counts
 };
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
@@ -28,6 +29,12 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
 std::string with_message(const std::string& reason, const std::string& message) {
   return message.empty() ? reason : reason + ": " + message;
 }
+
+// What read the containers' output, and with what.
+struct Reader {
+  const std::vector<LogTail>& logs;
+  const Patterns& patterns;
+};
 
 Sign sign(Priority priority, Outcome outcome, Evidence evidence, std::string time = {}) {
   return {.priority = priority,
@@ -157,32 +164,49 @@ std::optional<Sign> sign_of_waiting(const Json& waiting, const Evidence& where) 
   return std::nullopt;
 }
 
-// What a container's output proves.
-std::optional<Sign> sign_of_text(std::string_view text, const Evidence& where, const std::string& time) {
-  std::optional<Diagnosis> read = read_termination_message(text);
-  if (!read) {
-    return std::nullopt;
+// What a container's output proves, and after it what else is in it.
+std::vector<Sign> signs_of_text(std::string_view text, const Evidence& where, const std::string& time,
+                                const Patterns& patterns) {
+  std::vector<Sign> signs;
+  for (Diagnosis& one : read_termination_message(text, patterns)) {
+    Evidence evidence = part_of(where, "", std::move(one.line));
+    evidence.because = std::move(one.because);
+    signs.push_back(sign(one.priority, one.outcome, std::move(evidence), time));
+    signs.back().end.shared_memory = one.shared_memory;
+    signs.back().end.out_of_memory = one.out_of_memory;
+    signs.back().decides = signs.size() == 1;
   }
-  Sign found = sign(read->priority, read->outcome, part_of(where, "", std::move(read->line)), time);
-  found.end.out_of_memory = read->out_of_memory;
-  return found;
+  return signs;
 }
 
 // What an exit code proves when there is no output.
 Sign sign_of_exit_code(int code, const Evidence& where, const std::string& time, bool deleted) {
+  constexpr int kBusError = 128 + 7;
   Priority priority = Priority::kNothing;
   Outcome outcome = Outcome::kUnknown;
-  if (code == 2 || code == 126 || code == 127) {  // shells' wrong usage, not executable, not found
+  const char* because = "no known text, and an exit code of many causes";
+  if (code == 2 || code == 126 || code == 127) {
     priority = Priority::kException;
     outcome = Outcome::kUserError;
-  } else if (code == 247) {  // a launcher passes on -9: its child was killed, and it was not
+    because = "a shell's exit code for wrong usage, what is not executable, or what is not found";
+  } else if (code == 247) {
     priority = Priority::kCause;
     outcome = Outcome::kHostOutOfMemory;
-  } else if ((code == 137 || code == 143) && deleted) {  // killed because the pod was deleted
+    because = "a launcher passes on -9: its child was killed, and it was not";
+  } else if (code == kBusError) {
+    priority = Priority::kCause;
+    outcome = Outcome::kHostOutOfMemory;
+    because = "SIGBUS: a mapped page could not be had, as of a full /dev/shm";
+  } else if ((code == 137 || code == 143) && deleted) {
     priority = Priority::kConsequence;
     outcome = Outcome::kInfrastructureFailure;
+    because = "killed because the pod was deleted";
   }
-  return sign(priority, outcome, part_of(where, ".exitCode", "exit code " + std::to_string(code)), time);
+  Sign found =
+      sign(priority, outcome, part_of(where, ".exitCode", "exit code " + std::to_string(code)), time);
+  found.end.evidence.because = because;
+  found.end.shared_memory = code == kBusError;
+  return found;
 }
 
 std::string log_of(const std::vector<LogTail>& logs, const Evidence& where) {
@@ -212,33 +236,42 @@ std::optional<int> exit_code_of(const Json& terminated) {
   return fits ? std::optional(static_cast<int>(*code)) : std::nullopt;
 }
 
-// A container that ended without success.
-Sign sign_of_end(const Json& terminated, const Evidence& where, bool deleted,
-                 const std::vector<LogTail>& logs) {
+// A container that ended without success: what counts, and after it what does not.
+std::vector<Sign> signs_of_end(const Json& terminated, const Evidence& where, bool deleted,
+                               const Reader& reader) {
   const std::string time = text_member(terminated, {"finishedAt"});
   const std::string reason = text_member(terminated, {"reason"});
   const std::string message = text_member(terminated, {"message"});
   const int exit_code = exit_code_of(terminated).value_or(0);
-  const auto by_reason = [&](Outcome outcome, std::string text) {
-    return sign(Priority::kCause, outcome, part_of(where, ".reason", std::move(text)), time);
+  std::vector<Sign> signs = signs_of_text(message, part_of(where, ".message", ""), time, reader.patterns);
+  const Evidence logged{.pod = where.pod, .container = where.container, .field = "log"};
+  std::vector<Sign> from_log = signs_of_text(log_of(reader.logs, where), logged, time, reader.patterns);
+  const bool log_first =
+      !from_log.empty() && (signs.empty() || from_log.front().priority < signs.front().priority);
+  std::vector<Sign>& first = log_first ? from_log : signs;
+  std::vector<Sign>& second = log_first ? signs : from_log;
+  std::move(second.begin(), second.end(), std::back_inserter(first));
+  const auto by_reason = [&](Outcome outcome, std::string text, const char* because) {
+    Sign found = sign(Priority::kCause, outcome, part_of(where, ".reason", std::move(text)), time);
+    found.end.evidence.because = because;
+    first.insert(first.begin(), std::move(found));
   };
   if (reason == "OOMKilled") {
-    return by_reason(Outcome::kHostOutOfMemory, "OOMKilled, exit code " + std::to_string(exit_code));
+    by_reason(Outcome::kHostOutOfMemory, "OOMKilled, exit code " + std::to_string(exit_code),
+              "the kernel killed it at the container's memory limit");
+  } else if (reason == "ContainerStatusUnknown" || (reason == "Unknown" && exit_code == 255)) {
+    // containerd writes this for a container that was lost when it, or the node, restarted.
+    by_reason(Outcome::kInfrastructureFailure, with_message(reason, message),
+              "the runtime lost the container");
+  } else if (reason == "ContainerCannotRun" || reason == "StartError") {
+    by_reason(outcome_of_start(message), with_message(reason, message), "the runtime could not start it");
+  } else if (first.empty()) {
+    first.push_back(sign_of_exit_code(exit_code, where, time, deleted));
   }
-  // containerd writes this for a container that was lost when it, or the node, restarted.
-  if (reason == "ContainerStatusUnknown" || (reason == "Unknown" && exit_code == 255)) {
-    return by_reason(Outcome::kInfrastructureFailure, with_message(reason, message));
+  for (std::size_t i = 1; i < first.size(); ++i) {
+    first[i].decides = false;
   }
-  if (reason == "ContainerCannotRun" || reason == "StartError") {
-    return by_reason(outcome_of_start(message), with_message(reason, message));
-  }
-  std::optional<Sign> best = sign_of_text(message, part_of(where, ".message", ""), time);
-  const Evidence logged{.pod = where.pod, .container = where.container, .field = "log"};
-  if (std::optional<Sign> from_log = sign_of_text(log_of(logs, where), logged, time);
-      from_log && (!best || from_log->priority < best->priority)) {
-    best = std::move(from_log);
-  }
-  return best ? *std::move(best) : sign_of_exit_code(exit_code, where, time, deleted);
+  return std::move(first);
 }
 
 // The container that trains: the one named `trainer`, else the one with a device (a mesh may have put its
@@ -276,7 +309,7 @@ Priority priority_of_sidecar(const Sign& sign, const Sign& trainer) {
 }
 
 std::vector<Sign> signs_of_containers(const Json& pod, const std::string& name, bool deleted,
-                                      const std::vector<LogTail>& logs) {
+                                      const Reader& reader) {
   std::vector<Sign> signs;
   for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
     for (const Json& status : member(pod, {"status", list})) {
@@ -294,17 +327,18 @@ std::vector<Sign> signs_of_containers(const Json& pod, const std::string& name, 
       const Json& terminated = member(status, {state, "terminated"});
       if (terminated.isObject() && exit_code_of(terminated) != 0) {
         const Evidence end = part_of(where, std::string(".") + state + ".terminated", "");
-        signs.push_back(sign_of_end(terminated, end, deleted, logs));
+        std::vector<Sign> ends = signs_of_end(terminated, end, deleted, reader);
+        std::move(ends.begin(), ends.end(), std::back_inserter(signs));
       }
     }
   }
   return signs;
 }
 
-std::vector<Sign> signs_of_pod(const Json& pod, const std::vector<LogTail>& logs) {
+std::vector<Sign> signs_of_pod(const Json& pod, const Reader& reader) {
   const std::string name = text_member(pod, {"metadata", "name"});
   const bool deleted = !member(pod, {"metadata", "deletionTimestamp"}).isNull();
-  std::vector<Sign> signs = signs_of_containers(pod, name, deleted, logs);
+  std::vector<Sign> signs = signs_of_containers(pod, name, deleted, reader);
   const std::string trainer = trainer_of(pod);
   const auto of_trainer = std::find_if(signs.begin(), signs.end(), [&](const Sign& one) {
     return !trainer.empty() && one.end.evidence.container == trainer;
@@ -332,8 +366,11 @@ std::vector<Sign> signs_of_pod(const Json& pod, const std::vector<LogTail>& logs
   return signs;
 }
 
-// By priority, then by time; a sign without a time comes last.
+// What counts; by priority, then by time; a sign without a time comes last.
 bool comes_first(const Sign& a, const Sign& b) {
+  if (a.decides != b.decides) {
+    return a.decides;
+  }
   if (a.priority != b.priority) {
     return a.priority < b.priority;
   }
@@ -343,9 +380,26 @@ bool comes_first(const Sign& a, const Sign& b) {
   return a.time < b.time;
 }
 
+// Of pods that show no sign.
+AttemptEnd end_by_phase(const std::vector<Json>& pods, std::size_t succeeded, std::size_t failed) {
+  AttemptEnd end;
+  if (pods.empty()) {
+    end.outcome = Outcome::kInfrastructureFailure;
+    end.evidence.text = "no pod is left";
+    end.evidence.because = "pods that are gone were on nodes that were lost";
+  } else if (succeeded == pods.size()) {
+    end.outcome = Outcome::kSucceeded;
+  } else if (failed == 0) {
+    end.outcome = Outcome::kRunning;
+  }
+  return end;
+}
+
 }  // namespace
 
-AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs) {
+ExplainedEnd explain(const std::vector<Json>& pods, const std::vector<LogTail>& logs,
+                     const Patterns& patterns) {
+  const Reader reader{.logs = logs, .patterns = patterns};
   std::vector<Sign> signs;
   std::size_t succeeded = 0;
   std::size_t failed = 0;
@@ -354,7 +408,7 @@ AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& l
     succeeded += phase == "Succeeded" ? 1 : 0;
     failed += phase == "Failed" ? 1 : 0;
     if (phase != "Succeeded") {
-      std::vector<Sign> found = signs_of_pod(pod, logs);
+      std::vector<Sign> found = signs_of_pod(pod, reader);
       std::move(found.begin(), found.end(), std::back_inserter(signs));
     }
   }
@@ -362,24 +416,25 @@ AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& l
     // No status shows which container ended, but there is a log.
     const bool read = std::any_of(signs.begin(), signs.end(),
                                   [](const Sign& sign) { return !sign.end.evidence.container.empty(); });
-    const Evidence unknown{.field = "log"};
-    if (std::optional<Sign> said = sign_of_text(log_of(logs, unknown), unknown, ""); said && !read) {
-      signs.push_back(*std::move(said));
+    if (const Evidence unknown{.field = "log"}; !read) {
+      std::vector<Sign> said = signs_of_text(log_of(logs, unknown), unknown, "", patterns);
+      std::move(said.begin(), said.end(), std::back_inserter(signs));
     }
   }
-  if (!signs.empty()) {
-    return std::min_element(signs.begin(), signs.end(), comes_first)->end;
+  if (signs.empty()) {
+    return {.end = end_by_phase(pods, succeeded, failed)};
   }
-  AttemptEnd end;
-  if (pods.empty()) {
-    end.outcome = Outcome::kInfrastructureFailure;
-    end.evidence.text = "no pod is left";
-  } else if (succeeded == pods.size()) {
-    end.outcome = Outcome::kSucceeded;
-  } else if (failed == 0) {
-    end.outcome = Outcome::kRunning;
+  std::stable_sort(signs.begin(), signs.end(), comes_first);
+  ExplainedEnd explained{.end = std::move(signs.front().end), .priority = signs.front().priority};
+  for (std::size_t i = 1; i < signs.size() && i <= kMostDiagnoses; ++i) {
+    explained.others.emplace_back(signs[i].priority, std::move(signs[i].end));
   }
-  return end;
+  return explained;
+}
+
+AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs,
+                    const Patterns& patterns) {
+  return explain(pods, logs, patterns).end;
 }
 
 }  // namespace plimsoll::remediation

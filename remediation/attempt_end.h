@@ -11,6 +11,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/json/json.h"
@@ -24,12 +25,22 @@ struct Evidence {
   std::string container{};  // empty: the pod as a whole
   std::string field{};      // of the pod: "status.conditions[DisruptionTarget]", or "log"
   std::string text{};
+  std::string because{};  // the pattern or the rule by which the text means the outcome
 };
 
 struct AttemptEnd {
   Outcome outcome = Outcome::kUnknown;  // never kSuspended: pods do not show it
   Evidence evidence{};
+  bool shared_memory = false;  // of kHostOutOfMemory: /dev/shm was full
   crds::OutOfMemoryFigures out_of_memory{};
+};
+
+// Why an attempt ended, and what was seen beside it.
+struct ExplainedEnd {
+  AttemptEnd end{};
+  Priority priority = Priority::kNothing;
+  // The other signs, the strongest first: at most kMostDiagnoses. One that proves as much as the end came later.
+  std::vector<std::pair<Priority, AttemptEnd>> others{};
 };
 
 // The last lines of a container's log, for containers whose termination message does not hold them.
@@ -41,6 +52,9 @@ struct LogTail {
 
 // `pods`: of one attempt, as the API server has them. If there are none, their nodes were lost, which is a
 // failure of the infrastructure.
-AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs = {});
+AttemptEnd classify(const std::vector<Json>& pods, const std::vector<LogTail>& logs = {},
+                    const Patterns& patterns = Patterns::built_in());
+ExplainedEnd explain(const std::vector<Json>& pods, const std::vector<LogTail>& logs = {},
+                     const Patterns& patterns = Patterns::built_in());
 
 }  // namespace plimsoll::remediation

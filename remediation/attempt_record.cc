@@ -87,7 +87,7 @@ void record_end(crds::Attempt& attempt, Outcome outcome, const std::string& mess
 }
 
 void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
-                const std::string& now) {
+                const std::string& now, const Patterns& patterns) {
   const Signposts seen = read_signposts(pods);
   attempt.observed_peak = seen.peak;
   attempt.observed_startup = seen.startup;
@@ -103,9 +103,14 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
   if (end_of(job) == JobEnd::kComplete) {
     attempt.outcome = Outcome::kSucceeded;
   } else {
-    const AttemptEnd end = classify(pods);
+    const AttemptEnd end = classify(pods, {}, patterns);
     attempt.outcome = end.outcome == Outcome::kRunning ? Outcome::kUnknown : end.outcome;
     attempt.message = message_of(end.evidence);
+    if (end.shared_memory) {
+      attempt.message =
+          "/dev/shm was full; a container has 64 MiB there unless an emptyDir of medium Memory is mounted: " +
+          attempt.message;
+    }
     attempt.out_of_memory = end.out_of_memory;
     attempt.exit_code = exit_code_of(pods, end.evidence);
     attempt.container = end.evidence.container;

@@ -10,6 +10,7 @@
 
 #include "base/json/json.h"
 #include "crds/training_job_status.h"
+#include "remediation/patterns.h"
 
 namespace plimsoll::remediation {
 
@@ -23,7 +24,7 @@ std::string unschedulable(const std::vector<Json>& pods);
 
 // `pods`: all known pods of the attempt, deleted ones included. `now` as in metav1.Time.
 void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>& pods,
-                const std::string& now);
+                const std::string& now, const Patterns& patterns = Patterns::built_in());
 
 // The same for an attempt whose end the Job does not show.
 void record_end(crds::Attempt& attempt, crds::Outcome outcome, const std::string& message,

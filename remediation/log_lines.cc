@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kTraceback = "Traceback (most recent call last)";
 
 // Of a message of several lines (NCCL's, CUDA's), which ends before an empty line.
-constexpr std::size_t kMaxMessageLines = 5;
+constexpr std::size_t kMaxMessageLines = 10;
 
 // A longer text is not a prefix, and no line has more prefixes.
 constexpr std::size_t kMaxPrefix = 80;
@@ -60,6 +60,20 @@ std::size_t labelled(std::string_view text) {
   return host || time ? end : 0;
 }
 
+// "ERROR 01-11 13:09:40 engine.py:366] ", "E0113 12:00:00.000001 17 client.h:75] " of glog, absl and vLLM: what ends with a line's number and a
+// bracket.
+std::size_t located(std::string_view text) {
+  const std::size_t close = text.find("] ");
+  if (close == text.npos || close > kMaxPrefix || close < 2 || !is_digit(text[close - 1]) ||
+      text.find('[') < close) {
+    return 0;
+  }
+  const std::size_t before = text.find_last_not_of("0123456789", close - 1);
+  const bool file = before != text.npos && before > 0 && text[before] == ':' &&
+                    (is_letter(text[before - 1]) || text[before - 1] == '_');
+  return file ? close + 1 : 0;
+}
+
 // The rest after the prefixes, indentation included.
 std::string_view without_prefixes(std::string_view line) {
   std::string_view rest = line;
@@ -69,7 +83,7 @@ std::string_view without_prefixes(std::string_view line) {
       return rest.substr(rest.size());
     }
     const std::string_view word = rest.substr(begin, kMaxPrefix + 2);
-    const std::size_t prefix = std::max(bracketed(word), labelled(word));
+    const std::size_t prefix = std::max({bracketed(word), labelled(word), located(word)});
     if (prefix == 0) {
       return rest;
     }
@@ -93,7 +107,9 @@ std::string_view name_at(std::string_view body) {
 bool is_name_of_exception(std::string_view name) {
   constexpr std::array<std::string_view, 5> kEndings = {"Error", "Exception", "Interrupt", "NotFound",
                                                         "OutOfResources"};
-  return std::any_of(kEndings.begin(), kEndings.end(),
+  // torch._dynamo.exc.BackendCompilerFailed; "Failed: 3" is a report.
+  return (name.ends_with("Failed") && name.find('.') != name.npos) ||
+         std::any_of(kEndings.begin(), kEndings.end(),
                      [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
@@ -102,6 +118,13 @@ bool is_name_of_exception(std::string_view name) {
 bool has_any(std::string_view text, std::initializer_list<std::string_view> patterns) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](std::string_view pattern) { return text.find(pattern) != text.npos; });
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return lower;
 }
 
 std::string without_terminal_codes(std::string_view text) {
@@ -169,9 +192,12 @@ std::vector<LoggedException> exceptions_in(const std::vector<LogLine>& lines) {
       ignored = true;
       continue;
     }
+    // "BackendCompilerFailed: backend='inductor' raised:" has the other exception as a part of its message.
+    const bool quoted = !found.empty() && found.back().line + 1 == i && found.back().end > i &&
+                        !in_traceback && lines[i - 1].body.ends_with(" raised:");
     const bool ends_traceback = in_traceback && line.indentation <= indentation && !line.body.empty();
     const std::string_view name = name_at(line.body);
-    if (!name.empty() && (ends_traceback || is_name_of_exception(name))) {
+    if (!name.empty() && !quoted && (ends_traceback || is_name_of_exception(name))) {
       end_message(i);
       if (!ignored) {
         found.push_back({.line = i, .end = std::min(i + kMaxMessageLines, lines.size()), .name = name});

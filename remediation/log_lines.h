@@ -30,6 +30,9 @@ struct LoggedException {
 
 bool has_any(std::string_view text, std::initializer_list<std::string_view> patterns);
 
+// ASCII lower case, for comparing; every byte keeps its offset.
+std::string lower_case(std::string_view text);
+
 // Without colours and other control characters; tabs and line ends stay.
 std::string without_terminal_codes(std::string_view text);
 

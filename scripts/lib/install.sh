@@ -12,7 +12,7 @@ die() {
 
 BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
-  libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev libsimdjson-dev prometheus-cpp-dev zlib1g-dev
+  libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev libsimdjson-dev prometheus-cpp-dev zlib1g-dev libre2-dev
   libboost-dev libboost-program-options-dev
   libgtest-dev libgmock-dev
   libcurl4-openssl-dev nlohmann-json3-dev libprotoc-dev # of the fake API server, which scripts/demo runs too

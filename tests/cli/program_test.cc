@@ -65,7 +65,7 @@ TEST(Commands, AreThoseOfTheDesign) {
     names += std::string(command.name) + " ";
     EXPECT_FALSE(std::string(command.summary).empty());
   }
-  EXPECT_EQ(names, "estimate provision shard swap completion version ");
+  EXPECT_EQ(names, "estimate provision shard swap classify completion version ");
 }
 
 // Of the commands that are there, which may be more than this library's.

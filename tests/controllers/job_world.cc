@@ -159,6 +159,7 @@ Result<controllers::RequeueAfter> JobWorld::look(const std::string& name, kube::
   };
   with.find_pods = [](const std::string&) { return std::vector<Json>(); };
   with.departed_pods = [this](const std::string&) { return departed; };
+  with.patterns = patterns;
   return controllers::reconcile(with, job(name));
 }
 

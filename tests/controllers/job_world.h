@@ -109,7 +109,8 @@ class JobWorld {
 
   void pass(std::chrono::seconds time) { clock_.now += time; }
   std::vector<Json> departed;  // pods that the cache would remember
-  const std::map<std::string, int>& children_made() const { return made_; }  // by name: how often
+  const remediation::Patterns* patterns = &remediation::Patterns::built_in();  // of failures
+  const std::map<std::string, int>& children_made() const { return made_; }    // by name: how often
 
  private:
   struct ManualClock final : Clock {

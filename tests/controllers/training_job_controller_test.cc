@@ -134,6 +134,28 @@ TEST(TrainingJobController, FollowersMakeNoPass) {
   EXPECT_EQ(passes.of("one"), 0);
 }
 
+TEST(TrainingJobController, HandsTheClustersOwnPatternsToEachPass) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  const Result<remediation::Patterns> own = remediation::Patterns::with_own("- {rule: harmless, text: [a]}");
+  ASSERT_TRUE(own);
+  std::atomic<const remediation::Patterns*> given = nullptr;
+  TrainingJobController::Options options;
+  options.workers = 1;
+  options.patterns = &*own;
+  options.reconcile = [&](const PassContext& with, const Json&) -> Result<RequeueAfter> {
+    given = with.patterns;
+    return RequeueAfter();
+  };
+  cluster.put("trainingjobs", job("ads", "one"));
+  TrainingJobController controller(cluster, view, nullptr, nullptr, options);
+  controller.start();
+  ASSERT_TRUE(eventually(
+      "the pass", [&] { return given.load() != nullptr; }, true));
+  controller.stop();
+  EXPECT_EQ(given.load(), &*own);
+}
+
 TEST(TrainingJobController, WaitsUntilTheClusterIsKnown) {
   MemoryCluster cluster;
   estimator::ClusterViewStore view;

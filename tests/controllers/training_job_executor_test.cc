@@ -207,6 +207,32 @@ TEST_F(TrainingJobPass, AUserErrorIsNotRetried) {
   EXPECT_THAT(status.attempts[0].message, HasSubstr("ModuleNotFoundError"));
 }
 
+TEST_F(TrainingJobPass, APatternOfTheClustersOwnDecides) {
+  const Result<remediation::Patterns> own = remediation::Patterns::with_own(
+      "- {rule: proof, outcome: InfrastructureFailure, text: ['quota service is down']}");
+  ASSERT_TRUE(own);
+  world_.patterns = &*own;
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.fail_pods("ads-0", "ValueError: the quota service is down");
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_FALSE(status.is_true("Failed"));
+  EXPECT_EQ(status.attempts[0].outcome, Outcome::kInfrastructureFailure);
+}
+
+TEST_F(TrainingJobPass, AFullShmIsNamedWithItsCure) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.fail_pods(
+      "ads-0",
+      "trainer-0:41:93 [3] NCCL WARN Error while creating shared memory segment nccl-shm-recv-1 (size 9637888)");
+  world_.settle("ads");
+  const crds::Attempt& first = world_.status("ads").attempts[0];
+  EXPECT_EQ(first.outcome, Outcome::kHostOutOfMemory);
+  EXPECT_THAT(first.message, HasSubstr("mounted"));
+}
+
 TEST_F(TrainingJobPass, SuspensionEndsTheAttemptAndResumptionBeginsAnother) {
   world_.create(job_yaml("ads"));
   world_.settle("ads");

@@ -7,7 +7,8 @@
 #include "remediation/host_memory.h"
 #include "remediation/log_lines.h"
 #include "remediation/next_size.h"
-#include "remediation/out_of_memory_patterns.h"
+#include "remediation/out_of_memory_figures.h"
+#include "remediation/patterns.h"
 #include "remediation/remediation.h"
 #include "remediation/remediation_note.h"
 #include "remediation/signposts.h"
@@ -41,9 +42,13 @@ struct next_size_example {
   crds::JobStatus status;
   void patch(const crds::TrainingJob& job, const Json& operations);
 };
-struct out_of_memory_patterns_example {
-  std::string_view text, line;
+struct out_of_memory_figures_example {
+  std::string_view text;
   std::size_t begin_of_line = 0;
+};
+struct patterns_example {
+  std::string_view line;
+  void use(Outcome outcome);
 };
 struct remediation_example {
   crds::TrainingJob job;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "tests/cli/temporary_file.h"
+
 namespace plimsoll::process {
 namespace {
 
@@ -11,12 +13,15 @@ TEST(OperatorCommand, ExplainsItselfAndRefusesWrongUsage) {
   sigset_t before;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
   EXPECT_EQ(run_operator_command({"--help"}), 0);
+  const plimsoll::testing::TemporaryFile wrong("- {rule: proof, outcome: Oom, text: [a]}");
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--nonsense"},
                                                     {"stray"},
                                                     {"--ops-port"},
                                                     {"--ops-port", "-1"},
                                                     {"--log-level", "loud"},
                                                     {"--kubeconfig", "/nowhere/config"},
+                                                    {"--failure-patterns", "/nowhere/patterns.yaml"},
+                                                    {"--failure-patterns", wrong.path()},
                                                     {"--gpu-catalog", "/nowhere/gpus.yaml"}}) {
     EXPECT_EQ(run_operator_command(arguments), 2) << arguments.front();
   }

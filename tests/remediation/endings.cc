@@ -108,15 +108,16 @@ Json pod_of(const Json& row) {
 
 }  // namespace
 
-std::vector<Ending> read_endings() {
-  std::ifstream file(PLIMSOLL_SOURCE_DIR "/tests/remediation/endings.yaml");
+std::vector<Ending> read_endings(const std::string& name) {
+  std::ifstream file(PLIMSOLL_SOURCE_DIR "/tests/remediation/" + name);
   std::ostringstream text;
   text << file.rdbuf();
   const Result<std::vector<Json>> documents = parse_yaml_documents(text.str());
-  EXPECT_TRUE(documents && documents->size() == 1) << "endings.yaml is a list";
+  EXPECT_TRUE(documents && documents->size() == 1) << name << " is a list";
   std::vector<Ending> endings;
   for (const Json& row : documents ? documents->front() : Json()) {
     Ending ending{.name = row["name"].asString(), .outcome = row["outcome"].asString(), .pods = {}};
+    ending.shared_memory = row.get("sharedMemory", false).asBool();
     if (row.isMember("message")) {
       ending.pods.push_back(ended({.message = row["message"].asString()}));
     }

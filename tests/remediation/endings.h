@@ -1,4 +1,4 @@
-// How attempts end: endings.yaml, read; and what builds pods that have ended.
+// How attempts end: endings.yaml and public_endings.yaml, read; and what builds pods that have ended.
 #pragma once
 
 #include <string>
@@ -13,9 +13,10 @@ struct Ending {
   std::string name;
   std::string outcome;
   std::vector<Json> pods;
+  bool shared_memory = false;
 };
 
-std::vector<Ending> read_endings();
+std::vector<Ending> read_endings(const std::string& file);
 
 inline constexpr const char* kTime = "2026-11-21T08:30:00Z";
 

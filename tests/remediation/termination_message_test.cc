@@ -20,19 +20,19 @@ TEST(TerminationMessage, EveryBeginningOfALongTextIsRead) {
 
 TEST(TerminationMessage, AnErrorThatEndedAProcessComesBeforeOneThatWasLogged) {
   const std::string logged = std::string("WARNING caught: ") + kOutOfMemory + "; halving the batch\nstep 7\n";
-  const std::optional<Diagnosis> found =
+  const std::vector<Diagnosis> found =
       read_termination_message(logged + "Traceback (most recent call last):\nValueError: no such feature");
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->priority, Priority::kException);
-  EXPECT_EQ(found->outcome, Outcome::kUserError);
-  EXPECT_EQ(found->line, "ValueError: no such feature");
-  const std::optional<Diagnosis> alone = read_termination_message(kOutOfMemory);
-  ASSERT_TRUE(alone);
-  EXPECT_EQ(alone->priority, Priority::kCause);
-  EXPECT_EQ(alone->outcome, Outcome::kCudaOutOfMemory);
-  EXPECT_TRUE(alone->out_of_memory.needed);
-  EXPECT_FALSE(read_termination_message("step 7, loss 0.3"));
-  EXPECT_FALSE(read_termination_message(""));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found.front().priority, Priority::kException);
+  EXPECT_EQ(found.front().outcome, Outcome::kUserError);
+  EXPECT_EQ(found.front().line, "ValueError: no such feature");
+  const std::vector<Diagnosis> alone = read_termination_message(kOutOfMemory);
+  ASSERT_FALSE(alone.empty());
+  EXPECT_EQ(alone.front().priority, Priority::kCause);
+  EXPECT_EQ(alone.front().outcome, Outcome::kCudaOutOfMemory);
+  EXPECT_TRUE(alone.front().out_of_memory.needed);
+  EXPECT_TRUE(read_termination_message("step 7, loss 0.3").empty());
+  EXPECT_TRUE(read_termination_message("").empty());
 }
 
 }  // namespace

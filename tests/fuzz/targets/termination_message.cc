@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "remediation/attempt_end.h"
 #include "remediation/log_lines.h"
-#include "remediation/out_of_memory_patterns.h"
+#include "remediation/out_of_memory_figures.h"
 #include "remediation/signposts.h"
 #include "remediation/termination_message.h"
 #include "tests/fuzz/target.h"

@@ -1,4 +1,4 @@
-#include "operator/classify_command.h"
+#include "cli/classify_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "tests/cli/run_command.h"
 #include "tests/cli/temporary_file.h"
 
-namespace plimsoll::process {
+namespace plimsoll::cli {
 namespace {
 
 using plimsoll::testing::Outcome;
@@ -37,7 +37,7 @@ items:
 
 TEST(ClassifyCommand, KeepsTheJsonContract) {
   const Outcome outcome = run(run_classify, {"-f", "-", "-o", "json"}, kPods);
-  EXPECT_EQ(outcome.code, cli::kExitDone) << outcome.err;
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
   const Json json = outcome.json();
   EXPECT_EQ(json["verdict"].asString(), "CUDAOutOfMemory");
   EXPECT_EQ(json["evidence"]["pod"].asString(), "ads-1-0");
@@ -54,7 +54,7 @@ TEST(ClassifyCommand, ShowsNoControlCharactersOnATerminal) {
       run(run_classify, {"-f", "-"},
           R"({"kind": "Pod", "metadata": {"name": "a"}, "status": {"phase": "Failed", "reason":
                               "Evicted", "message": "\u001b]0;title\u0007\u001b[2J\u001b[31mno"}})");
-  EXPECT_EQ(outcome.code, cli::kExitDone) << outcome.err;
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
   EXPECT_THAT(outcome.out, ::testing::AllOf(HasSubstr("Preempted"), HasSubstr("]0;titleno")));
   EXPECT_THAT(outcome.out, ::testing::Not(::testing::AnyOf(HasSubstr("\x1b"), HasSubstr("\x07"))));
 }
@@ -87,15 +87,57 @@ TEST(ClassifyCommand, ReadsLogs) {
   EXPECT_EQ(outcome.json()["evidence"]["field"].asString(), "log");
 }
 
+TEST(ClassifyCommand, ExplainsWhatDecidedAndWhatComesNext) {
+  const Outcome outcome = run(run_classify, {"-f", "-", "--explain"}, kPods);
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("because    pattern \"out of memory. tried to allocate\" of PyTorch"));
+  EXPECT_THAT(outcome.out, HasSubstr("proves     a cause by itself"));
+  EXPECT_THAT(outcome.out, HasSubstr("next       another attempt at once, on more trainers or larger GPUs"));
+}
+
+TEST(ClassifyCommand, ExplainsWhatWasConsideredAndLost) {
+  const plimsoll::testing::TemporaryFile log(
+      "connection reset by peer\nTraceback (most recent call last):\nValueError: no such feature\n");
+  const Outcome outcome =
+      run(run_classify, {"-f", "-", "--log", log.path(), "--explain", "-o", "json"},
+          "{kind: Pod, metadata: {name: a}, status: {phase: Failed, containerStatuses: [{name: t, state: "
+          "{terminated: {exitCode: 1}}}]}}");
+  const Json explanation = outcome.json()["explanation"];
+  EXPECT_EQ(outcome.json()["verdict"].asString(), "UserError");
+  EXPECT_EQ(explanation["proves"].asString(), "an exception");
+  EXPECT_THAT(explanation["because"].asString(), HasSubstr("the program's own exception"));
+  EXPECT_THAT(explanation["next"].asString(), HasSubstr("the job fails"));
+  ASSERT_EQ(explanation["others"].size(), 1U);
+  EXPECT_EQ(explanation["others"][0]["verdict"].asString(), "InfrastructureFailure");
+  EXPECT_EQ(explanation["others"][0]["text"].asString(), "connection reset by peer");
+  EXPECT_THAT(explanation["others"][0]["because"].asString(), HasSubstr("\"connection reset by peer\""));
+}
+
+TEST(ClassifyCommand, TakesPatternsOfOnesOwn) {
+  const plimsoll::testing::TemporaryFile own(
+      "- {rule: proof, outcome: InfrastructureFailure, library: acme, text: ['quota of the team']}");
+  const std::string pod =
+      "{kind: Pod, metadata: {name: a}, status: {phase: Failed, containerStatuses: [{name: t, state: "
+      "{terminated: {exitCode: 1, message: 'ValueError: the quota of the team is used up'}}}]}}";
+  EXPECT_THAT(run(run_classify, {"-f", "-"}, pod).out, StartsWith("UserError"));
+  const Outcome outcome = run(run_classify, {"-f", "-", "--patterns", own.path(), "--explain"}, pod);
+  EXPECT_THAT(outcome.out, StartsWith("InfrastructureFailure"));
+  EXPECT_THAT(outcome.out, HasSubstr("the cluster's own pattern \"quota of the team\" of acme"));
+  const plimsoll::testing::TemporaryFile wrong("- {rule: proof, outcome: Oom, text: [a]}");
+  const Outcome refused = run(run_classify, {"-f", "-", "--patterns", wrong.path()}, pod);
+  EXPECT_EQ(refused.code, kExitUsage);
+  EXPECT_THAT(refused.err, HasSubstr("pattern 0: outcome must be one of"));
+}
+
 TEST(ClassifyCommand, WrongUsageIsExitTwo) {
-  EXPECT_EQ(run(run_classify, {}).code, cli::kExitUsage);
-  EXPECT_EQ(run(run_classify, {"-f", "/nowhere"}).code, cli::kExitUsage);
-  EXPECT_EQ(run(run_classify, {"-f", "-", "--log", "/nowhere"}, kPods).code, cli::kExitUsage);
-  EXPECT_EQ(run(run_classify, {"-f", "-", "-o", "xml"}, kPods).code, cli::kExitUsage);
+  EXPECT_EQ(run(run_classify, {}).code, kExitUsage);
+  EXPECT_EQ(run(run_classify, {"-f", "/nowhere"}).code, kExitUsage);
+  EXPECT_EQ(run(run_classify, {"-f", "-", "--log", "/nowhere"}, kPods).code, kExitUsage);
+  EXPECT_EQ(run(run_classify, {"-f", "-", "-o", "xml"}, kPods).code, kExitUsage);
   const Outcome other = run(run_classify, {"-f", "-"}, "{kind: Node, metadata: {name: n}}");
-  EXPECT_EQ(other.code, cli::kExitUsage);
+  EXPECT_EQ(other.code, kExitUsage);
   EXPECT_THAT(other.err, HasSubstr("holds a Node, not pods"));
 }
 
 }  // namespace
-}  // namespace plimsoll::process
+}  // namespace plimsoll::cli

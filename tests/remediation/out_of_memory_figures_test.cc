@@ -1,4 +1,4 @@
-#include "remediation/out_of_memory_patterns.h"
+#include "remediation/out_of_memory_figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct Figures {
   std::optional<double> fragmentation;
 };
 
-TEST(OutOfMemoryPatterns, ReadsTheFiguresOfEachSpelling) {
+TEST(OutOfMemoryFigures, ReadsTheFiguresOfEachSpelling) {
   const std::vector<Figures> all = {
       {kOutOfMemory, 79.90, 79.15, 5.25},
       {"CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 15.78 GiB total capacity; 14.20 GiB already "
@@ -57,9 +57,6 @@ TEST(OutOfMemoryPatterns, ReadsTheFiguresOfEachSpelling) {
        10.25, 10.91, 0.50},
   };
   for (const Figures& figures : all) {
-    const std::optional<OutOfMemoryMatch> words = find_out_of_memory(figures.text);
-    ASSERT_TRUE(words) << figures.text;
-    EXPECT_TRUE(words->of_gpu);
     const crds::OutOfMemoryFigures found = parse_out_of_memory_figures(figures.text);
     const auto expect = [&](const std::optional<Bytes>& is, const std::optional<double>& wanted) {
       ASSERT_EQ(is.has_value(), wanted.has_value()) << figures.text;
@@ -73,31 +70,12 @@ TEST(OutOfMemoryPatterns, ReadsTheFiguresOfEachSpelling) {
   }
 }
 
-TEST(OutOfMemoryPatterns, DoesNotMixTwoRanksFigures) {
+TEST(OutOfMemoryFigures, DoesNotMixTwoRanksFigures) {
   const std::string two =
       "CUDA out of memory. Tried to allocate 1.00 GiB.\nCUDA out of memory. Tried to allocate 7.00 GiB. GPU "
       "0 has a "
       "total capacity of 10.00 GiB of which 1.00 GiB is free.";
   EXPECT_FALSE(parse_out_of_memory_figures(two).capacity.has_value());
-}
-
-TEST(OutOfMemoryPatterns, TellGpuHostAndRemarkApart) {
-  const std::optional<OutOfMemoryMatch> gpu = find_out_of_memory(kOutOfMemory);
-  ASSERT_TRUE(gpu);
-  EXPECT_TRUE(gpu->of_gpu && gpu->exact);
-  const std::optional<OutOfMemoryMatch> host = find_out_of_memory("std::bad_alloc");
-  ASSERT_TRUE(host);
-  EXPECT_FALSE(host->of_gpu);
-  const std::optional<OutOfMemoryMatch> remark =
-      find_out_of_memory("the GPU is cuda:0, out of memory, retrying");
-  ASSERT_TRUE(remark);
-  EXPECT_FALSE(remark->exact);
-  EXPECT_FALSE(find_out_of_memory("loss 0.3"));
-  EXPECT_FALSE(find_out_of_memory(""));
-}
-
-TEST(OutOfMemoryPatterns, LowerCaseKeepsOffsets) {
-  EXPECT_EQ(lower_case("CUDA \xC3\x84 Out"), "cuda \xC3\x84 out");
 }
 
 }  // namespace

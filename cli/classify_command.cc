@@ -1,28 +1,28 @@
-#include "operator/classify_command.h"
+#include "cli/classify_command.h"
 
 #include <utility>
 
 #include "base/json/edit.h"
 #include "base/quantity.h"
+#include "cli/classify_explanation.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "remediation/attempt_end.h"
 #include "remediation/log_lines.h"
 
-namespace plimsoll::process {
+namespace plimsoll::cli {
 namespace {
 
-using cli::Console;
-
-constexpr cli::Help kHelp = {
-    "plimsoll classify -f PODS.yaml [--log FILE]... [options]",
+constexpr Help kHelp = {
+    "plimsoll classify -f PODS.yaml [--log FILE]... [--explain] [options]",
     "Tells why an attempt of a training job ended: from its pods as `kubectl get pods -o yaml` prints them, and, if\n"
     "given, the last lines of its containers' logs. The verdict is one of CUDAOutOfMemory, HostOutOfMemory, "
     "Preempted,\n"
     "InfrastructureFailure, ShardingFailure, UserError, Succeeded, Running and Unknown.",
     "  kubectl get pods -l batch.kubernetes.io/job-name=ads-1 -o yaml | plimsoll classify -f -\n"
-    "  plimsoll classify -f pods.yaml --log rank-3.log -o json",
+    "  plimsoll classify -f pods.yaml --log rank-3.log --explain\n"
+    "  plimsoll classify -f pods.yaml --patterns our-patterns.yaml -o json",
 };
 
 // The reason is at the end of a log, which may have any length.
@@ -36,7 +36,7 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
-Json to_json(const remediation::AttemptEnd& end) {
+JsonObject to_json(const remediation::AttemptEnd& end) {
   JsonObject json;
   json["verdict"] = name_of(end.outcome);
   const JsonPlace evidence = json["evidence"];
@@ -44,6 +44,7 @@ Json to_json(const remediation::AttemptEnd& end) {
   evidence["container"] = text_or_null(end.evidence.container);
   evidence["field"] = text_or_null(end.evidence.field);
   evidence["text"] = text_or_null(end.evidence.text);
+  json["sharedMemory"] = end.shared_memory;
   json["neededBytes"] = bytes_or_null(end.out_of_memory.needed);
   json["capacityBytes"] = bytes_or_null(end.out_of_memory.capacity);
   json["fragmentationBytes"] = bytes_or_null(end.out_of_memory.fragmentation);
@@ -68,12 +69,12 @@ void print(Console& console, const remediation::AttemptEnd& end) {
 }
 
 Result<std::vector<Json>> read_pods(const std::vector<std::string>& files, Console& console) {
-  Result<std::vector<cli::Document>> documents = cli::read_documents(files, console);
+  Result<std::vector<Document>> documents = read_documents(files, console);
   if (!documents) {
     return documents.error();
   }
   std::vector<Json> pods;
-  for (cli::Document& document : *documents) {
+  for (Document& document : *documents) {
     const std::string kind = text_member(document.object, {"kind"});
     if (kind == "Pod") {
       pods.push_back(std::move(document.object));
@@ -86,6 +87,20 @@ Result<std::vector<Json>> read_pods(const std::vector<std::string>& files, Conso
   return pods;
 }
 
+Result<remediation::Patterns> read_patterns(const boost::program_options::variables_map& values,
+                                            Console& console) {
+  if (!values.contains("patterns")) {
+    return remediation::Patterns::built_in();
+  }
+  const std::string file = values["patterns"].as<std::string>();
+  const Result<std::string> text = read_input(file, console);
+  if (!text) {
+    return text.error();
+  }
+  Result<remediation::Patterns> patterns = remediation::Patterns::with_own(*text);
+  return patterns ? std::move(patterns) : Result<remediation::Patterns>(patterns.error().within(file));
+}
+
 }  // namespace
 
 boost::program_options::options_description classify_options() {
@@ -94,54 +109,59 @@ boost::program_options::options_description classify_options() {
   options.add_options()("filename,f", po::value<std::vector<std::string>>()->value_name("FILE"),
                         "the attempt's pods, YAML or JSON; - is standard input; may be repeated")(
       "log", po::value<std::vector<std::string>>()->value_name("FILE"),
-      "the end of the log of a container that failed; may be repeated");
-  cli::add_output_option(options);
+      "the end of the log of a container that failed; may be repeated")(
+      "explain", "which line and which pattern or rule decided, what else was seen, and what comes next")(
+      "patterns", po::value<std::string>()->value_name("FILE"),
+      "texts of your own by which ends are recognised, as YAML (docs/remediation.md)");
+  add_output_option(options);
   options.add_options()("help,h", "print this help");
   return options;
 }
 
 int run_classify(const std::vector<std::string>& arguments, Console& console) {
   boost::program_options::variables_map values;
-  cli::OutputFormat format{};
+  OutputFormat format{};
   if (const std::optional<int> code =
-          cli::read_options(arguments, classify_options(), kHelp, console, values, format)) {
+          read_options(arguments, classify_options(), kHelp, console, values, format)) {
     return *code;
   }
   if (!values.contains("filename")) {
-    return cli::complain(console, cli::kExitUsage, "-f is required: the attempt's pods");
+    return complain(console, kExitUsage, "-f is required: the attempt's pods");
   }
   const Result<std::vector<Json>> pods =
       read_pods(values["filename"].as<std::vector<std::string>>(), console);
   if (!pods) {
-    return cli::complain(console, cli::kExitUsage, pods.error());
+    return complain(console, kExitUsage, pods.error());
   }
   std::vector<remediation::LogTail> logs;
   for (const std::string& file :
        values.contains("log") ? values["log"].as<std::vector<std::string>>() : std::vector<std::string>()) {
-    Result<std::string> text = cli::read_input(file, console);
+    Result<std::string> text = read_input(file, console);
     if (!text) {
-      return cli::complain(console, cli::kExitUsage, text.error());
+      return complain(console, kExitUsage, text.error());
     }
     if (text->size() > kLogTail) {
       text->erase(0, text->size() - kLogTail);
     }
     logs.push_back({.pod = "", .container = "", .text = *std::move(text)});
   }
-  const remediation::AttemptEnd end = remediation::classify(*pods, logs);
-  if (format == cli::OutputFormat::kTable) {
-    print(console, end);
-  } else {
-    cli::print_answers(console, format, {to_json(end)});
+  Result<remediation::Patterns> patterns = read_patterns(values, console);
+  if (!patterns) {
+    return complain(console, kExitUsage, patterns.error());
   }
-  return cli::kExitDone;
+  const remediation::ExplainedEnd explained = remediation::explain(*pods, logs, *patterns);
+  const bool explain = values.contains("explain");
+  if (format == OutputFormat::kTable) {
+    print(console, explained.end);
+    console.out << (explain ? classify_explanation_text(explained) : "");
+  } else {
+    JsonObject json = to_json(explained.end);
+    if (explain) {
+      json["explanation"] = classify_explanation_json(explained);
+    }
+    print_answers(console, format, {std::move(json)});
+  }
+  return kExitDone;
 }
 
-int run_classify_command(const std::vector<std::string>& arguments) {
-  Console console = cli::process_console();
-  const int code = run_classify(arguments, console);
-  return console.out.flush()
-             ? code
-             : cli::complain(console, cli::kExitUsage, "standard output could not be written");
-}
-
-}  // namespace plimsoll::process
+}  // namespace plimsoll::cli

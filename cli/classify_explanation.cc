@@ -1,0 +1,98 @@
+#include "cli/classify_explanation.h"
+
+#include "cli/text_table.h"
+#include "remediation/log_lines.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using remediation::AttemptEnd;
+using remediation::ExplainedEnd;
+using remediation::Outcome;
+using remediation::Priority;
+
+const char* what_it_proves(Priority priority) {
+  switch (priority) {
+    case Priority::kCause: return "a cause by itself";
+    case Priority::kException: return "an exception";
+    case Priority::kConsequence: return "a lost peer";
+    case Priority::kSidecar: return "of a sidecar";
+    case Priority::kNothing: return "nothing";
+  }
+  return "";
+}
+
+// As docs/remediation.md has it, for a job without rules of its own.
+const char* next_step(const AttemptEnd& end) {
+  switch (end.outcome) {
+    case Outcome::kCudaOutOfMemory:
+      return "another attempt at once, on more trainers or larger GPUs; once on the same size where fragmentation is the cause";
+    case Outcome::kHostOutOfMemory:
+      return end.shared_memory
+                 ? "another attempt. /dev/shm was full, which a container runtime leaves at 64 MiB whatever the memory limit: mount an "
+                   "emptyDir of medium Memory there"
+                 : "another attempt with more memory for the container";
+    case Outcome::kPreempted:
+      return "another attempt after a delay, which does not count towards maxRestarts";
+    case Outcome::kInfrastructureFailure:
+      return "another attempt after a delay, which does not count towards maxRestarts until the sixth";
+    case Outcome::kShardingFailure: return "another attempt on more trainers or larger GPUs";
+    case Outcome::kUserError: return "the job fails: every attempt would end alike";
+    case Outcome::kUnknown: return "another attempt after a delay, which counts towards maxRestarts";
+    default: return "nothing: the attempt has not failed";
+  }
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json() : Json(text);
+}
+
+// Of one line, and without what moves a terminal's cursor.
+std::string shown(const std::string& text, std::size_t most) {
+  std::string line = remediation::without_terminal_codes(text);
+  line = line.substr(0, line.find('\n'));
+  return line.size() > most ? remediation::line_at(line, 0, most) + "..." : line;
+}
+
+}  // namespace
+
+std::string classify_explanation_text(const ExplainedEnd& explained) {
+  std::string text;
+  if (!explained.end.evidence.because.empty()) {
+    text += "  because    " + shown(explained.end.evidence.because, 300) + '\n';
+    text += std::string("  proves     ") + what_it_proves(explained.priority) + '\n';
+  }
+  text += std::string("  next       ") + next_step(explained.end) + '\n';
+  if (explained.others.empty()) {
+    return text + "\n  nothing else was seen\n";
+  }
+  TextTable others({"verdict", "proves", "pod", "container", "text", "because"});
+  for (const auto& [priority, end] : explained.others) {
+    others.add({name_of(end.outcome), what_it_proves(priority), end.evidence.pod, end.evidence.container,
+                shown(end.evidence.text, 80), shown(end.evidence.because, 80)});
+  }
+  return text + "\n  also seen, the strongest first; among equals, the earliest decides\n" +
+         others.to_string("    ");
+}
+
+JsonObject classify_explanation_json(const ExplainedEnd& explained) {
+  JsonObject json;
+  json["because"] = text_or_null(explained.end.evidence.because);
+  json["proves"] = what_it_proves(explained.priority);
+  json["next"] = next_step(explained.end);
+  json["others"] = Json(::Json::arrayValue);
+  for (const auto& [priority, end] : explained.others) {
+    JsonObject other;
+    other["verdict"] = name_of(end.outcome);
+    other["proves"] = what_it_proves(priority);
+    other["because"] = text_or_null(end.evidence.because);
+    other["pod"] = text_or_null(end.evidence.pod);
+    other["container"] = text_or_null(end.evidence.container);
+    other["field"] = text_or_null(end.evidence.field);
+    other["text"] = text_or_null(end.evidence.text);
+    json["others"].append(std::move(other));
+  }
+  return json;
+}
+
+}  // namespace plimsoll::cli
