@@ -578,6 +578,9 @@ class TraceIteration {
       LookupLevels& levels = run_.lookups;
       Bytes& level = lookup.pooled ? (lookup.backward ? levels.pooled_backward : levels.pooled_forward)
                                    : (lookup.backward ? levels.sequences_backward : levels.sequences_forward);
+      if (lookup.pooled && lookup.backward && run_.ledger.live() >= level) {
+        levels.pooled_gradient_is_copy = lookup.gradient_is_copy;
+      }
       level = std::max(level, run_.ledger.live());
     }
   }

@@ -98,7 +98,7 @@ class Collection {
     return bytes;
   }
 
-  ExchangePeaks peaks() const { return {.forward = forward(), .backward = backward()}; }
+  ExchangePeaks peaks() const { return {.forward = forward(), .backward = backward(), .unmade = unmade()}; }
 
  private:
   std::vector<ShardingType> used() const {
@@ -240,6 +240,16 @@ class Collection {
       take_gradient(level, *type);
     }
     return level.peak();
+  }
+
+  Bytes unmade() const {
+    const std::vector<ShardingType> types = used();
+    const bool one_exchange = types.size() == 1 && types.front() != ShardingType::kDataParallel;
+    double bytes = 0;
+    for (const ShardingType type : types) {
+      bytes += pooled_ && !one_exchange ? results(type) : 0;
+    }
+    return Bytes::ceil(bytes);
   }
 
   // Of the results, which several sharding types get as columns of one tensor (`split`).

@@ -22,6 +22,9 @@ namespace plimsoll::estimator::inline provisioner {
 struct ExchangePeaks {
   Bytes forward;   // before the results are the dense part's, these included
   Bytes backward;  // beside the gradient of the results, which the dense part has made
+  // What of that gradient is never made where it is a part of another tensor: all of it, if each sharding type takes its columns of
+  // that, or DDP's lookups read it as it is; none, if one exchange sends all.
+  Bytes unmade{};
 };
 
 struct RankExchange {

@@ -42,8 +42,9 @@ std::vector<TrainerLoad> trainer_loads(const Estimate& fullest, const Plan& plan
   loads.reserve(plan.ranks.size());
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const RankExchange& exchange = exchanges[rank];
+    const Bytes unmade = levels.pooled_gradient_is_copy ? exchange.pooled.unmade : Bytes{};
     const Bytes at_lookups = std::max({levels.pooled_forward + exchange.pooled.forward,
-                                       levels.pooled_backward + exchange.pooled.backward,
+                                       levels.pooled_backward - unmade + exchange.pooled.backward,
                                        levels.sequences_forward + exchange.sequences.forward,
                                        levels.sequences_backward + exchange.sequences.backward});
     const Bytes more = exchange.kept + std::max(Bytes{}, at_lookups + workspace - dense);

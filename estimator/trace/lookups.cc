@@ -20,6 +20,17 @@ std::int64_t attribute(const Trace& trace, const TraceOperator& op, const char* 
   return value == nullptr ? 0 : value->at(0);
 }
 
+// The operator before makes what this one takes, and is a copy.
+bool takes_a_copy(const Trace& trace, std::size_t op) {
+  if (op == 0 || trace.operator_names[index(trace.operators[op - 1].name)] != "aten::clone") {
+    return false;
+  }
+  const Span made = trace.operators[op - 1].outputs;
+  const Span taken = trace.operators[op].inputs;
+  return made.size == 1 && taken.size > 0 &&
+         trace.operands[index(made.begin)] == trace.operands[index(taken.begin)];
+}
+
 }  // namespace
 
 std::optional<Lookup> lookup_of(const Trace& trace, const TraceOperator& op) {
@@ -44,7 +55,8 @@ std::map<std::int32_t, Lookup> lookups_of(const Trace& trace, Budget* budget) {
   charge(budget, trace.operators.size());
   for (std::size_t op = 0; op < trace.operators.size(); ++op) {
     if (const std::optional<Lookup> lookup = lookup_of(trace, trace.operators[op])) {
-      lookups.emplace(static_cast<std::int32_t>(op), *lookup);
+      Lookup& added = lookups.emplace(static_cast<std::int32_t>(op), *lookup).first->second;
+      added.gradient_is_copy = lookup->backward && takes_a_copy(trace, op);
     }
   }
   return lookups;

@@ -19,6 +19,8 @@ struct Lookup {
   bool pooled = false;       // a row of the result a sample, and not a row a lookup
   std::int64_t columns = 0;  // of all tables and features together
   bool has_indices = false;  // a graph of the dense part alone lacks them
+  // Of a backward one: the exporter has made its gradient contiguous, which was a part of another tensor.
+  bool gradient_is_copy = false;
 };
 
 // Nothing for other operators.
@@ -34,6 +36,7 @@ struct LookupLevels {
   Bytes pooled_backward;
   Bytes sequences_forward;
   Bytes sequences_backward;
+  bool pooled_gradient_is_copy = false;  // at pooled_backward
 };
 
 }  // namespace plimsoll::estimator::trace

@@ -88,6 +88,10 @@ TEST(TrainerLoads, BuffersOfExchangesCountWhileTheyExist) {
   EXPECT_EQ(loads[2].allocated, 60_B + 55_B + 35_B + 2_B);
   EXPECT_EQ(loads[2].embeddings, 35_B);
   EXPECT_EQ(loads[2].lookups, 17_B);
+  fullest.lookups->pooled_gradient_is_copy = true;
+  std::vector<RankExchange> views = exchanges;
+  views[2].pooled.unmade = 7_B;
+  EXPECT_EQ(trainer_loads(fullest, plan, views)[2].allocated, 60_B - 7_B + 55_B + 35_B + 2_B);
   fullest.lookups.reset();
   EXPECT_EQ(trainer_loads(fullest, plan, exchanges)[0].allocated, 150_B) << "of a spec";
 }
