@@ -3,13 +3,11 @@
 #include <utility>
 
 #include "base/json/edit.h"
-#include "base/quantity.h"
-#include "cli/classify_explanation.h"
+#include "cli/classify_report.h"
 #include "cli/command.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "remediation/attempt_end.h"
-#include "remediation/log_lines.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -27,46 +25,6 @@ constexpr Help kHelp = {
 
 // The reason is at the end of a log, which may have any length.
 constexpr std::size_t kLogTail = 256 << 10;
-
-Json bytes_or_null(const std::optional<Bytes>& bytes) {
-  return bytes ? Json(static_cast<::Json::Int64>(bytes->count)) : Json();
-}
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
-JsonObject to_json(const remediation::AttemptEnd& end) {
-  JsonObject json;
-  json["verdict"] = name_of(end.outcome);
-  const JsonPlace evidence = json["evidence"];
-  evidence["pod"] = text_or_null(end.evidence.pod);
-  evidence["container"] = text_or_null(end.evidence.container);
-  evidence["field"] = text_or_null(end.evidence.field);
-  evidence["text"] = text_or_null(end.evidence.text);
-  json["sharedMemory"] = end.shared_memory;
-  json["neededBytes"] = bytes_or_null(end.out_of_memory.needed);
-  json["capacityBytes"] = bytes_or_null(end.out_of_memory.capacity);
-  json["fragmentationBytes"] = bytes_or_null(end.out_of_memory.fragmentation);
-  return json;
-}
-
-void print(Console& console, const remediation::AttemptEnd& end) {
-  console.out << name_of(end.outcome) << '\n';
-  const remediation::Evidence& evidence = end.evidence;
-  const auto line = [&](const char* what, const std::string& text) {
-    if (!text.empty()) {
-      console.out << "  " << what << remediation::without_terminal_codes(text) << '\n';
-    }
-  };
-  line("pod        ", evidence.pod);
-  line("container  ", evidence.container);
-  line("field      ", evidence.field);
-  line("text       ", evidence.text);
-  line("needed     ", end.out_of_memory.needed ? to_string(*end.out_of_memory.needed) : "");
-  line("capacity   ", end.out_of_memory.capacity ? to_string(*end.out_of_memory.capacity) : "");
-  line("fragments  ", end.out_of_memory.fragmentation ? to_string(*end.out_of_memory.fragmentation) : "");
-}
 
 Result<std::vector<Json>> read_pods(const std::vector<std::string>& files, Console& console) {
   Result<std::vector<Document>> documents = read_documents(files, console);
@@ -152,14 +110,9 @@ int run_classify(const std::vector<std::string>& arguments, Console& console) {
   const remediation::ExplainedEnd explained = remediation::explain(*pods, logs, *patterns);
   const bool explain = values.contains("explain");
   if (format == OutputFormat::kTable) {
-    print(console, explained.end);
-    console.out << (explain ? classify_explanation_text(explained) : "");
+    console.out << classify_text(explained, explain);
   } else {
-    JsonObject json = to_json(explained.end);
-    if (explain) {
-      json["explanation"] = classify_explanation_json(explained);
-    }
-    print_answers(console, format, {std::move(json)});
+    print_answers(console, format, {classify_json(explained, explain)});
   }
   return kExitDone;
 }

@@ -1,5 +1,8 @@
-#include "cli/classify_explanation.h"
+#include "cli/classify_report.h"
 
+#include <optional>
+
+#include "base/quantity.h"
 #include "cli/text_table.h"
 #include "remediation/log_lines.h"
 
@@ -47,6 +50,17 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json() : Json(text);
 }
 
+Json bytes_or_null(const std::optional<Bytes>& bytes) {
+  return bytes ? Json(static_cast<::Json::Int64>(bytes->count)) : Json();
+}
+
+void add_evidence(const JsonPlace& to, const remediation::Evidence& evidence) {
+  to["pod"] = text_or_null(evidence.pod);
+  to["container"] = text_or_null(evidence.container);
+  to["field"] = text_or_null(evidence.field);
+  to["text"] = text_or_null(evidence.text);
+}
+
 // Of one line, and without what moves a terminal's cursor.
 std::string shown(const std::string& text, std::size_t most) {
   std::string line = remediation::without_terminal_codes(text);
@@ -54,9 +68,27 @@ std::string shown(const std::string& text, std::size_t most) {
   return line.size() > most ? remediation::line_at(line, 0, most) + "..." : line;
 }
 
-}  // namespace
+std::string verdict_text(const AttemptEnd& end) {
+  std::string text = std::string(name_of(end.outcome)) + '\n';
+  const auto line = [&](const char* what, const std::string& value) {
+    if (!value.empty()) {
+      text += std::string("  ") + what + remediation::without_terminal_codes(value) + '\n';
+    }
+  };
+  const auto bytes = [](const std::optional<Bytes>& value) {
+    return value ? to_string(*value) : std::string();
+  };
+  line("pod        ", end.evidence.pod);
+  line("container  ", end.evidence.container);
+  line("field      ", end.evidence.field);
+  line("text       ", end.evidence.text);
+  line("needed     ", bytes(end.out_of_memory.needed));
+  line("capacity   ", bytes(end.out_of_memory.capacity));
+  line("fragments  ", bytes(end.out_of_memory.fragmentation));
+  return text;
+}
 
-std::string classify_explanation_text(const ExplainedEnd& explained) {
+std::string explanation_text(const ExplainedEnd& explained) {
   std::string text;
   if (!explained.end.evidence.because.empty()) {
     text += "  because    " + shown(explained.end.evidence.because, 300) + '\n';
@@ -68,29 +100,47 @@ std::string classify_explanation_text(const ExplainedEnd& explained) {
   }
   TextTable others({"verdict", "proves", "pod", "container", "text", "because"});
   for (const auto& [priority, end] : explained.others) {
-    others.add({name_of(end.outcome), what_it_proves(priority), end.evidence.pod, end.evidence.container,
-                shown(end.evidence.text, 80), shown(end.evidence.because, 80)});
+    others.add({name_of(end.outcome), what_it_proves(priority), shown(end.evidence.pod, 80),
+                shown(end.evidence.container, 80), shown(end.evidence.text, 80),
+                shown(end.evidence.because, 80)});
   }
   return text + "\n  also seen, the strongest first; among equals, the earliest decides\n" +
          others.to_string("    ");
 }
 
-JsonObject classify_explanation_json(const ExplainedEnd& explained) {
+JsonObject explanation_json(const ExplainedEnd& explained) {
   JsonObject json;
   json["because"] = text_or_null(explained.end.evidence.because);
   json["proves"] = what_it_proves(explained.priority);
   json["next"] = next_step(explained.end);
   json["others"] = Json(::Json::arrayValue);
   for (const auto& [priority, end] : explained.others) {
-    JsonObject other;
+    const JsonPlace other = json["others"].append(::Json::objectValue);
     other["verdict"] = name_of(end.outcome);
     other["proves"] = what_it_proves(priority);
     other["because"] = text_or_null(end.evidence.because);
-    other["pod"] = text_or_null(end.evidence.pod);
-    other["container"] = text_or_null(end.evidence.container);
-    other["field"] = text_or_null(end.evidence.field);
-    other["text"] = text_or_null(end.evidence.text);
-    json["others"].append(std::move(other));
+    add_evidence(other, end.evidence);
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string classify_text(const ExplainedEnd& explained, bool explain) {
+  return verdict_text(explained.end) + (explain ? explanation_text(explained) : "");
+}
+
+JsonObject classify_json(const ExplainedEnd& explained, bool explain) {
+  const AttemptEnd& end = explained.end;
+  JsonObject json;
+  json["verdict"] = name_of(end.outcome);
+  add_evidence(json["evidence"], end.evidence);
+  json["sharedMemory"] = end.shared_memory;
+  json["neededBytes"] = bytes_or_null(end.out_of_memory.needed);
+  json["capacityBytes"] = bytes_or_null(end.out_of_memory.capacity);
+  json["fragmentationBytes"] = bytes_or_null(end.out_of_memory.fragmentation);
+  if (explain) {
+    json["explanation"] = explanation_json(explained);
   }
   return json;
 }

@@ -1,4 +1,5 @@
-// `plimsoll classify --explain`: what decided, what was seen beside it, and what the operator would do next. Pure; any thread.
+// What `plimsoll classify` prints: the verdict and its evidence; and with --explain what decided, what was seen beside it, and what the
+// operator does next. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace plimsoll::cli {
 
-// For people: lines that follow those of the verdict.
-std::string classify_explanation_text(const remediation::ExplainedEnd& explained);
+// For people.
+std::string classify_text(const remediation::ExplainedEnd& explained, bool explain);
 
-// For programs: {because, proves, next, others: [{verdict, proves, because, pod, container, field, text}]}
-JsonObject classify_explanation_json(const remediation::ExplainedEnd& explained);
+// For programs, as docs/cli.md has it; without `explain` it has no member `explanation`.
+JsonObject classify_json(const remediation::ExplainedEnd& explained, bool explain);
 
 }  // namespace plimsoll::cli

@@ -15,9 +15,10 @@ extern const char* const kPatternsYaml;  // patterns.yaml
 
 namespace {
 
-// What RE2 may take for all patterns together, and for each alone.
-constexpr std::int64_t kMemoryOfAll = 64 << 20;
-constexpr std::int64_t kMemoryOfOne = 1 << 20;
+// What RE2 may take for all patterns together, and for each alone; of each pattern there are up to three expressions. A container's
+// text makes them take it, and the operator's container has half a GiB.
+constexpr std::int64_t kMemoryOfAll = 32 << 20;
+constexpr std::int64_t kMemoryOfOne = 128 << 10;
 
 // Latin1: a log may have bytes that are no UTF-8.
 RE2::Options options(std::int64_t memory) {

@@ -574,14 +574,7 @@ class TraceIteration {
 
   void note_lookup(const Chunk& chunk, std::int32_t op) {
     if (const auto found = chunk.at->lookups.find(op); found != chunk.at->lookups.end()) {
-      const Lookup& lookup = found->second;
-      LookupLevels& levels = run_.lookups;
-      Bytes& level = lookup.pooled ? (lookup.backward ? levels.pooled_backward : levels.pooled_forward)
-                                   : (lookup.backward ? levels.sequences_backward : levels.sequences_forward);
-      if (lookup.pooled && lookup.backward && run_.ledger.live() >= level) {
-        levels.pooled_gradient_is_copy = lookup.gradient_is_copy;
-      }
-      level = std::max(level, run_.ledger.live());
+      run_.lookups.note(found->second, run_.ledger.live());
     }
   }
 

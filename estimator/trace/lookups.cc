@@ -62,4 +62,13 @@ std::map<std::int32_t, Lookup> lookups_of(const Trace& trace, Budget* budget) {
   return lookups;
 }
 
+void LookupLevels::note(const Lookup& lookup, Bytes live) {
+  Bytes& level = lookup.pooled ? (lookup.backward ? pooled_backward : pooled_forward)
+                               : (lookup.backward ? sequences_backward : sequences_forward);
+  if (lookup.pooled && lookup.backward && live >= level) {
+    pooled_gradient_is_copy = lookup.gradient_is_copy;
+  }
+  level = std::max(level, live);
+}
+
 }  // namespace plimsoll::estimator::trace

@@ -37,6 +37,9 @@ struct LookupLevels {
   Bytes sequences_forward;
   Bytes sequences_backward;
   bool pooled_gradient_is_copy = false;  // at pooled_backward
+
+  // The lookup runs, with so much live.
+  void note(const Lookup& lookup, Bytes live);
 };
 
 }  // namespace plimsoll::estimator::trace
