@@ -87,18 +87,6 @@ std::int64_t gpus_of_container(const JsonView& container) {
   return count ? count->count : 0;
 }
 
-// The key's content: `data` holds text, `binaryData` holds base64 of anything.
-Result<std::string> content_of(const Json& config_map, const std::string& key) {
-  if (const Json& text = member(config_map, {"data", key}); text.isString()) {
-    return text_member(text, {});
-  }
-  const Json& binary = member(config_map, {"binaryData", key});
-  if (!binary.isString()) {
-    return Error(ErrorCode::kNotFound, "it has no key " + key);
-  }
-  return base64_decode(text_member(binary, {}));
-}
-
 }  // namespace
 
 std::int64_t gpus_of_pod(const Json& pod) {
@@ -186,13 +174,25 @@ Result<ClusterState> cluster_from_client(kube::Client& client) {
   return std::move(collector).take();
 }
 
+Result<std::string> text_of(const Json& config_map, const std::string& key) {
+  // `data` holds text, `binaryData` holds base64 of anything.
+  if (const Json& text = member(config_map, {"data", key}); text.isString()) {
+    return text_member(text, {});
+  }
+  const Json& binary = member(config_map, {"binaryData", key});
+  if (!binary.isString()) {
+    return Error(ErrorCode::kNotFound, "it has no key " + key);
+  }
+  return base64_decode(text_member(binary, {}));
+}
+
 Result<std::vector<crds::EmbeddingTable>> tables_of(const Json& config_map, const std::string& key) {
-  const Result<std::string> content = content_of(config_map, key);
+  const Result<std::string> content = text_of(config_map, key);
   return content ? crds::parse_embedding_tables_csv(*content) : content.error();
 }
 
 Result<estimator::TraceFile> graph_of(const Json& config_map, const std::string& key) {
-  const Result<std::string> content = content_of(config_map, key);
+  const Result<std::string> content = text_of(config_map, key);
   return content ? estimator::import_traces(*content) : content.error();
 }
 

@@ -50,6 +50,9 @@ Result<std::vector<crds::EmbeddingTable>> tables_of(const Json& config_map, cons
 // The exported graph that a ConfigMap key names. Errors: kNotFound, kInvalid.
 Result<estimator::TraceFile> graph_of(const Json& config_map, const std::string& key);
 
+// What a ConfigMap key holds. Errors: kNotFound, kInvalid.
+Result<std::string> text_of(const Json& config_map, const std::string& key);
+
 // GPUs that a pod holds or will hold on its node; 0 when it is not bound or has ended.
 std::int64_t gpus_of_pod(const Json& pod);
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace plimsoll::cli {
 
 // Exit codes are a contract (docs/cli.md).
@@ -13,6 +15,13 @@ inline constexpr int kExitDone = 0;
 inline constexpr int kExitRefused =
     1;  // does not fit, or was refused; the reason is on standard error and in the JSON
 inline constexpr int kExitUsage = 2;  // wrong usage, or input that cannot be read
+
+// kExitRefused where the question was understood and has no answer, or none within the budget.
+inline int exit_code_of(const Error& error) {
+  const bool refused = error.code == ErrorCode::kUnfittable || error.code == ErrorCode::kUnsupported ||
+                       error.code == ErrorCode::kTimeout || error.code == ErrorCode::kTooLarge;
+  return refused ? kExitRefused : kExitUsage;
+}
 
 struct Command {
   const char* name;

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "base/json/edit.h"
+#include "cli/answer_budget.h"
 #include "cli/cluster_state.h"
 #include "cli/estimate_options.h"
 #include "cli/explanation.h"
@@ -26,7 +27,8 @@ constexpr Help kHelp = {
     "                         [--device cuda|cpu] [-o FORMAT]\n"
     "       plimsoll estimate --config config.json --batch-size B --sequence-length S --optimizer NAME [--gpu NAME]\n"
     "                         [--trainers N] [--parallelism NAME] [-o FORMAT]",
-    "Tells the peak GPU memory of each TrainingJob in the files, on its most loaded trainer, and what it consists of.\n"
+    "Tells the peak GPU memory of each TrainingJob in the files, on its most loaded trainer, and what it consists of, and that of\n"
+    "each JobSet, PyTorchJob, ... whose model is described (docs/workloads.md).\n"
     "Embedding tables are placed first, for the shard of a trainer is most of its memory. Needs no cluster: "
     "tables that\n"
     "come from a ConfigMap are looked for in the same files, and so are MemoryProfiles and GPUModels.",
@@ -62,16 +64,16 @@ Bytes usable_of(const crds::TrainingJob& job, const estimator::GpuModel& gpu) {
   return gpu.memory - Bytes::ceil(static_cast<double>(gpu.memory.count) * job.spec.provisioning.headroom);
 }
 
-Result<estimator::Estimate> estimate_with(estimator::EstimateRequest request, Bytes embeddings) {
-  Budget budget(limits_of_answer());
-  request.budget = &budget;
+Result<estimator::Estimate> estimate_with(estimator::EstimateRequest request, Bytes embeddings,
+                                          AnswerBudget& budget) {
+  request.budget = budget.get();
   request.embedding_bytes = embeddings;
   return budget.run([&] { return estimator::estimate_memory(request); });
 }
 
-Result<Answer> answer_for(const EstimateInput& input) {
+Result<Answer> answer_for(const EstimateInput& input, AnswerBudget& budget) {
   const crds::TrainingJob& job = *input.job;
-  Result<estimator::Estimate> estimate = estimate_with(input.request, Bytes{});
+  Result<estimator::Estimate> estimate = estimate_with(input.request, Bytes{}, budget);
   if (!estimate) {
     return estimate.error();
   }
@@ -81,20 +83,20 @@ Result<Answer> answer_for(const EstimateInput& input) {
   PlacedTables placed;
   if (!job.spec.model.tables().empty()) {
     const Bytes left = std::max(Bytes{}, usable - estimate->peak.upper_bound);
-    Result<PlacedTables> tables = place_tables(input.request, *input.gpu, left, {},
+    Result<PlacedTables> tables = place_tables(input.request, *input.gpu, left, budget, {},
                                                job.spec.provisioning.host_memory.value_or(Bytes{}));
     if (!tables) {
       return tables.error();
     }
     placed = *std::move(tables);
-    estimate = estimate_with(input.request, placed.embeddings);
+    estimate = estimate_with(input.request, placed.embeddings, budget);
     if (!estimate) {
       return estimate.error();
     }
   }
   answer.estimate = *std::move(estimate);
   answer.trainers = estimator::trainer_loads(answer.estimate, placed.plan, placed.exchanges);
-  answer.throughput = throughput_of(input.request, placed);
+  answer.throughput = throughput_of(input.request, placed, budget);
   const bool no_card = input.request.gpu == nullptr;
   answer.fits = no_card || (placed.why.constraint.empty() && answer.estimate.peak.upper_bound <= usable);
   if (!answer.fits) {
@@ -198,7 +200,8 @@ Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& sta
 }
 
 // A job with a global batch is estimated with the fewest parts that fit, as `provision` would choose.
-Result<Answer> answer_for_job(const JobOrError& entry, EstimateInput& input) {
+Result<Answer> answer_for_job(const JobOrError& entry, EstimateInput& input, std::chrono::seconds timeout) {
+  AnswerBudget budget(timeout);
   const Result<std::vector<crds::BatchSplit>> splits =
       crds::batch_splits(entry.job->spec.training, input.request.trainers);
   if (!splits) {
@@ -207,7 +210,7 @@ Result<Answer> answer_for_job(const JobOrError& entry, EstimateInput& input) {
   Result<Answer> answer = Answer();
   for (const crds::BatchSplit& split : *splits) {
     input.training = crds::with_split(entry.job->spec.training, split);
-    answer = answer_for(input);
+    answer = answer_for(input, budget);
     if (!answer || answer->fits) {
       break;
     }
@@ -226,6 +229,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
   }
   OptionReader options(values);
   read_method(options);
+  const std::chrono::seconds timeout = read_timeout(options);
   const bool by_config = options.given("config");
   if (!options.error() && options.given("graph") && !by_config) {
     return run_graph_estimate(values, format, console);
@@ -251,12 +255,12 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
     return complain(console, kExitRefused, state.error());
   }
   if (!by_config) {
-    jobs = read_jobs(*documents, kDefaultNamespace, [&](const std::string& space, const std::string& name) {
-      return state->config_map(space, name);
-    });
+    JobsOfInput input = read_jobs(*documents, sources_of(*documents, *state));
+    print_notes(console, input.notes);
+    jobs = std::move(input.jobs);
   }
   if (jobs.empty()) {
-    return complain(console, kExitUsage, "there is no TrainingJob in the input");
+    return complain(console, kExitUsage, kNoJob);
   }
   JobAnswers answers(console, format);
   for (const JobOrError& job : jobs) {
@@ -274,7 +278,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
       console.err << "plimsoll: warning: " << job.name << ": " << warning << '\n';
     }
     input->request.training = &input->training;
-    const Result<Answer> answer = answer_for_job(job, *input);
+    const Result<Answer> answer = answer_for_job(job, *input, timeout);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (!answer) {
       answers.refuse(job.name, answer.error());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/number.h"
+#include "cli/answer_budget.h"
 #include "cli/input.h"
 #include "cli/jobs.h"
 #include "cli/subcommands.h"
@@ -216,6 +217,7 @@ po::options_description estimate_options() {
     }
   }
   options.add_options()("explain", "print how each part was computed: its rule, its source and the figures");
+  add_timeout_option(options);
   add_output_option(options);
   options.add_options()("help,h", "print this help");
   return options;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/json/edit.h"
+#include "cli/answer_budget.h"
 #include "cli/command.h"
 #include "cli/estimate_options.h"
 #include "cli/explanation.h"
@@ -41,6 +42,7 @@ struct GraphInput {
   const estimator::GpuModel* gpu = nullptr;        // also on the CPU, for the room and the links of tables
   estimator::EstimateRequest request;
   bool explain = false;
+  std::chrono::seconds timeout = kDefaultTimeout;
 };
 
 struct GraphAnswer {
@@ -114,13 +116,15 @@ std::optional<Error> read_graph_input(const po::variables_map& values, GraphInpu
   request.next_batch_early = options.given("next-batch-early");
   request.reentrant_checkpointing = options.given("reentrant");
   input.explain = options.given("explain");
+  input.timeout = read_timeout(options);
   return options.error();
 }
 
 // Adds the tables to the estimate of a model without them.
-Result<void> add_tables_to(GraphAnswer& answer, const GraphInput& input, estimator::EstimateRequest request) {
+Result<void> add_tables_to(GraphAnswer& answer, const GraphInput& input, estimator::EstimateRequest request,
+                           AnswerBudget& budget) {
   const Bytes left = std::max(Bytes{}, input.gpu->memory - answer.estimate.peak.upper_bound);
-  const Result<PlacedTables> placed = place_tables(request, *input.gpu, left, input.constraints);
+  const Result<PlacedTables> placed = place_tables(request, *input.gpu, left, budget, input.constraints);
   if (!placed) {
     return placed.error();
   }
@@ -133,22 +137,21 @@ Result<void> add_tables_to(GraphAnswer& answer, const GraphInput& input, estimat
                          [](const auto& a, const auto& b) { return a.allocated < b.allocated; });
     request.embedding_bytes = fullest->allocated - answer.estimate.peak.allocated;
   }
-  Result<estimator::Estimate> whole =
-      request.budget->run([&] { return estimator::estimate_memory(request); });
+  Result<estimator::Estimate> whole = budget.run([&] { return estimator::estimate_memory(request); });
   if (!whole) {
     return whole.error();
   }
   answer.estimate = *std::move(whole);
   answer.sharding = estimator::to_json(placed->request, placed->plan);
-  answer.throughput = throughput_of(input.request, *placed);
+  answer.throughput = throughput_of(input.request, *placed, budget);
   answer.fits = placed->why.constraint.empty();
   return {};
 }
 
 Result<GraphAnswer> answer_for(const GraphInput& input) {
   estimator::EstimateRequest request = input.request;
-  Budget budget(limits_of_answer());
-  request.budget = &budget;
+  AnswerBudget budget(input.timeout);
+  request.budget = budget.get();
   Result<estimator::Estimate> estimate = budget.run([&] { return estimator::estimate_memory(request); });
   if (!estimate) {
     return estimate.error();
@@ -157,11 +160,11 @@ Result<GraphAnswer> answer_for(const GraphInput& input) {
   answer.estimate = *std::move(estimate);
   const bool has_tables = !request.model->tables().empty();
   if (has_tables) {
-    if (Result<void> added = add_tables_to(answer, input, request); !added) {
+    if (Result<void> added = add_tables_to(answer, input, request, budget); !added) {
       return added.error();
     }
   } else {
-    answer.throughput = throughput_of(input.request, {});
+    answer.throughput = throughput_of(input.request, {}, budget);
   }
   if (request.gpu != nullptr) {
     answer.fits = answer.fits && answer.estimate.peak.upper_bound <= request.gpu->memory;

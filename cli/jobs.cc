@@ -1,93 +1,189 @@
 #include "cli/jobs.h"
 
+#include <set>
+#include <utility>
+
 #include "base/json/edit.h"
-#include "cli/cluster_state.h"
+#include "base/json/view.h"
+#include "base/words.h"
 #include "cli/command.h"
 #include "crds/unknown_fields.h"
 #include "estimator/provisioner/model_source.h"
+#include "workloads/description.h"
 
 namespace plimsoll::cli {
 namespace {
 
-Error of_config_map(const Error& error, const std::string& namespace_name, const std::string& name) {
-  return error.within("ConfigMap " + namespace_name + "/" + name);
-}
+constexpr const char* kTrainingJob = "TrainingJob";
+// What jobs refer to, and what a cluster consists of.
+const std::set<std::string> kReferences = {"ConfigMap",
+                                           "GPUModel",
+                                           "MemoryProfile",
+                                           "Node",
+                                           "TrainingRuntime",
+                                           "ClusterTrainingRuntime",
+                                           "CustomResourceDefinition"};
 
 Result<void> check(const crds::TrainingJob& job) {
   const std::vector<crds::FieldError> wrong = crds::validate(job);
   return wrong.empty() ? Result<void>() : invalid(crds::to_string(wrong));
 }
 
-Result<void> read_tables(crds::TrainingJob& job, const ConfigMapReader& config_maps) {
-  const crds::TablesFrom from = *job.spec.model.tables_from();
-  const Result<Json> config_map = config_maps(job.namespace_name, from.config_map_name);
-  if (!config_map) {
-    return config_map.error();
-  }
-  const Result<std::vector<crds::EmbeddingTable>> tables = tables_of(*config_map, from.key);
-  if (!tables) {
-    return of_config_map(tables.error(), job.namespace_name, from.config_map_name);
-  }
-  std::vector<crds::EmbeddingTable>& all = job.spec.model.own_tables();
-  all.insert(all.end(), tables->begin(), tables->end());
-  return check(job);
-}
-
-Result<void> read_graph(crds::TrainingJob& job, const ConfigMapReader& config_maps,
-                        std::shared_ptr<const estimator::TraceFile>& graph) {
-  const crds::GraphReference& from = *job.spec.model.graph;
-  const Result<Json> config_map = config_maps(job.namespace_name, from.config_map_name);
-  if (!config_map) {
-    return config_map.error();
-  }
-  Result<estimator::TraceFile> read = graph_of(*config_map, from.key);
-  if (!read) {
-    return of_config_map(read.error(), job.namespace_name, from.config_map_name);
-  }
-  graph = std::make_shared<const estimator::TraceFile>(*std::move(read));
-  estimator::take_tables_of_graph(job, *graph);
-  return {};
-}
-
 // Decodes the job into `entry`, checks it, and reads what it refers to.
-Result<void> read_job(const Document& document, const std::string& default_namespace,
-                      const ConfigMapReader& config_maps, JobOrError& entry) {
-  if (Result<void> known = crds::refuse_unknown_fields(JsonView(document.object)); !known) {
+Result<void> read_training_job(const Json& object, const JobSources& sources, JobOrError& entry) {
+  if (Result<void> known = crds::refuse_unknown_fields(JsonView(object)); !known) {
     return known;
   }
-  entry.job = crds::decode_training_job(document.object);
+  entry.job = crds::decode_training_job(object);
   if (!entry.job) {
     return entry.job.error();
   }
   crds::TrainingJob& job = *entry.job;
   if (job.namespace_name.empty()) {
-    job.namespace_name = default_namespace;
+    job.namespace_name = sources.default_namespace;
   }
-  Result<void> done = check(job);
-  if (done && job.spec.model.tables_from()) {
-    done = read_tables(job, config_maps);
+  if (Result<void> right = check(job); !right) {
+    return right;
   }
-  return done && job.spec.model.graph ? read_graph(job, config_maps, entry.graph) : done;
+  ConfigMapModels models(sources.config_maps);
+  Result<estimator::SharedGraph> graph = estimator::resolve_model(job, &models, nullptr);
+  if (!graph) {
+    return graph.error();
+  }
+  entry.graph = *std::move(graph);
+  return check(job);  // with the tables
 }
+
+Result<void> read_workload(const workloads::Kind& kind, const Document& document,
+                           const std::string& namespace_name, const JobSources& sources, JobOrError& entry) {
+  Result<std::shared_ptr<const WorkloadJob>> workload =
+      read_workload_job(kind, document.object, namespace_name, sources);
+  if (!workload) {
+    return workload.error();
+  }
+  entry.workload = *std::move(workload);
+  entry.job = entry.workload->sizing->job();
+  entry.graph = entry.workload->graph;
+  return {};
+}
+
+// Whether a field in it requests a GPU of any vendor. Recursion is as deep as the text, which the parser limits.
+bool requests_gpus(const JsonView& value) {
+  for (const auto& [name, each] : value.members()) {
+    const bool gpu =
+        name.starts_with("nvidia.com/") || (name.find('/') != name.npos && name.ends_with("gpu"));
+    if (gpu || requests_gpus(each)) {
+      return true;
+    }
+  }
+  for (const JsonView each : value.elements()) {
+    if (requests_gpus(each)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of an object that no command can answer for.
+Error why_not(const Json& object) {
+  const std::string kind = text_member(object, {"kind"});
+  if (kind.empty()) {
+    return invalid(
+        member(object, {"model_type"}).isString()
+            ? "it is a Hugging Face config.json; plimsoll estimate and plimsoll swap take it with --config"
+            : "it is no Kubernetes object, because it has no kind");
+  }
+  if (text_member(object, {"apiVersion"}).starts_with(std::string(crds::kGroup) + "/")) {
+    return invalid(std::string(crds::kGroup) + " has no kind " + kind +
+                   did_you_mean(kind, {kTrainingJob, "GPUModel", "MemoryProfile"}));
+  }
+  std::vector<std::string> kinds = {kTrainingJob};
+  for (const workloads::Kind& each : workloads::kinds()) {
+    kinds.emplace_back(each.kind);
+  }
+  return Error(ErrorCode::kUnsupported,
+               "Plimsoll sizes no " + kind + ", but " + listed(kinds, kinds.size()) +
+                   "; to estimate it, describe its model in a TrainingJob (docs/jobs.md)");
+}
+
+// One document after another.
+class JobReader {
+ public:
+  explicit JobReader(const JobSources& sources) : sources_(sources) {}
+
+  void read(const Document& document) {
+    const std::string kind = text_member(document.object, {"kind"});
+    const std::string space =
+        text_member(document.object, {"metadata", "namespace"}, sources_.default_namespace);
+    std::string name = space + "/" + text_member(document.object, {"metadata", "name"}, "(no name)");
+    if (kind == kTrainingJob) {
+      JobOrError entry{.name = std::move(name), .job = Error()};
+      const Result<void> done = read_training_job(document.object, sources_, entry);
+      return add(done, document, std::move(entry));
+    }
+    if (kReferences.contains(kind)) {
+      return;
+    }
+    name = (kind.empty() ? "an object without kind" : kind) + " " + name;
+    const bool with_gpus = requests_gpus(JsonView(document.object));
+    const workloads::Kind* const known = kind_of(document.object);
+    if (known == nullptr) {
+      const Error why = why_not(document.object);
+      if (with_gpus || why.code == ErrorCode::kInvalid) {
+        return add(why, document, {.name = std::move(name), .job = Error()});
+      }
+      return pass_over(document, name, "it requests no GPUs");
+    }
+    if (workloads::has_controller(JsonView(document.object))) {
+      return pass_over(document, name, "another object made it, which is sized instead");
+    }
+    if (!text_member(document.object, {"spec", "nodeName"}).empty()) {
+      return;  // a pod that runs: its GPUs are counted
+    }
+    JobOrError entry{.name = name, .job = Error()};
+    const Result<void> done = read_workload(*known, document, space, sources_, entry);
+    if (!done && done.error().code == ErrorCode::kUnsupported && !with_gpus) {
+      return pass_over(document, name, "there is nothing to size: " + done.error().message);
+    }
+    if (done && !entry.workload->opted_in) {
+      input_.notes.push_back(name + ": the webhook leaves it as it is, because it has no label " +
+                             workloads::kFamilyLabel);
+    }
+    add(done, document, std::move(entry));
+  }
+
+  JobsOfInput take() && { return std::move(input_); }
+
+ private:
+  void add(const Result<void>& done, const Document& document, JobOrError entry) {
+    if (!done) {
+      entry.job = done.error().within(document.where);
+    }
+    input_.jobs.push_back(std::move(entry));
+  }
+
+  void pass_over(const Document& document, const std::string& name, const std::string& why) {
+    input_.notes.push_back(document.where + ": " + name + " is passed over: " + why);
+  }
+
+  const JobSources& sources_;
+  JobsOfInput input_;
+};
 
 }  // namespace
 
-std::vector<JobOrError> read_jobs(const std::vector<Document>& documents,
-                                  const std::string& default_namespace, const ConfigMapReader& config_maps) {
-  std::vector<JobOrError> jobs;
+JobsOfInput read_jobs(const std::vector<Document>& documents, const JobSources& sources) {
+  JobReader reader(sources);
   for (const Document& document : documents) {
-    if (text_member(document.object, {"kind"}) != "TrainingJob") {
-      continue;
-    }
-    std::string name = text_member(document.object, {"metadata", "namespace"}, default_namespace) + "/" +
-                       text_member(document.object, {"metadata", "name"}, "(no name)");
-    JobOrError entry{.name = std::move(name), .job = Error()};
-    if (Result<void> read = read_job(document, default_namespace, config_maps, entry); !read) {
-      entry.job = read.error().within(document.where);
-    }
-    jobs.push_back(std::move(entry));
+    reader.read(document);
   }
-  return jobs;
+  return std::move(reader).take();
+}
+
+void print_notes(Console& console, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    console.err << "plimsoll: " << note << '\n';
+  }
 }
 
 estimator::Method read_method(OptionReader& options) {

@@ -1,43 +1,48 @@
-// The TrainingJobs of the input, ready to be estimated: decoded, validated, with their tables. One thread.
+// The jobs of the input, ready to be estimated: decoded, validated, with their tables. One thread.
+//
+//   const JobsOfInput input = read_jobs(*documents, sources_of(*documents, *state));
+//   if (input.jobs.empty()) return complain(console, kExitUsage, kNoJob);
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/budget.h"
 #include "base/json/json.h"
 #include "base/result.h"
 #include "cli/console.h"
 #include "cli/input.h"
+#include "cli/job_sources.h"
 #include "cli/options.h"
+#include "cli/workload_job.h"
 #include "crds/training_job.h"
 #include "estimator/estimate/estimate.h"
 #include "estimator/trace/trace.h"
 
 namespace plimsoll::cli {
 
-// Finds a ConfigMap. Errors: kNotFound, or those of the API server.
-using ConfigMapReader =
-    std::function<Result<Json>(const std::string& namespace_name, const std::string& name)>;
-
 struct JobOrError {
   std::string name;  // "default/ads": what to call it, also when it could not be read
   Result<crds::TrainingJob> job;
   std::shared_ptr<const estimator::TraceFile> graph{};  // what spec.model.graph names; null without one
+  std::shared_ptr<const WorkloadJob> workload{};        // null for a TrainingJob
 };
 
-// Each TrainingJob among the documents, in their order. A job that is wrong is an entry with its error, and the others
-// are still answered.
-std::vector<JobOrError> read_jobs(const std::vector<Document>& documents,
-                                  const std::string& default_namespace, const ConfigMapReader& config_maps);
+struct JobsOfInput {
+  std::vector<JobOrError> jobs;
+  std::vector<std::string> notes;  // for people: what was passed over, and why
+};
 
-// The budget of one answer: far more than a server's decision has, but limited.
-inline Budget::Limits limits_of_answer() {
-  return {.deadline = std::chrono::steady_clock::now() + std::chrono::minutes(10), .memory = 4_GiB};
-}
+inline constexpr const char* kNoJob =
+    "there is no TrainingJob in the input, nor a workload of another kind that requests GPUs";
+
+// Each TrainingJob among the documents, and each workload of another kind, in their order. A job that is wrong is an entry with its error,
+// and the others are still answered; so is an object that requests GPUs and cannot be sized. Objects without GPUs have a note, unless they are what jobs
+// refer to or what a cluster consists of. The documents must outlive the jobs.
+JobsOfInput read_jobs(const std::vector<Document>& documents, const JobSources& sources);
+
+// Prints the notes.
+void print_notes(Console& console, const std::vector<std::string>& notes);
 
 // --method, plimsoll's own estimate or the formula of the AMP paper.
 estimator::Method read_method(OptionReader& options);

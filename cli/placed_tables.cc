@@ -7,8 +7,8 @@
 namespace plimsoll::cli {
 
 Result<PlacedTables> place_tables(const estimator::EstimateRequest& request, const estimator::GpuModel& gpu,
-                                  Bytes budget, std::vector<estimator::Constraint> constraints,
-                                  Bytes host_budget) {
+                                  Bytes room, AnswerBudget& budget,
+                                  std::vector<estimator::Constraint> constraints, Bytes host_room) {
   PlacedTables placed;
   estimator::ShardRequest& sharding = placed.request;
   sharding.constraints = std::move(constraints);
@@ -22,10 +22,12 @@ Result<PlacedTables> place_tables(const estimator::EstimateRequest& request, con
       crds::BatchSplit{request.training->batch_size_per_trainer, request.training->gradient_accumulation}
           .micro_batch();
   sharding.optimizer = request.training->embedding_optimizer;
-  sharding.budget = budget;
-  sharding.host_budget = host_budget;
+  sharding.budget = room;
+  sharding.host_budget = host_room;
+  sharding.work_budget = budget.get();
   sharding.allocated_bytes = true;  // as the provisioner
-  Result<estimator::Plan> plan = estimator::shard(sharding, &placed.why);
+  Result<estimator::Plan> plan = budget.run([&] { return estimator::shard(sharding, &placed.why); });
+  sharding.work_budget = nullptr;  // which does not outlive this
   if (plan) {
     placed.plan = *std::move(plan);
     placed.embeddings = placed.plan.max_memory;
@@ -39,7 +41,7 @@ Result<PlacedTables> place_tables(const estimator::EstimateRequest& request, con
     return plan.error();
   }
   const std::int64_t sharers = placed.why.constraint == "TotalMemory" ? request.trainers : 1;
-  placed.embeddings = budget + Bytes{(placed.why.missing.count + sharers - 1) / sharers};
+  placed.embeddings = room + Bytes{(placed.why.missing.count + sharers - 1) / sharers};
   return placed;
 }
 

@@ -1,6 +1,6 @@
 // Where the embedding tables of an estimate's model go, so that its most loaded trainer is known. Pure.
 //
-//   Result<PlacedTables> placed = place_tables(request, gpu, left_on_the_card);
+//   Result<PlacedTables> placed = place_tables(request, gpu, left_on_the_card, budget);
 //   request.embedding_bytes = placed->embeddings;
 #pragma once
 
@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "cli/answer_budget.h"
 #include "estimator/provisioner/exchange.h"
 #include "estimator/sharder/sharder.h"
 #include "estimator/types/request.h"
@@ -22,10 +23,10 @@ struct PlacedTables {
   estimator::Infeasibility why;                    // its constraint is empty where they fit
 };
 
-// Of the model and trainers of `request`, within `budget` of GPU memory and `host_budget` of the host's on each. Where they do not fit, `embeddings` is the
-// least that a trainer would have to hold. Errors: the sharder's.
+// Of the model and trainers of `request`, within `room` of GPU memory and `host_room` of the host's on each. Where they do not fit, `embeddings` is the
+// least that a trainer would have to hold. Errors: the sharder's, and the budget's.
 Result<PlacedTables> place_tables(const estimator::EstimateRequest& request, const estimator::GpuModel& gpu,
-                                  Bytes budget, std::vector<estimator::Constraint> constraints = {},
-                                  Bytes host_budget = {});
+                                  Bytes room, AnswerBudget& budget,
+                                  std::vector<estimator::Constraint> constraints = {}, Bytes host_room = {});
 
 }  // namespace plimsoll::cli

@@ -5,6 +5,7 @@
 
 #include "base/json/edit.h"
 #include "base/json/view.h"
+#include "cli/answer_budget.h"
 #include "cli/cluster_state.h"
 #include "cli/jobs.h"
 #include "cli/options.h"
@@ -21,9 +22,10 @@ namespace {
 
 constexpr Help kHelp = {
     "plimsoll provision -f JOB.yaml [--cluster CLUSTER.yaml] [-o FORMAT]",
-    "Tells what the admission webhook would do with each TrainingJob in the files: the GPU model, the number of trainers,\n"
-    "why, and the JSON patch. Without --cluster, the cluster of the current kubeconfig is read (nodes, pods, GPUModels,\n"
-    "MemoryProfiles and the ConfigMaps that tables come from); nothing is written to it.",
+    "Tells what the admission webhook would do with each TrainingJob in the files, and with each JobSet, PyTorchJob, ... whose\n"
+    "model is described (docs/workloads.md): the GPU model, the number of trainers, why, and the JSON patch. Without\n"
+    "--cluster, the cluster of the current kubeconfig is read (nodes, pods, GPUModels, MemoryProfiles, and what jobs refer\n"
+    "to: ConfigMaps, runtimes of TrainJobs); nothing is written to it.",
     "  plimsoll provision -f examples/model-a.yaml --cluster examples/cluster.yaml\n"
     "  kubectl get nodes,pods,gpumodels,memoryprofiles -A -o yaml > cluster.yaml\n"
     "  kubectl plimsoll provision -f job.yaml -o json | jq .decision",
@@ -64,6 +66,48 @@ Result<World> world_of_cluster(const OptionReader& options) {
     return state.error().within(config->server);
   }
   return World{*std::move(state), config->namespace_name, *std::move(client)};
+}
+
+// What the files have; else, where a cluster is read, what that has.
+JobSources sources_of(const std::vector<Document>& documents, const World& world,
+                      const OptionReader& options) {
+  JobSources sources = cli::sources_of(documents, world.state);
+  sources.default_namespace = options.text("namespace", world.namespace_name);
+  if (kube::Client* const client = world.client.get()) {
+    sources.config_maps = [in_files = sources.config_maps, client](const std::string& space,
+                                                                   const std::string& name) -> Result<Json> {
+      Result<Json> found = in_files(space, name);
+      return found ? std::move(found) : client->get(kConfigMaps, space, name);
+    };
+    sources.objects = [in_files = sources.objects,
+                       client](const workloads::ObjectName& name) -> Result<Json> {
+      Result<Json> found = in_files(name);
+      return found && !found->isNull() ? std::move(found)
+                                       : client->get({.group = name.group,
+                                                      .version = name.version,
+                                                      .plural = name.plural,
+                                                      .namespaced = !name.namespace_name.empty()},
+                                                     name.namespace_name, name.name);
+    };
+  }
+  return sources;
+}
+
+// The patch of a workload of another kind is of that object, not of the job that describes it.
+void write_patch(Console& console, const JobOrError& job, const estimator::Provision& provision,
+                 JsonEdit& answer) {
+  const workloads::WorkloadSizing& sizing = *job.workload->sizing;
+  Result<Json> patch = sizing.patch_for(provision);
+  if (!patch) {
+    console.err << "plimsoll: warning: " << job.name << ": it stays as it is: " << patch.error().message
+                << '\n';
+    patch = Json(::Json::arrayValue);
+  } else if (provision.decided() && !sizing.why_fixed().empty()) {
+    console.err << "plimsoll: warning: " << job.name << ": the number of pods stays: " << sizing.why_fixed()
+                << '\n';
+  }
+  answer["kind"] = job.workload->kind;
+  answer["patch"] = *std::move(patch);
 }
 
 std::string nodes_text(std::int64_t trainers, std::int64_t per_node) {
@@ -171,6 +215,7 @@ po::options_description provision_options() {
       "namespace,n", po::value<std::string>()->value_name("NAME"), "of jobs that name none")(
       "method", po::value<std::string>()->default_value("plimsoll")->value_name("NAME"),
       "plimsoll, or amp for the formula published in the AMP paper");
+  add_timeout_option(options);
   add_output_option(options);
   options.add_options()("help,h", "print this help");
   return options;
@@ -185,6 +230,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
   }
   OptionReader options(values);
   const estimator::Method method = read_method(options);
+  const std::chrono::seconds timeout = read_timeout(options);
   options.require(options.given("filename"), "name the jobs with -f FILE, or -f - for standard input");
   if (options.error()) {
     return complain(console, kExitUsage, *options.error());
@@ -198,20 +244,14 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
   if (!world) {
     return complain(console, kExitUsage, world.error());
   }
-  for (const std::string& note : world->state.notes) {
-    console.err << "plimsoll: " << note << '\n';
-  }
-  const auto config_map = [&](const std::string& space, const std::string& name) -> Result<Json> {
-    Result<Json> in_files = world->state.config_map(space, name);
-    return in_files || world->client == nullptr ? in_files : world->client->get(kConfigMaps, space, name);
-  };
-  const std::vector<JobOrError> jobs =
-      read_jobs(*documents, options.text("namespace", world->namespace_name), config_map);
-  if (jobs.empty()) {
-    return complain(console, kExitUsage, "there is no TrainingJob in the input");
+  print_notes(console, world->state.notes);
+  const JobsOfInput input = read_jobs(*documents, sources_of(*documents, *world, options));
+  print_notes(console, input.notes);
+  if (input.jobs.empty()) {
+    return complain(console, kExitUsage, kNoJob);
   }
   JobAnswers answers(console, format);
-  for (const JobOrError& job : jobs) {
+  for (const JobOrError& job : input.jobs) {
     if (!job.job) {
       answers.refuse(job.name, job.job.error());
       continue;
@@ -222,14 +262,17 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     request.gpus = &world->state.gpus;
     request.profile = world->state.profile_of(job.job->namespace_name, job.job->spec.model.family);
     request.method = method;
-    Budget budget(limits_of_answer());
-    request.budget = &budget;
+    AnswerBudget budget(timeout);
+    request.budget = budget.get();
     request.suggest = true;
     const auto start = std::chrono::steady_clock::now();
     const estimator::Provision provision = estimator::provision(request);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     JsonEdit answer(estimator::to_json(*job.job, provision));
     answer["job"] = job.name;
+    if (job.workload != nullptr) {
+      write_patch(console, job, provision, answer);
+    }
     answer["elapsedSeconds"] = elapsed.count();
     if (format == OutputFormat::kTable) {
       print_table(console, job.name, provision, answer["requested"].value(), elapsed.count());

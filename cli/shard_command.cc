@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "base/json/edit.h"
+#include "cli/answer_budget.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/shard_command_input.h"
@@ -44,7 +45,7 @@ Result<estimator::Plan> plan_for(ShardInput& input, estimator::Infeasibility& wh
 int refuse(Console& console, OutputFormat format, const ShardInput& input, const Error& error,
            const estimator::Infeasibility& why, double seconds) {
   if (error.code != ErrorCode::kUnfittable) {
-    return complain(console, kExitUsage, error);
+    return complain(console, exit_code_of(error), error);
   }
   estimator::ShardRequest request = input.request;
   if (input.fewest) {
@@ -111,6 +112,7 @@ po::options_description shard_options() {
                                       "check the plan by an independent recount")(
       "output,o", po::value<std::string>()->default_value("table")->value_name("FORMAT"),
       "table for people, json or yaml for programs, torchrec for its ShardingPlan as JSON");
+  add_timeout_option(options);
   options.add_options()("help,h", "print this help");
   return options;
 }
@@ -145,7 +147,13 @@ int run_shard(const std::vector<std::string>& arguments, Console& console) {
   }
   estimator::Infeasibility why;
   const auto start = std::chrono::steady_clock::now();
-  const Result<estimator::Plan> plan = plan_for(input, why);
+  AnswerBudget budget(read_timeout(options));
+  if (options.error()) {
+    return complain(console, kExitUsage, *options.error());
+  }
+  input.request.work_budget = budget.get();
+  const Result<estimator::Plan> plan = budget.run([&] { return plan_for(input, why); });
+  input.request.work_budget = nullptr;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (!plan) {
     return refuse(console, *format, input, plan.error(), why, elapsed.count());

@@ -4,6 +4,7 @@
 
 #include "base/json/edit.h"
 #include "base/json/view.h"
+#include "cli/answer_budget.h"
 #include "cli/input.h"
 #include "cli/options.h"
 #include "cli/subcommands.h"
@@ -167,7 +168,8 @@ Result<estimator::PlannedSwap> simulated(const SwapQuestion& question,
   estimator::PlannedSwap planned;
   planned.plan = *plan;
   planned.plan.peer_to_peer = plan->peer_to_peer && estimator::hands_over_by_p2p(machine);
-  const Result<estimator::SwapTimes> times = estimator::simulate_swap(planned.plan, costs, machine);
+  const Result<estimator::SwapTimes> times =
+      estimator::simulate_swap(planned.plan, costs, machine, nullptr, question.request.budget);
   if (!times) {
     return times.error();
   }
@@ -194,15 +196,16 @@ Result<estimator::PlannedSwap> searched(SwapQuestion& question, Console& console
   return planned;
 }
 
-int answer(SwapQuestion& question, const estimator::SwapProfile& profile, OutputFormat format,
-           Console& console) {
+int answer(SwapQuestion& question, const estimator::SwapProfile& profile, AnswerBudget& budget,
+           OutputFormat format, Console& console) {
   question.request.profile = &profile;
+  question.request.budget = budget.get();
   const auto began = std::chrono::steady_clock::now();
-  const Result<estimator::PlannedSwap> planned =
-      question.plan_path.empty() ? searched(question, console) : simulated(question, profile);
+  const Result<estimator::PlannedSwap> planned = budget.run([&] {
+    return question.plan_path.empty() ? searched(question, console) : simulated(question, profile);
+  });
   if (!planned) {
-    return complain(console, planned.error().code == ErrorCode::kUnfittable ? kExitRefused : kExitUsage,
-                    planned.error());
+    return complain(console, exit_code_of(planned.error()), planned.error());
   }
   SwapReport report{.planned = *planned,
                     .times = {},
@@ -277,6 +280,7 @@ po::options_description swap_options() {
   for (const auto& option : of_executors.options()) {
     options.add(option);
   }
+  add_timeout_option(options);
   options.add_options()("help,h", "print this help");
   return options;
 }
@@ -304,8 +308,9 @@ int run_swap(const std::vector<std::string>& arguments, Console& console) {
     refuse_offload_options(options);
   }
   const SwapSource source = read_swap_source(options, console);
+  AnswerBudget budget(read_timeout(options));
   if (offloads) {
-    return run_swap_offload(options, source, *format, console);
+    return run_swap_offload(options, source, budget, *format, console);
   }
   SwapComparison comparison;
   SwapQuestion question;
@@ -332,17 +337,16 @@ int run_swap(const std::vector<std::string>& arguments, Console& console) {
     question.plan_text.emplace(*std::move(plan));
     samples = samples_of(*question.plan_text);
   }
-  const Result<estimator::SwapProfile> profile = source.profile(samples);
+  const Result<estimator::SwapProfile> profile = source.profile(samples, budget);
   if (!profile) {
-    const bool refused = profile.error().code == ErrorCode::kUnsupported;
-    return complain(console, refused ? kExitRefused : kExitUsage, profile.error());
+    return complain(console, exit_code_of(profile.error()), profile.error());
   }
   if (compares) {
     print_swap_comparison(console, *format, comparison, *profile, source.about());
     return kExitDone;
   }
   question.about = source.about();
-  return answer(question, *profile, *format, console);
+  return answer(question, *profile, budget, *format, console);
 }
 
 }  // namespace plimsoll::cli

@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "base/budget.h"
 #include "base/json/edit.h"
 #include "base/number.h"
 #include "cli/command.h"
@@ -164,7 +163,7 @@ std::pair<crds::Offload, std::int64_t> on_host(const estimator::OffloadAnswer& a
 
 // Leaves in the question the training that was answered: a global batch is taken in the fewest parts with which the least has to be
 // on the host.
-Result<estimator::OffloadAnswer> answered(Question& question, Budget& budget) {
+Result<estimator::OffloadAnswer> answered(Question& question, AnswerBudget& budget) {
   crds::TrainingSpec& training = question.job.spec.training;
   const crds::TrainingSpec asked = training;
   const Result<std::vector<crds::BatchSplit>> splits =
@@ -174,7 +173,7 @@ Result<estimator::OffloadAnswer> answered(Question& question, Budget& budget) {
   }
   question.search.job.model = &question.job.spec.model;
   question.search.job.training = &training;
-  question.search.job.budget = &budget;
+  question.search.job.budget = budget.get();
   std::optional<estimator::OffloadAnswer> best;
   crds::TrainingSpec best_training;
   for (const crds::BatchSplit& split : *splits) {
@@ -268,23 +267,19 @@ std::string refusal(const Question& question, const estimator::OffloadAnswer& an
          " are missing. More GPUs, smaller microbatches or activation checkpointing would reduce what is left";
 }
 
-int print_error(const Error& error, Console& console) {
-  return complain(console, error.code == ErrorCode::kUnsupported ? kExitRefused : kExitUsage, error);
-}
-
 // A global batch is taken in the fewest parts; the search tries more.
-int run_remedies(Question& question, std::int64_t most_gpus, OutputFormat format, Console& console) {
+int run_remedies(Question& question, std::int64_t most_gpus, AnswerBudget& budget, OutputFormat format,
+                 Console& console) {
   crds::TrainingSpec& training = question.job.spec.training;
   const Result<std::vector<crds::BatchSplit>> splits =
       crds::batch_splits(training, question.search.job.trainers);
   if (!splits) {
-    return print_error(splits.error(), console);
+    return complain(console, exit_code_of(splits.error()), splits.error());
   }
   training = crds::with_split(training, splits->front());
   question.search.job.model = &question.job.spec.model;
   question.search.job.training = &training;
-  Budget budget(limits_of_answer());
-  question.search.job.budget = &budget;
+  question.search.job.budget = budget.get();
   const estimator::RemedySearch search{.job = question.search.job,
                                        .capacity = question.search.capacity,
                                        .node_memory = question.search.node_memory,
@@ -293,7 +288,7 @@ int run_remedies(Question& question, std::int64_t most_gpus, OutputFormat format
   const Result<estimator::RemedyAnswer> answer =
       budget.run([&] { return estimator::search_remedies(search); });
   if (!answer) {
-    return print_error(answer.error(), console);
+    return complain(console, exit_code_of(answer.error()), answer.error());
   }
   if (format == OutputFormat::kTable) {
     console.out << heading(question) << remedies_text(search, *answer);
@@ -351,7 +346,8 @@ void refuse_offload_options(OptionReader& options) {
   }
 }
 
-int run_swap_offload(OptionReader& options, const SwapSource& source, OutputFormat format, Console& console) {
+int run_swap_offload(OptionReader& options, const SwapSource& source, AnswerBudget& budget,
+                     OutputFormat format, Console& console) {
   for (const char* const name : kOfHarmony) {
     options.require(!options.given(name), "--" + std::string(name) +
                                               " is for plimsoll.harmony: not with --executor " +
@@ -373,12 +369,11 @@ int run_swap_offload(OptionReader& options, const SwapSource& source, OutputForm
         options.count("most-gpus", 1, kMaxTrainers, std::min(8 * trainers, kMaxTrainers));
     options.require(!options.given("measured"), "--measured does not go with --remedies");
     return options.error() ? complain(console, kExitUsage, *options.error())
-                           : run_remedies(question, most, format, console);
+                           : run_remedies(question, most, budget, format, console);
   }
-  Budget budget(limits_of_answer());
   const Result<estimator::OffloadAnswer> answer = budget.run([&] { return answered(question, budget); });
   if (!answer) {
-    return print_error(answer.error(), console);
+    return complain(console, exit_code_of(answer.error()), answer.error());
   }
   if (format == OutputFormat::kTable) {
     console.out << answer_text(question, *answer);

@@ -2,6 +2,7 @@
 // each share of it takes. One thread.
 #pragma once
 
+#include "cli/answer_budget.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/swap_source.h"
@@ -18,6 +19,7 @@ bool asks_for_offload(OptionReader& options);
 void refuse_offload_options(OptionReader& options);
 
 // Prints the answer. Returns the exit code.
-int run_swap_offload(OptionReader& options, const SwapSource& source, OutputFormat format, Console& console);
+int run_swap_offload(OptionReader& options, const SwapSource& source, AnswerBudget& budget,
+                     OutputFormat format, Console& console);
 
 }  // namespace plimsoll::cli

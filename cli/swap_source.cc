@@ -111,12 +111,12 @@ void read_job(OptionReader& options, Console& console, SwapModel& model) {
     options.fail(state.error());
     return;
   }
-  std::vector<JobOrError> jobs = read_jobs(
-      *documents, kDefaultNamespace,
-      [&](const std::string& space, const std::string& name) { return state->config_map(space, name); });
+  JobsOfInput input = read_jobs(*documents, sources_of(*documents, *state));
+  print_notes(console, input.notes);
+  std::vector<JobOrError>& jobs = input.jobs;
   if (jobs.size() != 1) {
     options.fail(
-        invalid("plimsoll swap plans for one TrainingJob, and the input has " + std::to_string(jobs.size())));
+        invalid("plimsoll swap plans for one job, and the input has " + std::to_string(jobs.size())));
     return;
   }
   if (!jobs.front().job) {
@@ -257,14 +257,13 @@ const std::string& SwapSource::about() const {
   return model_ == nullptr ? none : model_->about;
 }
 
-Result<estimator::SwapProfile> SwapSource::profile(std::int64_t samples) const {
+Result<estimator::SwapProfile> SwapSource::profile(std::int64_t samples, AnswerBudget& budget) const {
   if (model_ == nullptr) {
     return read_profile(measured_, *console_);
   }
-  Budget budget(limits_of_answer());
   estimator::LayerProfileRequest request{
       .job = request_of(*model_), .microbatches = microbatches_.empty() ? divisors(samples) : microbatches_};
-  request.job.budget = &budget;
+  request.job.budget = budget.get();
   Result<estimator::SwapProfile> profile = budget.run([&] { return estimator::layer_profile(request); });
   if (profile && !write_to_.empty()) {
     std::ofstream file(write_to_);

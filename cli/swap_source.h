@@ -2,7 +2,7 @@
 // Hugging Face config.json (--config) or a TrainingJob (-f). One thread.
 //
 //   SwapSource source = read_swap_source(options, console);      // and then look at options.error()
-//   Result<estimator::SwapProfile> profile = source.profile(64);
+//   Result<estimator::SwapProfile> profile = source.profile(64, budget);
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "cli/answer_budget.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "crds/training_job.h"
@@ -51,7 +52,7 @@ class SwapSource {
 
   // Of an iteration of so many samples. A measured one is read now. A derived one has the microbatches of --microbatches, else those that divide the samples; it is
   // written to --write-profile.
-  Result<estimator::SwapProfile> profile(std::int64_t samples) const;
+  Result<estimator::SwapProfile> profile(std::int64_t samples, AnswerBudget& budget) const;
 
  private:
   friend SwapSource read_swap_source(OptionReader& options, Console& console);

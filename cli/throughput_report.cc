@@ -1,22 +1,19 @@
 #include "cli/throughput_report.h"
 
-#include "base/budget.h"
 #include "base/json/edit.h"
 #include "cli/console.h"
-#include "cli/jobs.h"
 #include "estimator/speed/iteration_time.h"
 
 namespace plimsoll::cli {
 
 std::optional<estimator::Throughput> throughput_of(const estimator::EstimateRequest& request,
-                                                   const PlacedTables& placed) {
+                                                   const PlacedTables& placed, AnswerBudget& budget) {
   if (request.gpu == nullptr) {
     return std::nullopt;
   }
   constexpr double kMillisecondsPerSecond = 1e3;
-  Budget budget(limits_of_answer());
   estimator::SpeedRequest speed{.job = request};
-  speed.job.budget = &budget;
+  speed.job.budget = budget.get();
   if (!placed.plan.placements.empty()) {
     speed.embedding_seconds = placed.plan.max_milliseconds / kMillisecondsPerSecond *
                               static_cast<double>(request.training->gradient_accumulation);

@@ -49,38 +49,6 @@ const char* why_not(const workloads::Kind& kind, const AdmissionRequest& request
   return elsewhere ? "ManagedElsewhere" : nullptr;
 }
 
-// What the family's MemoryProfile says.
-Result<workloads::Description> description_of_family(const AdmissionRequest& request,
-                                                     const MutateInputs& inputs) {
-  const std::string family = text_member(request.object, {"metadata", "labels", workloads::kFamilyLabel});
-  const crds::MemoryProfile* profile =
-      family.empty() ? nullptr : inputs.cluster->profile_of(request.namespace_name, family);
-  if (profile == nullptr || profile->model.isNull()) {
-    return Error(ErrorCode::kNotFound,
-                 std::string("its model is not described; annotation ") + workloads::kModelAnnotation +
-                     " names a ConfigMap's key that describes it, as CONFIGMAP/KEY, or spec.model and "
-                     "spec.training of the MemoryProfile of its family do");
-  }
-  return workloads::Description{profile->model, profile->training};
-}
-
-Result<workloads::Description> description_of(const AdmissionRequest& request, const MutateInputs& inputs) {
-  const std::string named = annotation(request, workloads::kModelAnnotation);
-  if (named.empty()) {
-    return description_of_family(request, inputs);
-  }
-  const Result<workloads::ConfigMapKey> key = workloads::parse_config_map_key(named);
-  if (!key) {
-    return key.error();
-  }
-  if (inputs.tables == nullptr) {
-    return Error(ErrorCode::kUnavailable, "this process has no access to ConfigMaps");
-  }
-  const Result<estimator::SharedText> text =
-      inputs.tables->text(request.namespace_name, key->name, key->key, inputs.budget);
-  return text ? workloads::read_description(**text, *key, request.object) : text.error();
-}
-
 const char* reason_of(const Error& error, const char* not_found = "ModelUnknown") {
   return error.code == ErrorCode::kInvalid       ? "Malformed"
          : error.code == ErrorCode::kNotFound    ? not_found
@@ -144,7 +112,10 @@ Mutation mutate_workload(const AdmissionRequest& request, crds::ProvisioningMode
   const crds::ProvisioningMode used = wanted.empty()    ? mode
                                       : wanted == "Off" ? crds::ProvisioningMode::kOff
                                                         : crds::ProvisioningMode::kAuto;
-  const Result<workloads::Description> description = description_of(request, inputs);
+  const std::string family = text_member(request.object, {"metadata", "labels", workloads::kFamilyLabel});
+  const Result<workloads::Description> description = workloads::find_description(
+      request.object, request.namespace_name, inputs.cluster->profile_of(request.namespace_name, family),
+      inputs.tables, inputs.budget);
   if (!description) {
     return keep(request, reason_of(description.error()), description.error().message);
   }

@@ -119,4 +119,28 @@ Result<Description> read_description(const std::string& text, const ConfigMapKey
                    "config.json (with model_type), or an exported graph");
 }
 
+Result<Description> find_description(const JsonView& object, const std::string& namespace_name,
+                                     const crds::MemoryProfile* profile, estimator::ModelSource* source,
+                                     Budget* budget) {
+  const std::string named = annotation(object, kModelAnnotation);
+  if (named.empty()) {
+    if (profile == nullptr || profile->model.isNull()) {
+      return Error(ErrorCode::kNotFound,
+                   std::string("its model is not described; annotation ") + kModelAnnotation +
+                       " names a ConfigMap's key that describes it, as CONFIGMAP/KEY, or spec.model and "
+                       "spec.training of the MemoryProfile of its family do");
+    }
+    return Description{profile->model, profile->training};
+  }
+  const Result<ConfigMapKey> key = parse_config_map_key(named);
+  if (!key) {
+    return key.error();
+  }
+  if (source == nullptr) {
+    return Error(ErrorCode::kUnavailable, "this process has no access to ConfigMaps");
+  }
+  const Result<estimator::SharedText> text = source->text(namespace_name, key->name, key->key, budget);
+  return text ? read_description(**text, *key, object) : text.error();
+}
+
 }  // namespace plimsoll::workloads

@@ -1,8 +1,9 @@
 // Description: what an annotation of a workload says about the model that it trains and how it trains it.
 //
-//   Result<ConfigMapKey> key = parse_config_map_key("llama/config.json");
-//   Result<Description> description = read_description(text, *key, object);
+//   Result<Description> description = find_description(object, "team-a", profile, source, &budget);
 //
+// The annotation plimsoll.dev/model names a ConfigMap's key; without it, the MemoryProfile of the workload's family may have the
+// description.
 // The ConfigMap's key holds one of three things:
 //   - `model` and `training` as in a TrainingJob's spec, as YAML or JSON;
 //   - a Hugging Face config.json;
@@ -13,9 +14,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/budget.h"
 #include "base/json/json.h"
 #include "base/json/view.h"
 #include "base/result.h"
+#include "crds/memory_profile.h"
+#include "estimator/provisioner/model_source.h"
 
 namespace plimsoll::workloads {
 
@@ -46,5 +50,11 @@ struct Description {
 // `text` is what the key holds, `object` the workload. Errors: kInvalid, saying which annotation or field is missing or wrong.
 Result<Description> read_description(const std::string& text, const ConfigMapKey& key,
                                      const JsonView& object);
+
+// What the object's annotations name, in `source` (null: there is none), or else what `profile` has, that of its family (null: there is
+// none). Errors: those of both functions above and of the source; kNotFound where nothing describes the model, saying what would.
+Result<Description> find_description(const JsonView& object, const std::string& namespace_name,
+                                     const crds::MemoryProfile* profile, estimator::ModelSource* source,
+                                     Budget* budget);
 
 }  // namespace plimsoll::workloads

@@ -35,7 +35,7 @@ const std::map<std::string, Names> kAllowed = {
     {"webhook", {"base", "crds", "estimator", "workloads", "kube", "http", "metrics"}},
     {"remediation", {"base", "crds", "estimator"}},
     {"controllers", {"base", "crds", "estimator", "kube", "metrics", "remediation"}},
-    {"cli", {"base", "crds", "estimator", "kube", "remediation"}},
+    {"cli", {"base", "crds", "estimator", "workloads", "kube", "remediation"}},
     {"operator",
      {"base", "crds", "estimator", "workloads", "kube", "http", "metrics", "remediation", "webhook",
       "controllers", "cli"}},

@@ -24,8 +24,9 @@ struct TwoTables {
     request.trainers = 2;
     request.per_node = 2;
   }
-  Result<PlacedTables> placed(Bytes budget) {
-    return place_tables(request, *catalog.find("A100-80GB"), budget);
+  Result<PlacedTables> placed(Bytes room) {
+    AnswerBudget budget(kDefaultTimeout);
+    return place_tables(request, *catalog.find("A100-80GB"), room, budget);
   }
 };
 

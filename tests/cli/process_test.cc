@@ -74,7 +74,7 @@ TEST(Process, BashCompletes) {
                              "echo \"${COMPREPLY[*]}\"");
   const TemporaryFile out("");
   ASSERT_EQ(std::system(("bash " + script.path() + " >" + out.path()).c_str()), 0);
-  EXPECT_EQ(content(out.path()), "--tables --trainers --topology --time-slack\n");
+  EXPECT_EQ(content(out.path()), "--tables --trainers --topology --time-slack --timeout\n");
 }
 
 class Malformed : public ::testing::TestWithParam<std::string> {};

@@ -107,6 +107,58 @@ data: {tables.csv: "more0,2097152,128,1\n"}
   EXPECT_EQ(provision({}, job).code, kExitRefused);
 }
 
+TEST_F(ProvisionCommand, AWorkloadOfAnotherKindGetsThePatchOfItself) {
+  const std::string workload = R"(apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: tuned
+  namespace: team
+  labels: {plimsoll.dev/family: tuned}
+  annotations: {plimsoll.dev/model: described/model}
+spec:
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 1
+      template: {spec: {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: 8}}}]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: described, namespace: team}
+data:
+  model: |
+    model: {transformer: {layers: 4, hidden: 256, heads: 4, ffn: 1024, vocab: 1000, seqLen: 128}}
+    training: {batchSizePerTrainer: 2, precision: BF16Mixed, optimizer: AdamW}
+)";
+  const Outcome outcome = provision({"-o", "json"}, workload);
+  EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
+  const Json json = outcome.json();
+  EXPECT_EQ(json["job"].asString(), "PyTorchJob team/tuned");
+  EXPECT_EQ(json["kind"].asString(), "PyTorchJob");
+  EXPECT_EQ(json["decision"]["trainers"].asInt64(), 8);
+  std::string paths;
+  for (const Json& operation : json["patch"]) {
+    paths += operation["path"].asString() + "\n";
+  }
+  EXPECT_THAT(paths, HasSubstr("/spec/pytorchReplicaSpecs/Worker/template/spec/nodeSelector"));
+}
+
+// They were passed over without a word, exit code 0.
+TEST_F(ProvisionCommand, WhatCannotBeAnsweredBesideAJobIsExitOneAndNamed) {
+  const Outcome outcome = provision({"-o", "json"}, std::string(kJob) + R"(---
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: ring, namespace: team}
+spec: {mpiReplicaSpecs: {Worker: {template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 4}}}]}}}}}
+)");
+  EXPECT_EQ(outcome.code, kExitRefused);
+  const Json json = outcome.json();
+  ASSERT_EQ(json.size(), 2U);
+  EXPECT_FALSE(json[0]["decision"].isNull());
+  EXPECT_EQ(json[1]["job"].asString(), "MPIJob team/ring");
+  EXPECT_EQ(json[1]["code"].asString(), "Unsupported");
+  EXPECT_THAT(outcome.err, HasSubstr("standard input, document 2"));
+}
+
 TEST_F(ProvisionCommand, WrongUsageIsExitTwo) {
   EXPECT_EQ(run(run_provision, {"--cluster", cluster_.path()}).code, kExitUsage);
   EXPECT_EQ(run(run_provision, {"-f", "-", "--cluster", "/no/such/file"}, kJob).code, kExitUsage);

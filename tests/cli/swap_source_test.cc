@@ -155,7 +155,7 @@ TEST(SwapSource, WrongUsageIsExitTwo) {
               HasSubstr("--sequence-length is for --config"));
   EXPECT_THAT(error({"-f", "-", "--precision", "BF16"}, kJob), HasSubstr("a job has it in its spec"));
   EXPECT_THAT(error({"-f", "-"}, std::string(kJob) + "---\n" + kJob),
-              HasSubstr("for one TrainingJob, and the input has 2"));
+              HasSubstr("for one job, and the input has 2"));
   EXPECT_THAT(error({"--config", source_file("examples/gpt2-xl-config.json")}),
               HasSubstr("plimsoll swap needs --gpus"));
   EXPECT_THAT(error(with({"--compare", "--semantics", "runtime", "--fused-turn"}, gpt2_xl())),

@@ -15,11 +15,12 @@ using ::testing::Not;
 class ThroughputReport : public ::testing::Test {
  protected:
   std::optional<estimator::Throughput> on(const char* card) {
+    AnswerBudget budget(kDefaultTimeout);
     return throughput_of({.model = &job_.spec.model,
                           .training = &job_.spec.training,
                           .gpu = card == nullptr ? nullptr : catalog_.find(card),
                           .trainers = 8},
-                         {});
+                         {}, budget);
   }
 
   estimator::GpuCatalog catalog_ = estimator::GpuCatalog::built_in();

@@ -10,7 +10,25 @@
 
 namespace plimsoll::examples {
 
+struct answer_budget_example {
+  cli::OptionReader& options;
+  estimator::EstimateRequest request;
+};
+struct job_sources_example {
+  Result<std::vector<cli::Document>> documents;
+  Result<cli::ClusterState> state;
+};
+struct jobs_example {
+  Result<std::vector<cli::Document>> documents;
+  Result<cli::ClusterState> state;
+  cli::Console& console;
+};
+struct workload_job_example {
+  cli::Document document;
+  cli::JobSources sources;
+};
 struct placed_tables_example {
+  cli::AnswerBudget budget{cli::kDefaultTimeout};
   estimator::EstimateRequest request;
   estimator::GpuModel gpu;
   Bytes left_on_the_card;
@@ -23,6 +41,7 @@ struct swap_remedies_example {
 struct swap_source_example {
   cli::OptionReader& options;
   cli::Console& console;
+  cli::AnswerBudget budget{cli::kDefaultTimeout};
 };
 
 }  // namespace plimsoll::examples

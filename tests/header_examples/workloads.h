@@ -19,8 +19,10 @@ struct arguments_example {
   void replace(const std::string& pointer, const std::string& text);
 };
 struct description_example {
-  std::string text;
   JsonView object;
+  const crds::MemoryProfile* profile = nullptr;
+  estimator::ModelSource* source = nullptr;
+  Budget budget{{}};
 };
 struct pod_groups_example {
   Place place;
