@@ -95,9 +95,8 @@ class SpecLayers {
         Place::kHead) {  // the loss, its gradient, and the weight of all targets, until backward has ended
       memory->backward += block_of(Bytes{width_bytes(ElementType::kFP32)}) * 3;
     }
-    const StageTime time =
-        stage_time(kind.graph, times_,
-                   {.batch = microbatch, .causal = spec_.head == Head::kCausal, .budget = request_.budget});
+    const StageTime time = stage_time(
+        kind.graph, times_, {.batch = microbatch, .causal = spec_.causal(), .budget = request_.budget});
     return LayerCosts{.memory = *memory,
                       .forward_seconds = time.forward_seconds(),
                       .backward_seconds = time.forward_seconds() + time.backward_seconds()};

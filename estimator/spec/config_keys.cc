@@ -10,7 +10,7 @@ namespace plimsoll::estimator::inline spec {
 // The value of a key, which `read` converts to Value; `otherwise` if it is absent or has another type.
 template <class Value, class Read>
 Value ConfigKeys::value(const char* key, Value otherwise, const char* expected, Read read) {
-  const Json& found = member(config_, {key});
+  const Json& found = json(key);
   if (found.isNull()) {
     return otherwise;
   }
@@ -41,6 +41,7 @@ double ConfigKeys::number(const char* key, double otherwise) {
 }
 
 double ConfigKeys::number_or_null(const char* key, double otherwise) {
+  asked_.insert(key);
   const std::optional<JsonView> found = JsonView(config_).member(key);
   return found && found->is_null() ? 0 : number(key, otherwise);
 }
@@ -54,13 +55,26 @@ std::string ConfigKeys::text(const char* key, const char* otherwise) {
                            [](JsonView found) { return found.text(); }));
 }
 
-bool ConfigKeys::has_items(const char* key) const {
-  const Json& found = member(config_, {key});
+const Json& ConfigKeys::json(const char* key) {
+  asked_.insert(key);
+  return member(config_, {key});
+}
+
+bool ConfigKeys::has_items(const char* key) {
+  const Json& found = json(key);
   return found.isArray() && !found.empty();
 }
 
-std::string ConfigKeys::architecture() const {
-  return text_member(element(member(config_, {"architectures"}), 0), {});
+std::string ConfigKeys::architecture() {
+  return text_member(element(json("architectures"), 0), {});
+}
+
+std::int64_t ConfigKeys::labels() {
+  const Json& names = json("id2label");
+  if (!names.isNull() && !names.isObject()) {
+    fail("id2label", "must be an object");
+  }
+  return names.isObject() ? static_cast<std::int64_t>(names.size()) : integer("num_labels", 2);
 }
 
 ConfigKeys ConfigKeys::nested(const char* key) {

@@ -5,11 +5,13 @@
 //   spec.layers = keys.integer("num_hidden_layers", 12);
 //   if (keys.error()) return *keys.error();
 //
-// A null is an absent value, as in transformers. Not thread-safe; refers to the JSON.
+// A null is an absent value, as in transformers. It knows which keys were asked for, so that those that were not can be looked at
+// afterwards. Not thread-safe; refers to the JSON.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -30,12 +32,14 @@ class ConfigKeys {
   bool boolean(const char* key, bool otherwise);
   std::string text(const char* key, const char* otherwise);
 
-  bool has(const char* key) const { return !member(config_, {key}).isNull(); }
-  bool has_items(const char* key) const;
+  bool has(const char* key) { return !json(key).isNull(); }
+  bool has_items(const char* key);
   // The JSON of a member; null if it is absent.
-  const Json& json(const char* key) const { return member(config_, {key}); }
+  const Json& json(const char* key);
   // The first of config.architectures.
-  std::string architecture() const;
+  std::string architecture();
+  // transformers' PreTrainedConfig.num_labels: the size of id2label.
+  std::int64_t labels();
 
   // The keys of a member that is an object; without any if it is absent.
   ConfigKeys nested(const char* key);
@@ -47,12 +51,17 @@ class ConfigKeys {
   void only(const char* key, bool supported);
   const std::optional<Error>& error() const { return error_; }
 
+  // What was asked for so far.
+  const std::set<std::string>& asked() const { return asked_; }
+  const Json& config() const { return config_; }
+
  private:
   template <class Value, class Read>
   Value value(const char* key, Value otherwise, const char* expected, Read read);
 
   const Json& config_;
   std::string path_;
+  std::set<std::string> asked_;
   std::optional<Error> error_;
 };
 

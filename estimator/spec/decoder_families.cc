@@ -44,8 +44,64 @@ TransformerSpec llama_spec(ConfigKeys& keys) {
   return spec;
 }
 
+namespace {
+
+// A flag for each layer from config.layer_types: true for `name`, false for full_attention. Without the list, all
+// layers but every `period`-th.
+std::vector<bool> layer_types(ConfigKeys& keys, const char* name, std::int64_t period,
+                              const TransformerSpec& spec) {
+  std::vector<bool> flags;
+  if (spec.layers < 1 || spec.layers > kMaxTransformerLayers) {
+    return flags;  // refused by check()
+  }
+  const Json& types = keys.json("layer_types");
+  if (!types.isNull() && (!types.isArray() || types.size() != static_cast<Json::ArrayIndex>(spec.layers))) {
+    keys.fail("layer_types", "must be a list with a string for each of the layers");
+    return flags;
+  }
+  for (std::int64_t i = 0; i < spec.layers; ++i) {
+    const std::string_view type = JsonView(element(types, static_cast<std::size_t>(i))).text().value_or("");
+    if (!types.isNull() && type != name && type != "full_attention") {
+      keys.fail("layer_types", "must have only " + std::string(name) + " and full_attention");
+      return flags;
+    }
+    flags.push_back(types.isNull() ? (i + 1) % period != 0 : type == name);
+  }
+  return flags;
+}
+
+// A window that all layers have.
+void window_of_all_layers(ConfigKeys& keys, TransformerSpec& spec) {
+  spec.all_slide = keys.has("sliding_window");
+  spec.window = keys.integer("sliding_window", 0);
+}
+
+// Of Qwen: a window from the layer max_window_layers on, which use_sliding_window turns on.
+void window_of_late_layers(ConfigKeys& keys, TransformerSpec& spec) {
+  const std::int64_t window = keys.integer("sliding_window", 4096);
+  const std::int64_t first = keys.integer("max_window_layers", 28);
+  const bool listed = keys.has("layer_types");
+  if (keys.boolean("use_sliding_window", false) && window > 0) {
+    spec.window = window;
+    spec.sliding = layer_types(keys, "sliding_attention", 1, spec);
+    for (std::size_t i = 0; i < spec.sliding.size() && !listed; ++i) {
+      spec.sliding[i] = static_cast<std::int64_t>(i) >= first;
+    }
+  }
+}
+
+}  // namespace
+
+TransformerSpec mistral_spec(ConfigKeys& keys) {
+  TransformerSpec spec = llama_spec(keys);
+  spec.window = static_cast<std::int64_t>(keys.number_or_null("sliding_window", 4096));
+  spec.all_slide = spec.window > 0;
+  return spec;
+}
+
 TransformerSpec mixtral_spec(ConfigKeys& keys) {
   TransformerSpec spec = llama_spec(keys);
+  window_of_all_layers(keys, spec);
   spec.experts = keys.integer("num_local_experts", 8);
   spec.experts_per_token = keys.integer("num_experts_per_tok", 2);
   spec.expert_ffn = spec.ffn;
@@ -54,6 +110,7 @@ TransformerSpec mixtral_spec(ConfigKeys& keys) {
 
 TransformerSpec qwen2_spec(ConfigKeys& keys) {
   TransformerSpec spec = llama_spec(keys);
+  window_of_late_layers(keys, spec);
   spec.qkv_bias = true;
   spec.out_bias = false;
   return spec;
@@ -61,6 +118,7 @@ TransformerSpec qwen2_spec(ConfigKeys& keys) {
 
 TransformerSpec qwen3_spec(ConfigKeys& keys) {
   TransformerSpec spec = llama_spec(keys);
+  window_of_late_layers(keys, spec);
   spec.head_dim = keys.integer("head_dim", 128);
   spec.qk_norm = QkNorm::kHeads;
   return spec;
@@ -69,7 +127,9 @@ TransformerSpec qwen3_spec(ConfigKeys& keys) {
 namespace {
 
 void sparse(ConfigKeys& keys, TransformerSpec& spec) {
-  spec.experts = keys.required("num_experts");
+  // transformers 5 writes the name that all families have.
+  spec.experts =
+      keys.has("num_local_experts") ? keys.integer("num_local_experts", 0) : keys.required("num_experts");
   spec.experts_per_token = keys.required("num_experts_per_tok");
   spec.weights_sum_to_one = keys.boolean("norm_topk_prob", false);
   spec.expert_ffn = keys.required("moe_intermediate_size");
@@ -91,6 +151,8 @@ TransformerSpec qwen2_moe_spec(ConfigKeys& keys) {
 
 TransformerSpec qwen3_moe_spec(ConfigKeys& keys) {
   TransformerSpec spec = qwen3_spec(keys);
+  spec.all_slide = !spec.sliding.empty();  // Qwen3MoeModel has one mask for all layers
+  spec.sliding.clear();
   sparse(keys, spec);
   return spec;
 }
@@ -180,30 +242,6 @@ void partial_rotary(ConfigKeys& keys, const char* older, double otherwise, Trans
   spec.rotary_dim = static_cast<std::int64_t>(static_cast<double>(spec.head_dim) * factor);
 }
 
-// A flag for each layer from config.layer_types: true for `name`, false for full_attention. Without the list, all
-// layers but every `period`-th.
-std::vector<bool> layer_types(ConfigKeys& keys, const char* name, std::int64_t period,
-                              const TransformerSpec& spec) {
-  std::vector<bool> flags;
-  if (spec.layers < 1 || spec.layers > kMaxTransformerLayers) {
-    return flags;  // refused by check()
-  }
-  const Json& types = keys.json("layer_types");
-  if (!types.isNull() && (!types.isArray() || types.size() != static_cast<Json::ArrayIndex>(spec.layers))) {
-    keys.fail("layer_types", "must be a list with a string for each of the layers");
-    return flags;
-  }
-  for (std::int64_t i = 0; i < spec.layers; ++i) {
-    const std::string_view type = JsonView(element(types, static_cast<std::size_t>(i))).text().value_or("");
-    if (!types.isNull() && type != name && type != "full_attention") {
-      keys.fail("layer_types", "must have only " + std::string(name) + " and full_attention");
-      return flags;
-    }
-    flags.push_back(types.isNull() ? (i + 1) % period != 0 : type == name);
-  }
-  return flags;
-}
-
 // The period of a pattern of layers.
 std::int64_t period_of(ConfigKeys& keys, const char* key, std::int64_t otherwise) {
   const std::int64_t period = keys.integer(key, otherwise);
@@ -212,12 +250,6 @@ std::int64_t period_of(ConfigKeys& keys, const char* key, std::int64_t otherwise
     return otherwise;
   }
   return period;
-}
-
-// A window that all layers have.
-void window_of_all_layers(ConfigKeys& keys, TransformerSpec& spec) {
-  spec.all_slide = keys.has("sliding_window");
-  spec.window = keys.integer("sliding_window", 0);
 }
 
 TransformerSpec gemma_sizes(ConfigKeys& keys, const Defaults& defaults) {

@@ -8,6 +8,7 @@
 namespace plimsoll::estimator::inline spec {
 
 TransformerSpec llama_spec(ConfigKeys& keys);
+TransformerSpec mistral_spec(ConfigKeys& keys);
 TransformerSpec mixtral_spec(ConfigKeys& keys);
 TransformerSpec qwen2_spec(ConfigKeys& keys);
 TransformerSpec qwen2_moe_spec(ConfigKeys& keys);

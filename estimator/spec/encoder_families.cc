@@ -53,15 +53,6 @@ TransformerSpec encoder(ConfigKeys& keys, std::int64_t layers, std::int64_t hidd
   return spec;
 }
 
-// transformers' PreTrainedConfig.num_labels: the size of id2label.
-std::int64_t labels(ConfigKeys& keys) {
-  const Json& names = keys.json("id2label");
-  if (!names.isNull() && !names.isObject()) {
-    keys.fail("id2label", "must be an object");
-  }
-  return names.isObject() ? static_cast<std::int64_t>(names.size()) : keys.integer("num_labels", 2);
-}
-
 TransformerSpec clip_vision(ConfigKeys& keys) {
   TransformerSpec spec = encoder(keys, 12, 768, 12, 3072);
   set_activation(keys, keys.text("hidden_act", "quick_gelu"), spec);
@@ -128,17 +119,12 @@ TransformerSpec vit_spec(ConfigKeys& keys) {
   TransformerSpec spec = encoder(keys, 12, 768, 12, 3072);
   set_activation(keys, keys.text("hidden_act", "gelu"), spec);
   spec.head = keys.architecture() == "ViTModel" ? Head::kEncoder : Head::kClasses;
-  spec.classes = spec.head == Head::kClasses ? labels(keys) : 0;
+  spec.classes = spec.head == Head::kClasses ? keys.labels() : 0;
   spec.qkv_bias = keys.boolean("qkv_bias", true);
   spec.embedding_dropout = spec.residual_dropout = keys.number("hidden_dropout_prob", 0);
   spec.attention_dropout = keys.number("attention_probs_dropout_prob", 0);
   spec.image = image_input(keys, 16);
   spec.image.bias = true;
-  if (const std::string name = keys.architecture();
-      !name.empty() && name != "ViTModel" && name != "ViTForImageClassification") {
-    keys.fail("architectures",
-              "is supported as ViTModel and ViTForImageClassification, is " + name.substr(0, 64));
-  }
   return spec;
 }
 

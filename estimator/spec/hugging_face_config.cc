@@ -2,9 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/json/edit.h"
 #include "base/json/json.h"
+#include "base/json/view.h"
+#include "base/words.h"
 #include "estimator/spec/config_keys.h"
 #include "estimator/spec/decoder_families.h"
 #include "estimator/spec/encoder_families.h"
@@ -12,13 +18,17 @@
 namespace plimsoll::estimator::inline spec {
 namespace {
 
+constexpr const char* kRecord =
+    "Record the model itself, with a function that builds it: python3 -m plimsoll.export MODULE:FUNCTION --batch-size B -o "
+    "graph.json.gz (docs/graph.md)";
+
 struct Family {
   const char* model_type;
   TransformerSpec (*read)(ConfigKeys& keys);
 };
 constexpr std::array kFamilies = {
     Family{"llama", llama_spec},
-    Family{"mistral", llama_spec},
+    Family{"mistral", mistral_spec},
     Family{"mixtral", mixtral_spec},
     Family{"qwen2", qwen2_spec},
     Family{"qwen2_moe", qwen2_moe_spec},
@@ -50,6 +60,95 @@ constexpr std::array kFamilies = {
     Family{"whisper", whisper_spec},
 };
 
+// What is trained on the family's layers, by the class that `architectures` names; of none, the usual one.
+void read_head(ConfigKeys& keys, TransformerSpec& spec) {
+  const std::string name = keys.architecture();
+  const auto is = [&](std::initializer_list<std::string_view> ends) {
+    return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
+  };
+  std::string known;
+  if (name.empty()) {
+    return;
+  }
+  if (spec.image.height > 0) {
+    known = is({"ViTModel", "ForImageClassification"}) ? "" : "ViTModel and ...ForImageClassification";
+  } else if (spec.encoder_decoder || !spec.towers.empty()) {
+    known = is({"ForConditionalGeneration", "WithLMHeadModel", "CLIPModel"})
+                ? ""
+                : "...ForConditionalGeneration and CLIPModel";
+  } else if (!spec.causal()) {
+    spec.classes = is({"ForSequenceClassification"}) ? keys.labels() : 0;
+    known =
+        is({"Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification"}) && !is({"LMHeadModel"})
+            ? ""
+            : "...Model, ...ForMaskedLM, ...ForPreTraining and ...ForSequenceClassification";
+  } else if (is({"ForSequenceClassification"})) {
+    spec.head = Head::kScore;
+    spec.classes = keys.labels();
+  } else if (!is({"ForCausalLM", "LMHeadModel"})) {
+    known = "...ForCausalLM and ...ForSequenceClassification";
+  }
+  if (!known.empty()) {
+    keys.fail("architectures", "\"" + name.substr(0, 64) + "\" has a head that is not known; known are " +
+                                   known + ". " + kRecord);
+  }
+}
+
+// Keys that change what is held in memory and that no family reads. Each is refused unless it has the value that changes nothing.
+struct Refused {
+  const char* key;
+  const char* why;
+};
+constexpr std::array kRefused = {
+    Refused{
+        "quantization_config",
+        "says that the weights are quantised, and such weights are trained by an adapter alone: leave it out, and give the type "
+        "as training.fineTuning.quantization (plimsoll estimate --adapter FILE --quantization TYPE)"},
+    Refused{"output_hidden_states",
+            "keeps the result of each layer until the iteration ends, which is not modelled"},
+    Refused{"output_attentions",
+            "keeps the scores of each layer until the iteration ends, which is not modelled"},
+    Refused{"chunk_size_feed_forward", "computes the feed-forward part in chunks, which is not modelled"},
+    Refused{"pruned_heads", "removes heads from single layers, which is not modelled"},
+    Refused{"add_cross_attention", "gives each layer a second attention, which is not modelled"},
+    Refused{"reorder_and_upcast_attn", "computes scores in fp32, which is not modelled"},
+    Refused{"is_decoder", "makes a decoder of an encoder, which is not modelled"},
+    Refused{"layerdrop", "leaves out other layers in each iteration, which is not modelled"},
+};
+
+// Null, false, 0, an empty list and an empty object change nothing.
+bool changes_nothing(const Json& value) {
+  const JsonView view(value);
+  return view.is_null() || view.boolean() == false || view.number() == 0.0 ||
+         ((value.isArray() || value.isObject()) && value.empty());
+}
+
+// What was not read and would change memory is refused, and so is what seems to be a key that would have been read. All else passes, because a config
+// has many keys that say nothing of memory.
+void check_unread(ConfigKeys& keys) {
+  std::vector<std::string> absent;
+  for (const std::string& key : keys.asked()) {
+    if (member(keys.config(), {key.c_str()}).isNull()) {
+      absent.push_back(key);
+    }
+  }
+  for (const auto& [name, value] : JsonView(keys.config()).members()) {
+    const std::string key(name);
+    if (keys.asked().contains(key) || key.starts_with('_')) {  // a private attribute of the class
+      continue;
+    }
+    const auto* const refused =
+        std::find_if(kRefused.begin(), kRefused.end(), [&](const Refused& each) { return key == each.key; });
+    if (refused != kRefused.end()) {
+      if (!changes_nothing(tree_of(value))) {
+        keys.fail(key, refused->why);
+      }
+    } else if (const std::string meant = closest_word(key, absent); !meant.empty()) {
+      keys.fail(key.substr(0, 64), "is not known; did you mean " + meant + "?");
+    }
+  }
+}
+
 }  // namespace
 
 Result<TransformerSpec> read_hugging_face_config(const std::string& config) {
@@ -71,14 +170,14 @@ Result<TransformerSpec> read_hugging_face_config(const std::string& config) {
         keys.json("text_config").isObject()
             ? ". It has a text_config: give that object alone as the config where only texts are trained"
             : "";
-    return invalid(
-        "model.transformer.config: model_type " +
-        (model_type.empty() ? "is missing" : "\"" + model_type.substr(0, 64) + "\" is not known") +
-        "; known are " + known + part +
-        ". How another family's layers run is not known; record the model itself, with a function that "
-        "builds it: python3 -m plimsoll.export MODULE:FUNCTION --batch-size B -o graph.json.gz (docs/graph.md)");
+    return invalid("model.transformer.config: model_type " +
+                   (model_type.empty() ? "is missing" : "\"" + model_type.substr(0, 64) + "\" is not known") +
+                   "; known are " + known + part + ". How another family's layers run is not known. " +
+                   kRecord);
   }
   TransformerSpec spec = family->read(keys);
+  read_head(keys, spec);
+  check_unread(keys);
   if (keys.error()) {
     return *keys.error();
   }

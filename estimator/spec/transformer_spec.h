@@ -67,8 +67,9 @@ enum class Residual {
 // The training task, which determines the head and the loss.
 enum class Head {
   kCausal,   // next token
+  kScore,    // of the sample's last token, by a decoder: transformers' GenericForSequenceClassification
   kMasked,   // BERT: a dense layer, a norm and an output layer over the vocabulary
-  kEncoder,  // only the encoder with its pooler
+  kEncoder,  // only the encoder with its pooler, and with classes a classifier of what is pooled
   kClasses,  // the first token's class
 };
 
@@ -114,6 +115,7 @@ struct TransformerSpec {   // NOLINT(clang-analyzer-optin.performance.Padding): 
   std::string model_type;  // of a config.json; names the modules
   bool encoder_decoder = false;
   Head head = Head::kCausal;
+  bool causal() const { return head == Head::kCausal || head == Head::kScore; }
   std::int64_t layers = 0;          // of the decoder, or of a model with one half
   std::int64_t encoder_layers = 0;  // of the encoder of an encoder-decoder
   std::int64_t hidden = 0;

@@ -234,7 +234,7 @@ Result<bool> is_causal(const crds::ModelSpec& model) {
     return false;
   }
   const Result<TransformerSpec> spec = transformer_spec(*model.transformer);
-  return spec ? Result<bool>(spec->head == Head::kCausal) : spec.error();
+  return spec ? Result<bool>(spec->causal()) : spec.error();
 }
 
 }  // namespace

@@ -273,8 +273,7 @@ class TransformerLowering : TransformerPiece {
   TensorId layers(const std::string& prefix, TensorId x, std::int64_t first, std::int64_t end,
                   const Memory& memory) {
     if (spec_.state_space.inner == 0 && first < end) {
-      attention_.prepare(spec_.head == Head::kCausal &&
-                         (memory.x >= 0 || spec_.positions != Positions::kRelative));
+      attention_.prepare(spec_.causal() && (memory.x >= 0 || spec_.positions != Positions::kRelative));
     }
     const TensorId bias = spec_.positions == Positions::kRelative ? relative_bias(prefix) : -1;
     builder_.compile(training_.compile != crds::Compilation::kNone);
@@ -316,12 +315,9 @@ class TransformerLowering : TransformerPiece {
     const LayerKind kind = spec_.kind_of(number);
     const bool rotary = spec_.positions == Positions::kRotary && kind.rotary;
     const auto attend = [&](TensorId in) {
-      return attention_.run(name + ".attention", in,
-                            {.memory = in,
-                             .rotary = rotary,
-                             .bias = bias,
-                             .causal = spec_.head == Head::kCausal,
-                             .sliding = kind.sliding});
+      return attention_.run(
+          name + ".attention", in,
+          {.memory = in, .rotary = rotary, .bias = bias, .causal = spec_.causal(), .sliding = kind.sliding});
     };
     const auto mlp = [&](TensorId in) { return feed_forward_.run(name + ".mlp", in, kind.sparse); };
     if (spec_.state_space.inner > 0) {
@@ -491,6 +487,15 @@ class TransformerLowering : TransformerPiece {
         builder_.cross_entropy(logits, {per_sample(1)}, false);
         return;
       }
+      case Head::kScore: {
+        x = spec_.final_norm ? norm("norm", x) : x;
+        const TensorId scores =
+            builder_.linear("score", x, tokens_shape(spec_.classes), spec_.hidden, spec_.classes, false);
+        const TensorId ends = graph_.add_input("score.ends", {per_sample(1)}, ElementType::kInt64);
+        const TensorId logits = graph_.apply(OpKind::kSelectRows, "score.pooled", {scores, ends},
+                                             {per_sample(1), fixed(spec_.classes)}, builder_.type(scores));
+        return builder_.cross_entropy(logits, {per_sample(1)}, false);
+      }
       case Head::kEncoder: return pool(spec_.final_norm ? norm("norm", x) : x);
     }
     std::int64_t width = spec_.hidden;
@@ -528,8 +533,14 @@ class TransformerLowering : TransformerPiece {
     const Shape pooled = {per_sample(1), fixed(spec_.hidden)};
     const TensorId dense =
         builder_.linear("pooler", first_token("", x), pooled, spec_.hidden, spec_.hidden, true);
-    graph_.apply(OpKind::kMean, "loss", {builder_.unary(OpKind::kTanh, "pooler.tanh", dense)}, {fixed(1)},
-                 ElementType::kFP32);
+    TensorId x_pooled = builder_.unary(OpKind::kTanh, "pooler.tanh", dense);
+    if (spec_.classes > 0) {
+      x_pooled = builder_.dropout("dropout", x_pooled, spec_.residual_dropout);
+      const TensorId logits = builder_.linear("classifier", x_pooled, {per_sample(1), fixed(spec_.classes)},
+                                              spec_.hidden, spec_.classes, true);
+      return builder_.cross_entropy(logits, {per_sample(1)}, false);
+    }
+    graph_.apply(OpKind::kMean, "loss", {x_pooled}, {fixed(1)}, ElementType::kFP32);
   }
 
   TransformerAttention attention_;

@@ -18,6 +18,9 @@ import transformers
 
 LLAMA = {"model_type": "llama", "hidden_size": 128, "intermediate_size": 352, "num_attention_heads": 4,
          "num_hidden_layers": 3, "num_key_value_heads": 2, "vocab_size": 500}
+LLAMA_SCORE = {**LLAMA, "architectures": ["LlamaForSequenceClassification"], "num_labels": 3, "pad_token_id": 0}
+MISTRAL = {**LLAMA, "model_type": "mistral", "sliding_window": 48}
+QWEN2_WINDOW = {**LLAMA, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 48, "max_window_layers": 1}
 QWEN2 = {**LLAMA, "model_type": "qwen2", "tie_word_embeddings": True}
 QWEN3 = {**LLAMA, "model_type": "qwen3", "head_dim": 48}
 GPT2 = {"model_type": "gpt2", "n_embd": 128, "n_head": 4, "n_layer": 3, "n_positions": 128, "vocab_size": 500,
@@ -26,6 +29,7 @@ GPT2_DROPOUT = {**GPT2, "embd_pdrop": 0.1, "resid_pdrop": 0.1, "attn_pdrop": 0.1
 BERT = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 128, "intermediate_size": 512,
         "num_attention_heads": 4, "num_hidden_layers": 3, "max_position_embeddings": 128, "vocab_size": 500,
         "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+BERT_CLASSES = {**BERT, "architectures": ["BertForSequenceClassification"], "num_labels": 3}
 T5 = {"model_type": "t5", "d_model": 128, "d_ff": 512, "d_kv": 32, "num_heads": 4, "num_layers": 3, "vocab_size": 500,
       "dropout_rate": 0.0, "decoder_start_token_id": 0}
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
@@ -144,6 +148,10 @@ CASES = [
     *of_family(MAMBA, "eager", "checkpointing"),
     *of_family(LLAMA4, "sdpa", "eager", "checkpointing", "mixed"),
     *of_family(QWEN3_NEXT, "sdpa", "eager", "checkpointing"),
+    *of_family(LLAMA_SCORE, "sdpa", "eager", "checkpointing", "mixed"),
+    *of_family(BERT_CLASSES, "sdpa", "eager"),
+    *of_family(MISTRAL, "sdpa", "eager", "checkpointing"),
+    *of_family(QWEN2_WINDOW, "sdpa", "eager"),
 ]
 MODELS = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM,
           "vit": transformers.AutoModelForImageClassification, "clip": transformers.AutoModel,
@@ -162,10 +170,16 @@ def size(tensors):
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 
+def scores_samples(config):
+    return any(name.endswith("ForSequenceClassification") for name in config.get("architectures", []))
+
+
 def build(config, attention, checkpointing):
     keys = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     made = transformers.AutoConfig.for_model(config["model_type"], use_cache=False, **keys)
     factory = MODELS.get(config["model_type"], transformers.AutoModelForCausalLM)
+    if scores_samples(config):
+        factory = transformers.AutoModelForSequenceClassification
     model = factory.from_config(made, attn_implementation=attention)
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -184,6 +198,8 @@ def make_inputs(config, made, batch, tokens):
         return {"input_ids": ids, "pixel_values": torch.randn(batch, 3, size, size), "return_loss": True}
     if kind == "whisper":
         return {"input_features": torch.randn(batch, made.num_mel_bins, 2 * made.max_source_positions), "labels": ids}
+    if scores_samples(config):
+        return {"input_ids": ids, "labels": torch.randint(0, made.num_labels, (batch,))}
     return {"input_ids": ids, "labels": ids.clone()}
 
 

@@ -52,5 +52,29 @@ TEST(ConfigKeys, WhatIsNotModelledIsRefused) {
   EXPECT_THAT(keys.error()->message, HasSubstr("tied is supported only as false"));
 }
 
+TEST(ConfigKeys, KnowsWhatItWasAskedFor) {
+  const Json config = *parse_json(R"({"a": 1, "b": [1], "c": {}, "d": 2})");
+  ConfigKeys keys(config, "config");
+  keys.integer("a", 0);
+  keys.has_items("b");
+  keys.nested("c");
+  keys.number_or_null("absent", 0);
+  keys.architecture();
+  EXPECT_EQ(keys.asked(), (std::set<std::string>{"a", "absent", "architectures", "b", "c"}));
+}
+
+TEST(ConfigKeys, LabelsAreNamedOrCounted) {
+  const auto labels = [](const char* text) {
+    const Json config = *parse_json(text);
+    ConfigKeys keys(config, "config");
+    const std::int64_t count = keys.labels();
+    return keys.error() ? -1 : count;
+  };
+  EXPECT_EQ(labels("{}"), 2);
+  EXPECT_EQ(labels(R"({"num_labels": 7})"), 7);
+  EXPECT_EQ(labels(R"({"num_labels": 7, "id2label": {"0": "a"}})"), 1);
+  EXPECT_EQ(labels(R"({"id2label": [1]})"), -1);
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator

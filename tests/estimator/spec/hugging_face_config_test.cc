@@ -156,5 +156,75 @@ TEST(HuggingFaceConfig, SizesAreNotCheckedHere) {
   EXPECT_EQ(read(R"({"model_type": "gpt2", "n_head": 0, "n_layer": -1})").layers, -1);
 }
 
+TEST(HuggingFaceConfig, TheClassSaysWhatIsTrained) {
+  EXPECT_EQ(read(llama("llama", R"(, "architectures": ["LlamaForCausalLM"])")).head, Head::kCausal);
+  const TransformerSpec scored = read(llama(
+      "qwen2",
+      R"(, "architectures": ["Qwen2ForSequenceClassification"], "id2label": {"0": "a", "1": "b", "2": "c"})"));
+  EXPECT_EQ(scored.head, Head::kScore);
+  EXPECT_EQ(scored.classes, 3);
+  EXPECT_TRUE(scored.causal());
+  const TransformerSpec bert =
+      read(R"({"model_type": "bert", "architectures": ["BertForSequenceClassification"]})");
+  EXPECT_EQ(bert.head, Head::kEncoder);
+  EXPECT_EQ(bert.classes, 2) << "transformers' default";
+  EXPECT_EQ(read(R"({"model_type": "bert", "architectures": ["BertModel"]})").classes, 0);
+  EXPECT_EQ(read(R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})").head, Head::kCausal);
+}
+
+// The head of another task was estimated as that of the next token, over the whole vocabulary.
+TEST(HuggingFaceConfig, AHeadThatIsNotKnownIsRefusedByName) {
+  for (const char* name :
+       {"LlamaForQuestionAnswering", "LlamaForTokenClassification", "LlamaModel", "SomethingElse"}) {
+    expect_refused(llama("llama", std::string(R"(, "architectures": [")") + name + R"("])"), name);
+  }
+  expect_refused(R"({"model_type": "bert", "architectures": ["BertLMHeadModel"]})", "plimsoll.export");
+  expect_refused(R"({"model_type": "t5", "architectures": ["T5ForTokenClassification"]})",
+                 "T5ForTokenClassification");
+}
+
+TEST(HuggingFaceConfig, KeysThatChangeMemoryAndAreNotModelledAreRefusedByName) {
+  expect_refused(
+      llama("llama", R"(, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true})"),
+      "quantization_config says that the weights are quantised");
+  expect_refused(llama("llama", R"(, "output_hidden_states": true)"), "output_hidden_states");
+  expect_refused(llama("llama", R"(, "pruned_heads": {"1": [0]})"), "pruned_heads");
+  expect_refused(R"({"model_type": "gpt2", "reorder_and_upcast_attn": true})", "reorder_and_upcast_attn");
+  expect_refused(R"({"model_type": "bert", "is_decoder": true})", "is_decoder");
+  // With the values that every config has, they say nothing.
+  read(llama("llama", R"(, "quantization_config": null, "output_hidden_states": false, "pruned_heads": {},
+                          "chunk_size_feed_forward": 0, "add_cross_attention": false, "is_decoder": false)"));
+}
+
+TEST(HuggingFaceConfig, AMisspeltKeyIsRefusedAndAnUnknownOnePasses) {
+  expect_refused(llama("llama", R"(, "num_key_value_head": 2)"),
+                 "num_key_value_head is not known; did you mean num_key_value_heads?");
+  expect_refused(R"({"model_type": "gpt2", "n_layers": 24})", "did you mean n_layer?");
+  EXPECT_EQ(read(llama("llama", R"(, "num_key_value_head": 2, "num_key_value_heads": 4)")).kv_heads, 4)
+      << "the right one is there, too";
+  read(llama("llama",
+             R"(, "rope_theta": 500000, "transformers_version": "5.24.0", "anything_else": {"a": [1]})"));
+  read(R"({"model_type": "gemma3_text", "_sliding_window_pattern": 6})");
+}
+
+// Windows of Mistral and Qwen were ignored: SDPA then has a mask, and grouped keys and values are repeated.
+TEST(HuggingFaceConfig, MistralAndQwenHaveWindows) {
+  EXPECT_EQ(read(llama("mistral")).window, 4096) << "MistralConfig's default";
+  EXPECT_TRUE(read(llama("mistral")).all_slide);
+  EXPECT_FALSE(read(llama("mistral", R"(, "sliding_window": null)")).all_slide);
+  EXPECT_FALSE(read(llama("mixtral")).all_slide);
+  EXPECT_EQ(read(llama("mixtral", R"(, "sliding_window": 64)")).window, 64);
+  EXPECT_TRUE(read(llama("qwen2", R"(, "sliding_window": 64)")).sliding.empty())
+      << "use_sliding_window is false";
+  const TransformerSpec late =
+      read(llama("qwen2", R"(, "use_sliding_window": true, "sliding_window": 64, "max_window_layers": 1)"));
+  EXPECT_EQ(late.window, 64);
+  EXPECT_EQ(late.sliding, (std::vector<bool>{false, true}));
+  const TransformerSpec listed = read(llama(
+      "qwen3",
+      R"(, "use_sliding_window": true, "sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"])"));
+  EXPECT_EQ(listed.sliding, (std::vector<bool>{true, false}));
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator
