@@ -16,6 +16,7 @@
 #include "crds/global_batch.h"
 #include "estimator/estimate/estimate.h"
 #include "estimator/estimate/explain.h"
+#include "estimator/provisioner/explanation.h"
 #include "estimator/provisioner/trainer_loads.h"
 
 namespace plimsoll::cli {
@@ -71,6 +72,11 @@ Result<estimator::Estimate> estimate_with(estimator::EstimateRequest request, By
   return budget.run([&] { return estimator::estimate_memory(request); });
 }
 
+std::string because(const crds::TrainingJob& job, const Answer& answer) {
+  const std::string text = estimator::explain_excess(job.spec, answer.estimate);
+  return text.empty() ? text : "; " + text;
+}
+
 Result<Answer> answer_for(const EstimateInput& input, AnswerBudget& budget) {
   const crds::TrainingJob& job = *input.job;
   Result<estimator::Estimate> estimate = estimate_with(input.request, Bytes{}, budget);
@@ -104,7 +110,7 @@ Result<Answer> answer_for(const EstimateInput& input, AnswerBudget& budget) {
     answer.reason =
         "does not fit on " + std::to_string(input.request.trainers) + " x " + input.gpu->name + ": " +
         (placed.why.reason.empty() ? "a trainer takes up to " + to_string(answer.estimate.peak.upper_bound) +
-                                         ", and " + to_string(usable) + " may be used"
+                                         ", and " + to_string(usable) + " may be used" + because(job, answer)
                                    : placed.why.reason);
   }
   return answer;

@@ -193,7 +193,9 @@ void print_table(Console& console, const std::string& name, const estimator::Pro
     TextTable table({"GPU model", "trainers", "cost", "samples/s", "verdict"});
     for (const estimator::Alternative& candidate : provision.alternatives) {
       const double rate = candidate.samples_per_second;
-      table.add({candidate.gpu_model, std::to_string(candidate.trainers), decimal_text(candidate.cost, 1),
+      const bool sized = candidate.trainers > 0;
+      table.add({candidate.gpu_model, sized ? std::to_string(candidate.trainers) : "-",
+                 sized ? decimal_text(candidate.cost, 1) : "-",
                  rate > 0 ? estimator::rounded_text(rate) : "-", candidate.reason});
     }
     console.out << '\n' << table.to_string("  ");

@@ -105,6 +105,16 @@ bool checkpointed(Trial& trial) {
   return true;
 }
 
+// Losses whose logits are computed for an eighth of the tokens at a time, as torchtune's and Liger's do.
+bool chunked_loss(Trial& trial) {
+  if (!trial.job.spec.model.transformer || trial.job.spec.training.loss_chunks > 1) {
+    return false;
+  }
+  trial.job.spec.training.loss_chunks = 8;
+  trial.changes.push_back("training.lossChunks: 8");
+  return true;
+}
+
 bool more_trainers(Trial& trial) {
   crds::ProvisioningSpec& provisioning = trial.job.spec.provisioning;
   if (provisioning.max_trainers >= kMoreTrainers) {
@@ -229,8 +239,10 @@ const std::vector<std::vector<Apply>>& ways() {
       {saved_through_host},
       {expandable},
       {in_parts},
+      {chunked_loss},
       {more_trainers},
       {checkpointed},
+      {checkpointed, chunked_loss},
       {tables_on_hosts},
       {more_trainers, more_gpus},
       {split_by_experts},
@@ -238,6 +250,7 @@ const std::vector<std::vector<Apply>>& ways() {
       {sharded, more_trainers},
       {sharded, checkpointed},
       {sharded, checkpointed, expandable},
+      {sharded, checkpointed, chunked_loss},
       {sharded, checkpointed, in_parts},
       {sharded, checkpointed, in_parts, more_trainers},
       {offloaded},

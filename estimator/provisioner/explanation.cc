@@ -1,6 +1,7 @@
 #include "estimator/provisioner/explanation.h"
 
 #include "base/utf8.h"
+#include "estimator/provisioner/provisioner.h"
 
 namespace plimsoll::estimator::inline provisioner {
 
@@ -89,8 +90,8 @@ std::string explain_no_division(const crds::TrainingJobSpec& spec, const Candida
 std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const Candidate& candidate) {
   const std::string most = "provisioning.maxTrainers " + std::to_string(provisioning.max_trainers);
   const std::string nodes = " in whole nodes of " + std::to_string(candidate.per_node);
-  return candidate.failed > 0 ? "out of memory on " + std::to_string(candidate.failed) +
-                                    " trainers before, and " + most + " leaves no larger count" + nodes
+  return candidate.failed > 0 ? "out of memory on " + trainers_text(candidate.failed) + " before, and " +
+                                    most + " leaves no larger count" + nodes
                               : most + " leaves no count from minTrainers " +
                                     std::to_string(provisioning.min_trainers) + " up" + nodes;
 }
@@ -98,6 +99,27 @@ std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const C
 std::string explain_capacity(const Candidate& candidate, std::int64_t trainers) {
   return "needs at least " + std::to_string(trainers) + " GPUs, and the cluster has " +
          std::to_string(candidate.capacity) + " in nodes of " + std::to_string(candidate.per_node);
+}
+
+std::string trainers_text(std::int64_t trainers) {
+  return std::to_string(trainers) + (trainers == 1 ? " trainer" : " trainers");
+}
+
+std::string explain_excess(const crds::TrainingJobSpec& spec, const Estimate& estimate) {
+  if (estimate.largest_live.empty()) {
+    return {};
+  }
+  const LiveTensor& largest = estimate.largest_live.front();
+  std::string text =
+      "the largest tensor is " + largest.name + " (" + largest.kind + ") with " + to_string(largest.bytes);
+  const bool of_logits = largest.name.starts_with("loss") || largest.name.starts_with("head");
+  if (of_logits && spec.model.transformer && spec.training.loss_chunks == 1) {
+    text += ", of the logits of all tokens, which training.lossChunks takes in parts";
+  }
+  if (!more_trainers_take_less(spec)) {
+    text += "; more trainers would not take less each, because each holds the model and a batch of its own";
+  }
+  return text;
 }
 
 std::string usable_text(Bytes usable, Bytes shortfall) {

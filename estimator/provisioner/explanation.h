@@ -11,6 +11,7 @@
 #include "crds/training_job.h"
 #include "estimator/host_training/swap_training.h"
 #include "estimator/provisioner/candidates.h"
+#include "estimator/types/request.h"
 
 namespace plimsoll::estimator::inline provisioner {
 
@@ -43,6 +44,13 @@ std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const C
 
 // The cluster has fewer GPUs of the model than `trainers`.
 std::string explain_capacity(const Candidate& candidate, std::int64_t trainers);
+
+// "1 trainer", "8 trainers".
+std::string trainers_text(std::int64_t trainers);
+
+// Why a trainer's memory exceeds a GPU: the largest tensor of the estimate, and why more trainers would not help where they would not. Empty for
+// an estimate that does not know its tensors.
+std::string explain_excess(const crds::TrainingJobSpec& spec, const Estimate& estimate);
 
 // "70 GiB", and how much of that earlier attempts needed beyond their estimate.
 std::string usable_text(Bytes usable, Bytes shortfall);

@@ -96,10 +96,25 @@ class Provisioning {
     return refuse("NoFittingGPU", (changed ? answer_.changes.front().text() + "; " : std::string()) +
                                       "no allowed GPU of the cluster can run this job" +
                                       (changed ? " as it is" : "") + "; " + nearest.gpu_model + ": " +
-                                      nearest.reason);
+                                      nearest.reason + excess_of(candidates.list, nearest.gpu_model));
   }
 
  private:
+  // What exceeds that GPU model, to be appended to a sentence.
+  std::string excess_of(const std::vector<Candidate>& candidates, const std::string& gpu_model) {
+    const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                    [&](const Candidate& each) { return each.name() == gpu_model; });
+    std::string text;
+    if (found != candidates.end() && found->failed == 0) {
+      const Result<void> done = request_.budget->run([&]() -> Result<void> {
+        text = search_.excess(*found);
+        return {};
+      });
+      text = done && !text.empty() ? "; " + text : std::string();
+    }
+    return text;
+  }
+
   void warn(const std::vector<std::string>& texts) {
     for (const std::string& text : texts) {
       answer_.warnings.push_back(utf8_shortened(text, kWarningLimit));

@@ -360,8 +360,8 @@ Result<void> TrainerCountSearch::bound(Candidate& candidate) {
 
 Result<void> TrainerCountSearch::bound_without_tables(Candidate& candidate) {
   if (candidate.failed > 0 && !more_trainers_take_less(spec_)) {
-    candidate.impossible = "out of memory on " + std::to_string(candidate.failed) +
-                           " trainers before, and each of more would hold as much";
+    candidate.impossible = "out of memory on " + trainers_text(candidate.failed) +
+                           " before, and each of more would hold as much";
     return {};
   }
   const std::vector<std::int64_t> all = counts(
@@ -401,12 +401,22 @@ Result<void> TrainerCountSearch::bound_without_tables(Candidate& candidate) {
     const Result<Bytes> left = several == all.end() ? budget(sizes(candidate, all.back()).back()) : Bytes{};
     const Bytes takes = several == all.end() && left ? usable(candidate) - *left : at(all.back());
     candidate.impossible = "a trainer takes at least " + to_string(takes) + " on " +
-                           std::to_string(all.back()) + " trainers, and " +
-                           usable_text(usable(candidate), shortfall_) + " of a GPU may be used";
+                           trainers_text(all.back()) + ", and " + usable_text(usable(candidate), shortfall_) +
+                           " of a GPU may be used";
   } else {
     candidate.bound = *bound;
   }
   return {};
+}
+
+std::string TrainerCountSearch::excess(const Candidate& candidate) {
+  const std::int64_t most = std::max(candidate.least, std::min(candidate.most, candidate.capacity));
+  const std::vector<std::int64_t> all = counts(candidate, candidate.least, most);
+  if (all.empty() || request_.unestimated) {
+    return {};
+  }
+  const Result<Estimate> found = estimate(sizes(candidate, all.back()).back(), Bytes{});
+  return found && found->peak.upper_bound > usable(candidate) ? explain_excess(spec_, *found) : std::string();
 }
 
 // The smallest number that the tables' state alone does not exclude, whatever the sharding. What the dense part leaves is
@@ -539,7 +549,7 @@ std::optional<Fit> TrainerCountSearch::run_without_tables(const Candidate& candi
   }
   if (!*found) {
     why_not = "a trainer takes up to " + to_string(peak->peak.upper_bound) + " on " +
-              std::to_string(size.trainers) + " trainers, and " + usable_text(usable(candidate), shortfall_) +
+              trainers_text(size.trainers) + ", and " + usable_text(usable(candidate), shortfall_) +
               " of a GPU may be used";
     return std::nullopt;
   }

@@ -56,6 +56,9 @@ class TrainerCountSearch {
   // The same with expandable_segments:True, for models without tables. Nothing if the job has it already.
   std::optional<std::int64_t> run_with_expandable_segments(const Candidate& candidate, std::int64_t most);
 
+  // What exceeds a GPU of the candidate on the most trainers, without embedding tables; empty: nothing does, or it is not known.
+  std::string excess(const Candidate& candidate);
+
   // Of the requested trainers, on the GPU model that the job names, or else on `otherwise`. Nothing: none were
   // requested, or it is not known.
   std::optional<Throughput> requested_throughput(const AvailableGpu& otherwise);

@@ -50,6 +50,8 @@ void apply(const std::string& change, crds::TrainingJob& job) {
   const auto value = [&](const char* prefix) { return change.substr(std::string(prefix).size()); };
   if (change == "training.activationCheckpointing: Full") {
     spec.training.activation_checkpointing = crds::ActivationCheckpointing::kFull;
+  } else if (change.starts_with("training.lossChunks: ")) {
+    spec.training.loss_chunks = std::stoll(value("training.lossChunks: "));
   } else if (change == "training.parallelism.strategy: FSDP2") {
     spec.training.parallelism.strategy = crds::ParallelStrategy::kFSDP2;
   } else if (change == "training.parallelism.offload: Parameters") {
@@ -104,6 +106,18 @@ TEST(ChangesThatFit, ADdpJobThatExceedsEveryCardIsToldHowItWouldFit) {
   }
   EXPECT_THAT(answer.changes,
               Contains(Field(&Change::changes, Contains("training.parallelism.strategy: FSDP2"))));
+}
+
+// Logits of 128,256 tokens x 128,256 words are 61 GiB: the message named no tensor, and no change of the loss.
+TEST(ChangesThatFit, LogitsThatExceedACardAreNamedAndTakenInParts) {
+  crds::TrainingJob job = replicated(kLlama8B);
+  job.spec.model.transformer->sequence_length = 128'256;
+  job.spec.training.batch_size_per_trainer = 1;
+  const Provision answer = with_changes(job, {available("H200", 64)});
+  ASSERT_FALSE(answer.decided());
+  EXPECT_THAT(answer.reason, HasSubstr("the largest tensor is loss.log_softmax (activation) with 61.3 GiB"));
+  EXPECT_THAT(answer.reason, HasSubstr("more trainers would not take less each"));
+  EXPECT_THAT(answer.changes, Contains(Field(&Change::changes, Contains("training.lossChunks: 8"))));
 }
 
 // They took all the time of whoever asked, who then had none for the next decision: DeadlineExceeded.

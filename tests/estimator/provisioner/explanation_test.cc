@@ -84,6 +84,30 @@ TEST(Explanation, SaysWhichLimitLeavesNoNumber) {
             "70.0 GiB (2.00 GiB less, which attempts needed beyond their estimate)");
 }
 
+TEST(Explanation, AnExcessNamesTheLargestTensorAndWhetherMoreTrainersHelp) {
+  crds::TrainingJobSpec spec;
+  spec.model.transformer.emplace();
+  Estimate estimate;
+  EXPECT_EQ(explain_excess(spec, estimate), "") << "as of the AMP paper's formula";
+  estimate.largest_live = {{"layers.0.mlp.up", "activation", 3_GiB}, {"head.cast", "temporary", 1_GiB}};
+  EXPECT_EQ(
+      explain_excess(spec, estimate),
+      "the largest tensor is layers.0.mlp.up (activation) with 3.00 GiB; more trainers would not take less each, "
+      "because each holds the model and a batch of its own");
+  spec.training.parallelism.strategy = crds::ParallelStrategy::kFSDP2;
+  std::swap(estimate.largest_live[0], estimate.largest_live[1]);
+  EXPECT_EQ(explain_excess(spec, estimate),
+            "the largest tensor is head.cast (temporary) with 1.00 GiB, of the logits of all tokens, which "
+            "training.lossChunks takes in parts");
+  spec.training.loss_chunks = 8;
+  EXPECT_EQ(explain_excess(spec, estimate), "the largest tensor is head.cast (temporary) with 1.00 GiB");
+}
+
+TEST(Explanation, OneTrainerIsSingular) {
+  EXPECT_EQ(trainers_text(1), "1 trainer");
+  EXPECT_EQ(trainers_text(2), "2 trainers");
+}
+
 TEST(Explanation, WarningsAreCutAtWholeCharacters) {
   EXPECT_EQ(unchanged_warning("short", {}), "short; the job keeps its 1 trainers");
   std::string text(251, 'a');
