@@ -198,6 +198,15 @@ std::optional<crds::FineTuning> read_fine_tuning(OptionReader& options, Console&
   return tuning;
 }
 
+// As a TrainingJob's spec is checked: options that exclude each other, or have no effect.
+void check_job(OptionReader& options, const crds::TrainingJob& job) {
+  for (const crds::FieldError& wrong : crds::validate(job)) {
+    if (wrong.field.starts_with("spec.training") || wrong.field.starts_with("spec.model")) {
+      options.fail(invalid(crds::to_string({wrong})));
+    }
+  }
+}
+
 }  // namespace
 
 po::options_description estimate_options() {
@@ -236,15 +245,20 @@ void refuse_options_of_models(OptionReader& options) {
 
 void read_fsdp(OptionReader& options, crds::Parallelism& parallelism) {
   using enum crds::ParallelStrategy;
+  const bool fsdp = parallelism.strategy == kFSDP || parallelism.strategy == kFSDP2;
+  parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
+  options.require(
+      !parallelism.gradient_as_bucket_view || parallelism.strategy == kDDP || parallelism.strategy == kAuto,
+      "--gradient-as-bucket-view goes with --parallelism DDP");
   parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
+  options.require(parallelism.reshard_after_forward || fsdp,
+                  "--no-reshard-after-forward goes with --parallelism FSDP or FSDP2");
   parallelism.replicate = options.count("replicate", 1, kMaxSplits);
   parallelism.reduce_bucket_size =
       options.count("reduce-bucket-size", 1, kMaxBucketElements, crds::kReduceBucketSize);
   options.require(!options.given("reduce-bucket-size") || crds::is_zero(parallelism.strategy),
                   "--reduce-bucket-size goes with --parallelism ZeRO1 to ZeRO3");
-  options.require(
-      parallelism.replicate == 1 || parallelism.strategy == kFSDP || parallelism.strategy == kFSDP2,
-      "--replicate goes with --parallelism FSDP or FSDP2");
+  options.require(parallelism.replicate == 1 || fsdp, "--replicate goes with --parallelism FSDP or FSDP2");
 }
 
 void read_offload(OptionReader& options, crds::Parallelism& parallelism) {
@@ -269,7 +283,10 @@ void read_splits(OptionReader& options, crds::Parallelism& parallelism) {
   parallelism.expert = options.count("expert", 1, kMaxSplits);
   parallelism.sequence = options.given("sequence-parallel");
   parallelism.strategy = options.choice("parallelism", crds::ParallelStrategy::kAuto);
-  parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
+  options.require(!parallelism.sequence || parallelism.tensor > 1, "--sequence-parallel goes with --tensor");
+  for (const std::string name : {"pipeline-chunks", "microbatches"}) {
+    options.require(!options.given(name) || parallelism.pipeline > 1, "--" + name + " goes with --pipeline");
+  }
   read_fsdp(options, parallelism);
 }
 
@@ -331,6 +348,8 @@ void read_request(OptionReader& options, estimator::EstimateRequest& request) {
       "device", {{"cuda", estimator::Device::kCuda}, {"cpu", estimator::Device::kCpu}}, request.device);
   request.trainers = options.count("trainers", 1, kMaxTrainers, request.trainers);
   if (options.given("alloc-conf")) {
+    options.require(request.device == estimator::Device::kCuda,
+                    "--alloc-conf is for --device cuda: the CPU has no caching allocator");
     request.runtime.allocator =
         options.take("alloc-conf", estimator::parse_allocator_settings(options.text("alloc-conf")));
   }
@@ -368,6 +387,7 @@ crds::TrainingJob job_of_config(OptionReader& options, Console& console) {
   read_offload(options, job.spec.training.parallelism);
   model.config = read_small(options, job.name, "config.json", console);
   job.spec.training.fine_tuning = read_fine_tuning(options, console);
+  check_job(options, job);
   return job;
 }
 

@@ -87,7 +87,6 @@ void read_parallelism(OptionReader& options, std::int64_t trainers, crds::Parall
       "--pipeline-chunks, --microbatches and --stage-blocks go with --parallelism Pipeline or "
       "--pipeline, and trainers");
   parallelism.pipeline_chunks = options.count("pipeline-chunks", 1, kMaxTrainers);
-  parallelism.gradient_as_bucket_view = options.given("gradient-as-bucket-view");
   read_fsdp(options, parallelism);
   read_offload(options, parallelism);
 }
@@ -115,6 +114,9 @@ std::optional<Error> read_graph_input(const po::variables_map& values, GraphInpu
       options.choice<bool>("zero-grad", {{"before-forward", false}, {"before-backward", true}}, false);
   request.next_batch_early = options.given("next-batch-early");
   request.reentrant_checkpointing = options.given("reentrant");
+  options.require(
+      !request.reentrant_checkpointing || options.given("checkpoint") || options.given("checkpoint-module"),
+      "--reentrant goes with --checkpoint or --checkpoint-module");
   input.explain = options.given("explain");
   input.timeout = read_timeout(options);
   return options.error();
@@ -292,6 +294,8 @@ std::optional<Error> read_tables(const po::variables_map& values, const estimato
     tables = *std::move(read);
   }
   OptionReader options(values);
+  options.require(!tables.empty() || !options.given("embedding-optimizer"),
+                  "--embedding-optimizer is for tables, and the graph describes none; --tables gives them");
   estimator::ShardRequest request;
   add_tables(options, tables, request);
   input.constraints = std::move(request.constraints);

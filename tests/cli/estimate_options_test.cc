@@ -158,11 +158,28 @@ TEST_F(JobOfConfig, RefusesWhatIsForGraphsOrMissing) {
   EXPECT_THAT(error_, HasSubstr("exclude each other"));
 }
 
+// They were read, and changed nothing.
+TEST_F(JobOfConfig, AnOptionWithoutEffectIsRefusedByName) {
+  const auto refused = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--sequence-length", "128"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    read(arguments);
+    return error_;
+  };
+  EXPECT_THAT(refused({"--sequence-parallel"}), HasSubstr("--sequence-parallel goes with --tensor"));
+  EXPECT_THAT(refused({"--pipeline-chunks", "2"}), HasSubstr("--pipeline-chunks goes with --pipeline"));
+  EXPECT_THAT(refused({"--microbatches", "1"}), HasSubstr("--microbatches goes with --pipeline"));
+  EXPECT_THAT(refused({"--no-reshard-after-forward"}), HasSubstr("goes with --parallelism FSDP or FSDP2"));
+  EXPECT_THAT(refused({"--gradient-as-bucket-view", "--parallelism", "FSDP2"}),
+              HasSubstr("goes with --parallelism DDP"));
+}
+
 // The API's limit of the same text is 64 KiB.
 TEST_F(JobOfConfig, AFileLargerThanAnyConfigIsRefused) {
-  read({"--sequence-length", "128"}, std::string(65'536, ' '));
+  const std::string config = "{\"model_type\": \"gpt2\"}";
+  read({"--sequence-length", "128"}, config + std::string(65'536 - config.size(), ' '));
   EXPECT_EQ(error_, "");
-  read({"--sequence-length", "128"}, std::string(65'537, ' '));
+  read({"--sequence-length", "128"}, config + std::string(65'537 - config.size(), ' '));
   EXPECT_THAT(error_, HasSubstr("larger than any config.json"));
 }
 
