@@ -179,6 +179,15 @@ Result<Bytes> parse_bytes(std::string_view text) {
   return Bytes{*count};
 }
 
+std::optional<Bytes> quantity_of(const JsonView& value) {
+  if (const std::optional<std::int64_t> count = value.integer()) {
+    return *count >= 0 ? std::optional(Bytes{*count}) : std::nullopt;
+  }
+  const std::optional<std::string_view> text = value.text();
+  const Result<Bytes> bytes = text ? parse_bytes(*text) : Result<Bytes>(Error());
+  return bytes ? std::optional(*bytes) : std::nullopt;
+}
+
 std::string format_bytes(Bytes bytes) {
   static constexpr std::array<std::string_view, 7> kBinary = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
   std::int64_t count = bytes.count;

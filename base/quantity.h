@@ -3,10 +3,12 @@
 // e/E). Pure functions; any thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/json/view.h"
 #include "base/result.h"
 
 namespace plimsoll {
@@ -17,6 +19,9 @@ Result<double> parse_quantity(std::string_view text);
 // The quantity as bytes, fractions rounded up as Kubernetes does. Errors: kInvalid; also for negative
 // amounts.
 Result<Bytes> parse_bytes(std::string_view text);
+
+// The bytes of a JSON value as Kubernetes takes them, 17179869184 or "16Gi"; nothing for any other value.
+std::optional<Bytes> quantity_of(const JsonView& value);
 
 // The shortest exact spelling with a binary suffix: "80Gi", "1536Mi", "1000".
 std::string format_bytes(Bytes bytes);

@@ -13,7 +13,17 @@ constexpr std::int64_t kMaxContainers = 32;
 // Of every other list, as the CRD has it. Kubernetes sets no limit but the size of an object.
 constexpr std::int64_t kMaxItems = 1024;
 
-enum class Shape { kString, kBoolean, kInteger, kObject, kObjects, kStrings, kStringMap, kQuantityMap };
+enum class Shape {
+  kString,
+  kBoolean,
+  kInteger,
+  kObject,
+  kObjects,
+  kStrings,
+  kStringMap,
+  kQuantity,
+  kQuantityMap
+};
 
 struct Field {
   const char* name;
@@ -24,6 +34,9 @@ struct Field {
 
 // core/v1 of Kubernetes 1.36: staging/src/k8s.io/api/core/v1/types.go.
 constexpr Field kNamedFields[] = {{"name", Shape::kString, true}};
+constexpr Field kEmptyDirFields[] = {{"medium", Shape::kString}, {"sizeLimit", Shape::kQuantity}};
+constexpr Field kVolumeFields[] = {{"name", Shape::kString, true},
+                                   {"emptyDir", Shape::kObject, false, kEmptyDirFields}};
 constexpr Field kMountFields[] = {{"name", Shape::kString, true}, {"mountPath", Shape::kString, true}};
 constexpr Field kVariableFields[] = {
     {"name", Shape::kString, true}, {"value", Shape::kString}, {"valueFrom", Shape::kObject}};
@@ -56,7 +69,7 @@ constexpr Field kTolerationFields[] = {{"key", Shape::kString},
                                        {"value", Shape::kString},
                                        {"effect", Shape::kString},
                                        {"tolerationSeconds", Shape::kInteger}};
-constexpr Field kPodFields[] = {{"volumes", Shape::kObjects, false, kNamedFields},
+constexpr Field kPodFields[] = {{"volumes", Shape::kObjects, false, kVolumeFields},
                                 {"initContainers", Shape::kObjects, false, kContainerFields},
                                 {"containers", Shape::kObjects, true, kContainerFields},
                                 {"nodeSelector", Shape::kStringMap},
@@ -65,7 +78,8 @@ constexpr Field kPodFields[] = {{"volumes", Shape::kObjects, false, kNamedFields
                                 {"restartPolicy", Shape::kString},
                                 {"subdomain", Shape::kString},
                                 {"hostname", Shape::kString},
-                                {"hostNetwork", Shape::kBoolean}};
+                                {"hostNetwork", Shape::kBoolean},
+                                {"hostIPC", Shape::kBoolean}};
 constexpr Field kMetadataFields[] = {{"labels", Shape::kStringMap}, {"annotations", Shape::kStringMap}};
 constexpr Field kTemplateFields[] = {{"metadata", Shape::kObject, false, kMetadataFields},
                                      {"spec", Shape::kObject, true, kPodFields}};
@@ -82,6 +96,10 @@ bool has_kind(const JsonView& value, JsonView::Kind kind, const char* form, cons
   return fits;
 }
 
+std::string not_a_quantity(const JsonView& value) {
+  return std::string("must be a quantity like 8 or \"80Gi\", is ") + kind_of(value);
+}
+
 void check_map(const JsonView& map, bool of_quantities, const FieldPath& path, FieldErrors& errors) {
   if (!has_kind(map, JsonView::Kind::kObject, "an object", path, errors)) {
     return;
@@ -90,10 +108,8 @@ void check_map(const JsonView& map, bool of_quantities, const FieldPath& path, F
     const JsonView::Kind kind = value.kind();
     const bool number = kind == JsonView::Kind::kInteger || kind == JsonView::Kind::kReal;
     if (kind != JsonView::Kind::kString && kind != JsonView::Kind::kNull && !(of_quantities && number)) {
-      errors.add(FieldPath(path, key),
-                 std::string(of_quantities ? "must be a quantity like 8 or \"80Gi\", is "
-                                           : "must be a string, is ") +
-                     kind_of(value));
+      errors.add(FieldPath(path, key), of_quantities ? not_a_quantity(value)
+                                                     : std::string("must be a string, is ") + kind_of(value));
     }
   }
 }
@@ -132,6 +148,11 @@ void check_field(const JsonView& value, const Field& field, const FieldPath& pat
     case Shape::kObjects:
     case Shape::kStrings: check_list(value, field, path, errors); break;
     case Shape::kStringMap: check_map(value, false, path, errors); break;
+    case Shape::kQuantity:
+      if (value.kind() != JsonView::Kind::kString && value.kind() != JsonView::Kind::kInteger) {
+        errors.add(path, not_a_quantity(value));
+      }
+      break;
     case Shape::kQuantityMap: check_map(value, true, path, errors); break;
   }
 }

@@ -44,6 +44,8 @@ Attempt decode_attempt(const Json& json) {
   attempt.expandable_segments = member(json, {"expandableSegments"}) == Json(true);
   attempt.swap_plan = member(json, {"swapPlan"}) == Json(true);
   attempt.host_memory = bytes_of(json, "hostMemoryBytes");
+  attempt.shared_memory = bytes_of(json, "sharedMemoryBytes");
+  attempt.shared_memory_full = member(json, {"sharedMemoryFull"}) == Json(true);
   attempt.start_time = text_member(json, {"startTime"});
   attempt.completion_time = text_member(json, {"completionTime"});
   attempt.outcome = enum_of<Outcome>(text_member(json, {"outcome"})).value_or(Outcome::kUnknown);
@@ -88,6 +90,10 @@ Json encode(const Attempt& attempt) {
     json["swapPlan"] = true;
   }
   put(json, "hostMemoryBytes", attempt.host_memory);
+  put(json, "sharedMemoryBytes", attempt.shared_memory);
+  if (attempt.shared_memory_full) {
+    json["sharedMemoryFull"] = true;
+  }
   put(json, "startTime", attempt.start_time);
   put(json, "completionTime", attempt.completion_time);
   json["outcome"] = name_of(attempt.outcome);

@@ -75,6 +75,8 @@ struct Attempt {
   bool expandable_segments = false;         // Plimsoll set PyTorch's allocator so
   bool swap_plan = false;                   // it trained through host memory, by a swap plan
   std::optional<Bytes> host_memory{};       // that Plimsoll had its containers ask for
+  std::optional<Bytes> shared_memory{};     // that Plimsoll gave its /dev/shm at least
+  bool shared_memory_full = false;          // it ended because /dev/shm was full
   std::string start_time{};                 // RFC 3339; empty until its Job exists
   std::string completion_time{};
   Outcome outcome = Outcome::kRunning;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "crds/shared_memory.h"
 #include "estimator/estimate/margins.h"
 #include "estimator/fixed_costs/fixed_costs.h"
 #include "estimator/host_training/host_memory.h"
@@ -21,9 +22,8 @@ namespace {
 constexpr std::int64_t kMostSamplesOfAMicrobatch = 64;
 constexpr std::size_t kMostMicrobatches = 8;
 
-// The container runtime's own /dev/shm, and the batches that the worker processes of torch.utils.data.DataLoader have there at
-// once: two of a worker (prefetch_factor), for two workers.
-constexpr Bytes kDefaultSharedMemory = 64_MiB;
+// Batches that the worker processes of torch.utils.data.DataLoader have in /dev/shm at once: two of a worker (prefetch_factor), for
+// two workers.
 constexpr std::int64_t kBatchesInSharedMemory = 4;
 
 std::vector<std::int64_t> microbatches_of(std::int64_t samples) {
@@ -81,7 +81,7 @@ Estimate estimate_of(const SwapPlan& plan, SwapCosts& costs, const FixedCosts& f
 // What the container asks for. Errors: kUnfittable where no node is known to have it.
 Result<void> hold_in_host(const SwapSearch& search, const SwapProfile& profile, SwapTraining& training) {
   const Bytes batches = profile.input.front() * search.samples * kBatchesInSharedMemory;
-  training.shared_memory = batches > kDefaultSharedMemory ? batches : Bytes{};
+  training.shared_memory = batches > crds::kDefaultSharedMemory ? batches : Bytes{};
   training.host_memory = container_memory(training.planned.host.total(), 1) + training.shared_memory;
   if (search.node_memory > Bytes{} && training.host_memory > search.node_memory) {
     return Error(ErrorCode::kUnfittable,

@@ -121,6 +121,17 @@ TEST(Quantity, FormatsTheShortestExactSpelling) {
   EXPECT_EQ(format_bytes(Bytes{std::int64_t{1} << 62}), "4Ei");
 }
 
+TEST(Quantity, OfAJsonValueIsItsBytesOrNothing) {
+  EXPECT_EQ(quantity_of(Json("16Gi")), 16_GiB);
+  EXPECT_EQ(quantity_of(Json(1024)), 1_KiB);
+  EXPECT_EQ(quantity_of(Json("0")), 0_B);
+  for (const Json& other :
+       {Json(), Json(-1), Json("-1"), Json("lots"), Json(""), Json(true), Json(1.5), Json(::Json::arrayValue),
+        Json(::Json::objectValue), Json(::Json::UInt64{18446744073709551615ULL})}) {
+    EXPECT_EQ(quantity_of(other), std::nullopt) << write_json(other);
+  }
+}
+
 TEST(Percentage, ReadsAShare) {
   EXPECT_DOUBLE_EQ(*parse_percentage("5%"), 0.05);
   EXPECT_DOUBLE_EQ(*parse_percentage("7.5%"), 0.075);

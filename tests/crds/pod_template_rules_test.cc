@@ -28,6 +28,14 @@ TEST(PodTemplate, ValuesOfAWrongTypeThatCrashedTheOperatorAreRefusedByTheirPath)
        "spec.template.spec.volumes: must be a list, is an object"},
       {"{spec: {volumes: x, containers: [{name: t}]}}",
        "spec.template.spec.volumes: must be a list, is a string"},
+      {"{spec: {volumes: [{name: shm, emptyDir: Memory}], containers: [{name: t}]}}",
+       "spec.template.spec.volumes[0].emptyDir: must be an object, is a string"},
+      {"{spec: {volumes: [{name: shm, emptyDir: {medium: [Memory]}}], containers: [{name: t}]}}",
+       "spec.template.spec.volumes[0].emptyDir.medium: must be a string, is a list"},
+      {"{spec: {volumes: [{name: shm, emptyDir: {sizeLimit: {a: 1}}}], containers: [{name: t}]}}",
+       "spec.template.spec.volumes[0].emptyDir.sizeLimit: must be a quantity like 8 or \"80Gi\", is an object"},
+      {"{spec: {hostIPC: 1, containers: [{name: t}]}}",
+       "spec.template.spec.hostIPC: must be true or false, is an integer"},
       {"{spec: {containers: [{name: t, resources: x}]}}",
        "spec.template.spec.containers[0].resources: must be an object, is a string"},
       {"{spec: {containers: [{name: t, resources: {limits: [a]}}]}}",
@@ -95,8 +103,9 @@ void expect_mirrored(const Json& schema, const Json& job, const std::string& pat
     const std::string here = path + "." + name;
     const Json& property = schema["properties"][name];
     const std::string type = property["type"].asString();
-    for (const char* other : {"string", "array", "object", "integer", "boolean"}) {
-      if (other != type) {
+    const bool quantity = property["x-kubernetes-int-or-string"].asBool();
+    for (const std::string other : {"string", "array", "object", "integer", "boolean"}) {
+      if (other != type && !(quantity && (other == "string" || other == "integer"))) {
         Json wrong = job;
         set(wrong, here, value_of_kind(other));
         EXPECT_THAT(problem_text(wrong), HasSubstr(here + ": ")) << other;

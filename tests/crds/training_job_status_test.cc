@@ -41,6 +41,8 @@ Attempt full_attempt() {
   attempt.expandable_segments = true;
   attempt.swap_plan = true;
   attempt.host_memory = 200_GiB;
+  attempt.shared_memory = 16_GiB;
+  attempt.shared_memory_full = true;
   attempt.start_time = kNow;
   attempt.completion_time = kLater;
   attempt.outcome = Outcome::kCudaOutOfMemory;

@@ -24,6 +24,11 @@ struct profile_samples_example {
   MemoryProfile profile;
   JsonObject object;
 };
+struct shared_memory_example {
+  Json pod, container;
+  std::int64_t gpus = 8;
+  void warn(Bytes recommended);
+};
 struct training_job_example {
   Json object;
 };
