@@ -32,8 +32,8 @@ const char* next_step(const AttemptEnd& end) {
       return "another attempt at once, on more trainers or larger GPUs; once on the same size where fragmentation is the cause";
     case Outcome::kHostOutOfMemory:
       return end.shared_memory
-                 ? "another attempt. /dev/shm was full, which a container runtime leaves at 64 MiB whatever the memory limit: mount an "
-                   "emptyDir of medium Memory there"
+                 ? "another attempt with a larger /dev/shm: an emptyDir of medium Memory, at least 2 GiB for each GPU of the pod and twice "
+                   "as much as before, by which the container's memory grows; a volume of the template that is not in memory stays"
                  : "another attempt with more memory for the container";
     case Outcome::kPreempted:
       return "another attempt after a delay, which does not count towards maxRestarts";

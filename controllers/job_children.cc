@@ -13,6 +13,7 @@
 #include "base/json/edit.h"
 #include "base/json/view.h"
 #include "base/quantity.h"
+#include "crds/shared_memory.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -26,7 +27,6 @@ constexpr int kMasterPort = 29500;  // torchrun's default
 constexpr const char* kPlanVolume = "plimsoll-plan";
 constexpr const char* kSwapPlanFile = "swap.json";
 constexpr const char* kSharedMemoryVolume = "plimsoll-shm";
-constexpr const char* kSharedMemoryDirectory = "/dev/shm";
 constexpr const char* kCompletionIndex = "metadata.annotations['batch.kubernetes.io/job-completion-index']";
 
 // FNV-1a: the same on every machine and in every version, unlike std::hash.
@@ -164,26 +164,31 @@ void set_environment(const JsonPlace& container, const crds::TrainingJob& job, c
 void ask_for_memory(const JsonPlace& container, Bytes memory) {
   for (const char* kind : {"requests", "limits"}) {
     const Json& amount = member(container.value(), {"resources", kind, "memory"});
-    const std::optional<std::int64_t> count = JsonView(amount).integer();
-    const Result<Bytes> given = count ? Result<Bytes>(Bytes{*count}) : parse_bytes(text_member(amount, {}));
-    if (!given || *given < memory) {
+    if (quantity_of(amount).value_or(Bytes{}) < memory) {
       container["resources"][kind]["memory"] = format_bytes(memory);
     }
   }
 }
 
-// A volume in memory, which counts towards the container's limit, unless the template mounts one itself.
+// A volume in memory, or the template's own made as large: the API server refuses a second mount of the path. What is not in
+// memory, or has no size of its own, stays (crds/shared_memory.h).
 void mount_shared_memory(const JsonPlace& pod, const JsonPlace& container, Bytes size) {
-  const JsonPlace mounts = container["volumeMounts"];
-  for (const JsonPlace& mount : mounts.elements()) {
-    if (text_member(mount.value(), {"mountPath"}) == kSharedMemoryDirectory) {
-      return;
+  const crds::SharedMemory given = crds::shared_memory_of(pod.value());
+  if (given.kind == crds::SharedMemory::Kind::kDefault) {
+    container["volumeMounts"].append(
+        json_object({{"name", kSharedMemoryVolume}, {"mountPath", crds::kSharedMemoryDirectory}}));
+    pod["volumes"].append(
+        json_object({{"name", kSharedMemoryVolume},
+                     {"emptyDir", json_object({{"medium", "Memory"}, {"sizeLimit", format_bytes(size)}})}}));
+  }
+  if (given.kind != crds::SharedMemory::Kind::kSized || given.size >= size) {
+    return;
+  }
+  for (const JsonPlace& volume : pod["volumes"].elements()) {
+    if (text_member(volume.value(), {"name"}) == given.volume) {
+      volume["emptyDir"]["sizeLimit"] = format_bytes(size);
     }
   }
-  mounts.append(json_object({{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryDirectory}}));
-  pod["volumes"].append(
-      json_object({{"name", kSharedMemoryVolume},
-                   {"emptyDir", json_object({{"medium", "Memory"}, {"sizeLimit", format_bytes(size)}})}}));
 }
 
 // Whether the container requests devices itself: of any vendor, a MIG slice or a claim.

@@ -60,7 +60,7 @@ struct AttemptInputs {
   std::string plan;       // plan.json; it is compressed when it would not fit a ConfigMap otherwise
   std::string swap_plan;  // swap.json; empty: the job trains in GPU memory, one process a GPU
   Bytes host_memory;      // that the trainer's container asks for at least; 0: as the template says
-  Bytes shared_memory;    // of its /dev/shm; 0: the container runtime's default
+  Bytes shared_memory;    // of its /dev/shm at least (crds/shared_memory.h); 0: as the template says
 };
 
 // Errors: kTooLarge when the plans do not fit a ConfigMap; kInvalid for a pod template that cannot be changed, because

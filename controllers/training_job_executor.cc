@@ -105,7 +105,7 @@ class TrainingJobExecutor {
         record_.event(EventType::kNormal, "Resumed", "the job may run again");
         break;
       case JobAction::kSize: return size();
-      case JobAction::kBeginAttempt: return begin_attempt(step.expandable_segments);
+      case JobAction::kBeginAttempt: return begin_attempt(step);
       case JobAction::kRefuseAttempt: return refuse_attempt(step.message);
       case JobAction::kCreateChildren: return create_children();
       case JobAction::kRestoreChildren: return restore_children();
@@ -285,9 +285,9 @@ class TrainingJobExecutor {
   }
 
   // Writes the attempt into the status; its children follow.
-  Result<void> begin_attempt(bool expandable_segments) {
+  Result<void> begin_attempt(const JobStep& step) {
     Attempt attempt = new_attempt();
-    attempt.expandable_segments = expandable_segments;
+    attempt.expandable_segments = step.expandable_segments;
     if (const Result<void> made = make_plan(attempt); !made) {
       return made.error();
     }
@@ -299,6 +299,10 @@ class TrainingJobExecutor {
     attempt.swap_plan = !plan_->swap.isNull();
     if (plan_->host_memory > Bytes{}) {
       attempt.host_memory = plan_->host_memory;
+    }
+    attempt.shared_memory = step.shared_memory;
+    if (plan_->shared_memory > attempt.shared_memory.value_or(Bytes{})) {
+      attempt.shared_memory = plan_->shared_memory;
     }
     attempt.batch_size = plan_->batch.batch_size;
     attempt.accumulation = plan_->batch.accumulation;
@@ -399,7 +403,7 @@ class TrainingJobExecutor {
     AttemptInputs inputs{.plan = plan_->text,
                          .swap_plan = plan_->swap_text,
                          .host_memory = plan_->host_memory,
-                         .shared_memory = plan_->shared_memory};
+                         .shared_memory = attempt().shared_memory.value_or(Bytes{})};
     Result<AttemptChildren> children = make_children(job(), attempt(), inputs);
     if (!children && children.error().code == ErrorCode::kTooLarge) {  // trainers can run without the plan
       record_.event(EventType::kWarning, "PlanTooLarge", children.error().message);

@@ -67,7 +67,7 @@ class Planner {
       return {.action = JobAction::kResume};
     }
     if (status_.attempts.empty()) {
-      return begin(false);
+      return begin(false, {});
     }
     const Attempt& attempt = status_.attempts.back();
     return runs() ? watch(attempt) : follow(attempt);
@@ -97,7 +97,7 @@ class Planner {
     return {.action = action};
   }
 
-  JobStep begin(bool expandable_segments) const {
+  JobStep begin(bool expandable_segments, std::optional<Bytes> shared_memory) const {
     if (const RequeueAfter wait = time_until(parse_time(status_.next_attempt_time), facts_.now);
         wait && *wait > milliseconds(0)) {
       return {.action = JobAction::kWait, .after = wait};
@@ -118,7 +118,9 @@ class Planner {
         return {.action = JobAction::kSize};
       }
     }
-    return {.action = JobAction::kBeginAttempt, .expandable_segments = expandable_segments};
+    return {.action = JobAction::kBeginAttempt,
+            .expandable_segments = expandable_segments,
+            .shared_memory = shared_memory};
   }
 
   JobStep watch(const Attempt& attempt) const {
@@ -224,7 +226,7 @@ class Planner {
   // After an attempt that ended without success.
   JobStep follow(const Attempt& attempt) const {
     if (attempt.outcome == Outcome::kSuspended) {
-      return begin(attempt.expandable_segments);
+      return begin(attempt.expandable_segments, attempt.shared_memory);
     }
     if (!facts_.remediation) {
       if (const std::string problems = this->problems(); !problems.empty()) {
@@ -242,7 +244,7 @@ class Planner {
     if (!status_.is_true("Restarting")) {
       return {.action = JobAction::kAnnounceRestart};
     }
-    return begin(facts_.remediation->expandable_segments);
+    return begin(facts_.remediation->expandable_segments, facts_.remediation->shared_memory);
   }
 
   // Nothing: no pod is left.

@@ -67,7 +67,7 @@ enum class JobAction {
   // Changes the job; the pass continues.
   kResume,
   kSize,
-  kBeginAttempt,   // with `expandable_segments`
+  kBeginAttempt,   // with `expandable_segments` and `shared_memory`
   kRefuseAttempt,  // the job is invalid: `message`
   kCreateChildren,
   kRestoreChildren,
@@ -84,6 +84,7 @@ struct JobStep {
   RequeueAfter after{};
   bool holds = false;
   bool expandable_segments = false;
+  std::optional<Bytes> shared_memory{};
   std::int64_t attempt = 0;
   crds::Outcome outcome = crds::Outcome::kUnknown;
   std::string reason{};

@@ -2,6 +2,7 @@
 
 #include "base/json/view.h"
 #include "base/utf8.h"
+#include "crds/shared_memory.h"
 #include "remediation/attempt_end.h"
 #include "remediation/signposts.h"
 
@@ -106,14 +107,16 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
     const AttemptEnd end = classify(pods, {}, patterns);
     attempt.outcome = end.outcome == Outcome::kRunning ? Outcome::kUnknown : end.outcome;
     attempt.message = message_of(end.evidence);
-    if (end.shared_memory) {
-      attempt.message =
-          "/dev/shm was full; a container has 64 MiB there unless an emptyDir of medium Memory is mounted: " +
-          attempt.message;
-    }
     attempt.out_of_memory = end.out_of_memory;
     attempt.exit_code = exit_code_of(pods, end.evidence);
     attempt.container = end.evidence.container;
+    attempt.shared_memory_full = end.shared_memory;
+    if (end.shared_memory) {
+      attempt.message =
+          "/dev/shm was full; " +
+          to_string(crds::shared_memory_of(member(job, {"spec", "template", "spec"}), attempt.container)) +
+          ": " + attempt.message;
+    }
     const bool proves_nothing = pods.empty() || attempt.outcome == Outcome::kUnknown ||
                                 attempt.outcome == Outcome::kSucceeded;  // a failed Job did not
     // The disrupted pod may be deleted already; then the other containers failed because of it.

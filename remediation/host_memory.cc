@@ -14,12 +14,7 @@ namespace {
 
 // 0 when it is absent or not a quantity.
 Bytes memory_of(const Json& container, const char* kind) {
-  const Json& amount = member(container, {"resources", kind, "memory"});
-  if (const std::optional<std::int64_t> count = JsonView(amount).integer()) {
-    return std::max(Bytes{*count}, Bytes{});
-  }
-  const Result<Bytes> bytes = parse_bytes(text_member(amount, {}));
-  return bytes ? *bytes : Bytes{};
+  return quantity_of(member(container, {"resources", kind, "memory"})).value_or(Bytes{});
 }
 
 Bytes in_mebibytes(double bytes) {
@@ -48,52 +43,81 @@ std::optional<Place> place_of(const crds::TrainingJob& job, const std::string& n
   return std::nullopt;
 }
 
-}  // namespace
+// What a container may have.
+struct Given {
+  Place place;
+  Bytes limit, request;
 
-HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& name, Bytes asked) {
-  HostMemory raised;
+  Bytes memory() const { return limit > Bytes{} ? limit : request; }
+};
+
+std::optional<Given> given_to(const crds::TrainingJob& job, const std::string& name, Bytes asked) {
   const std::optional<Place> place = place_of(job, name);
   if (!place) {
-    return raised;
+    return std::nullopt;
   }
   const Json& container = element(member(job.raw, {"spec", "template", "spec", place->list}), place->index);
   const std::optional<Place> trainer = place_of(job, {});
   const bool trains =
       trainer && trainer->index == place->index && trainer->list == std::string_view(place->list);
   const Bytes least = trains ? asked : Bytes{};
-  const Bytes limit = std::max(memory_of(container, "limits"), least);
-  const Bytes request = std::max(memory_of(container, "requests"), least);
-  raised.before = limit > Bytes{} ? limit : request;
-  if (raised.before == Bytes{}) {
-    return raised;
+  return Given{.place = *place,
+               .limit = std::max(memory_of(container, "limits"), least),
+               .request = std::max(memory_of(container, "requests"), least)};
+}
+
+// `now`: instead of given.memory(), at most `most`; `request`: instead of given.request, at most that.
+HostMemory raised(const crds::TrainingJob& job, const Given& given, Bytes now, Bytes request, Bytes most) {
+  HostMemory more;
+  more.before = given.memory();
+  more.now = most > Bytes{} ? std::min(now, most) : now;
+  if (more.now <= more.before) {
+    more.change = HostMemory::Change::kAtLimit;
+    more.now = more.before;
+    return more;
   }
-  const crds::FailurePolicy& policy = job.spec.failure_policy;
-  const auto before = static_cast<double>(raised.before.count);
-  raised.now = in_mebibytes(
-      std::max(before * policy.oom_bump_up_ratio,
-               before + static_cast<double>(policy.oom_min_bump_up.value_or(crds::kOomMinBumpUp).count)));
-  if (most > Bytes{}) {
-    raised.now = std::min(raised.now, most);
-  }
-  if (raised.now <= raised.before) {
-    raised.change = HostMemory::Change::kAtLimit;
-    raised.now = raised.before;
-    return raised;
-  }
-  raised.change = HostMemory::Change::kRaised;
-  const double share = static_cast<double>(raised.now.count) / before;
+  more.change = HostMemory::Change::kRaised;
   estimator::JsonPatchBuilder patch(job.raw, {{"spec", "template"}});
-  const auto set = [&](const char* kind, Bytes was) {
+  const auto set = [&](const char* kind, Bytes was, Bytes amount) {
     if (was > Bytes{}) {
-      const Bytes now = std::min(in_mebibytes(static_cast<double>(was.count) * share), raised.now);
-      patch.set({"spec", "template", "spec", place->list, place->index, "resources", kind, "memory"},
-                format_bytes(now));
+      patch.set(
+          {"spec", "template", "spec", given.place.list, given.place.index, "resources", kind, "memory"},
+          format_bytes(amount));
     }
   };
-  set("limits", limit);
-  set("requests", request);
-  raised.patch = std::move(patch).take();
-  return raised;
+  set("limits", given.limit, more.now);
+  set("requests", given.request, std::min(request, more.now));
+  more.patch = std::move(patch).take();
+  return more;
+}
+
+}  // namespace
+
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& name, Bytes asked) {
+  const std::optional<Given> given = given_to(job, name, asked);
+  if (!given || given->memory() == Bytes{}) {
+    return {};
+  }
+  const crds::FailurePolicy& policy = job.spec.failure_policy;
+  const auto before = static_cast<double>(given->memory().count);
+  Bytes now = in_mebibytes(
+      std::max(before * policy.oom_bump_up_ratio,
+               before + static_cast<double>(policy.oom_min_bump_up.value_or(crds::kOomMinBumpUp).count)));
+  now = most > Bytes{} ? std::min(now, most) : now;
+  const double share = static_cast<double>(now.count) / before;
+  return raised(job, *given, now, in_mebibytes(static_cast<double>(given->request.count) * share), most);
+}
+
+Bytes trainer_memory(const crds::TrainingJob& job, Bytes asked) {
+  const std::optional<Given> given = given_to(job, {}, asked);
+  return given ? given->memory() : Bytes{};
+}
+
+HostMemory add_host_memory(const crds::TrainingJob& job, Bytes more, Bytes most, Bytes asked) {
+  const std::optional<Given> given = given_to(job, {}, asked);
+  return given && given->memory() > Bytes{}
+             ? raised(job, *given, given->memory() + more, given->request + more, most)
+             : HostMemory();
 }
 
 }  // namespace plimsoll::remediation

@@ -1,4 +1,4 @@
-// Raises the host memory of a container that ran out of it.
+// Raises the host memory of a container that ran out of it, or that is to hold more.
 //
 //   HostMemory more = raise_host_memory(job, 460_GiB, "trainer");
 //   if (more.change == HostMemory::Change::kRaised) patch(job, more.patch);
@@ -21,8 +21,8 @@ struct HostMemory {
     kUnlimited,  // the container has neither limit nor request
   };
   Change change = Change::kUnlimited;
-  Bytes before;  // the limit, else the request
-  Bytes now;
+  Bytes before{};  // the limit, else the request
+  Bytes now{};
   Json patch{::Json::arrayValue};
 };
 
@@ -32,5 +32,11 @@ struct HostMemory {
 // attempt, whatever the template says; 0: nothing.
 HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& container = {},
                              Bytes asked = {});
+
+// What the container that trains may have: its limit, else its request; 0: neither is given.
+Bytes trainer_memory(const crds::TrainingJob& job, Bytes asked);
+
+// The trainer's, by `more` in limit and request alike: what its /dev/shm holds counts against them.
+HostMemory add_host_memory(const crds::TrainingJob& job, Bytes more, Bytes most, Bytes asked);
 
 }  // namespace plimsoll::remediation

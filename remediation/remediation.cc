@@ -12,6 +12,7 @@
 #include "estimator/provisioner/size_exclusion.h"
 #include "remediation/host_memory.h"
 #include "remediation/next_size.h"
+#include "remediation/shared_memory.h"
 
 namespace plimsoll::remediation {
 namespace {
@@ -114,7 +115,8 @@ class Policy {
                (last_.out_of_memory.needed
                     ? ": a trainer needed at least " + to_string(*last_.out_of_memory.needed)
                     : std::string());
-      case Outcome::kHostOutOfMemory: return "the host's memory ran out" + on;
+      case Outcome::kHostOutOfMemory:
+        return (last_.shared_memory_full ? "/dev/shm was full" : "the host's memory ran out") + on;
       case Outcome::kPreempted: return "preempted" + on;
       case Outcome::kInfrastructureFailure: return "the infrastructure failed" + on;
       case Outcome::kShardingFailure: return "the embedding tables could not be sharded" + on;
@@ -131,8 +133,9 @@ class Policy {
     next.message = what_happened() + "; " + change;
     next.delay = delay;
     next.patch = std::move(patch);
-    // Kept for all later attempts: without it the fragments would come back.
+    // Kept for all later attempts: without them the failure would come back.
     next.expandable_segments = last_.expandable_segments;
+    next.shared_memory = last_.shared_memory;
     return next;
   }
 
@@ -225,16 +228,68 @@ class Policy {
               "use activation checkpointing, or lower spec.training.batchSizePerTrainer");
   }
 
+  std::string container() const {
+    return "the container " + (last_.container.empty() ? "that trains" : last_.container);
+  }
+
+  // 0: unknown.
+  Bytes most_host_memory() const {
+    const estimator::AvailableGpu* gpu = estimator::find_gpu(*inputs_.gpus, last_.gpu_model);
+    const Bytes node = gpu == nullptr ? Bytes{} : gpu->host_memory;
+    return Bytes::ceil(static_cast<double>(node.count) * kNodeShare);
+  }
+
+  Remediation after_full_shared_memory() {
+    using Change = SharedMemoryGrowth::Change;
+    const SharedMemoryGrowth more = enlarge_shared_memory(*inputs_.job, last_, most_host_memory());
+    const std::string what = "/dev/shm of " + container();
+    if (more.change == Change::kIsAllMemory) {
+      return after_host_out_of_memory();
+    }
+    if (more.change == Change::kNotPlimsolls) {
+      return restarted("started again as it is, because /dev/shm is not Plimsoll's to enlarge: " +
+                           to_string(more.given) + ". Mount an emptyDir of medium Memory there instead",
+                       back_off());
+    }
+    if (more.change == Change::kOtherContainer || !resizable()) {
+      return restarted(
+          "started again as it is; mount an emptyDir of medium Memory, with a larger sizeLimit, at " + what,
+          back_off());
+    }
+    if (more.change == Change::kAtLimit) {
+      return failed(
+          "MaxResourcesReached",
+          what + " has " + to_string(more.before) +
+              ", and more than half of the memory that a container can have on nodes of this GPU model would leave its "
+              "processes too little. Lower what the job keeps there: workers of the data loader, prefetched batches");
+    }
+    Remediation next = restarted(what + " gets " + to_string(more.now) + " instead of " +
+                                     to_string(more.before) + memory_for(more.memory),
+                                 std::chrono::seconds(0), more.memory.patch);
+    next.shared_memory = more.now;
+    return next;
+  }
+
+  static std::string memory_for(const HostMemory& memory) {
+    switch (memory.change) {
+      case HostMemory::Change::kRaised:
+        return ", which counts against the container's memory: that becomes " + to_string(memory.now) +
+               " instead of " + to_string(memory.before);
+      case HostMemory::Change::kAtLimit:
+        return ", which counts against the container's memory: that stays " + to_string(memory.before) +
+               ", because the nodes of this GPU model can give no more";
+      case HostMemory::Change::kUnlimited: break;
+    }
+    return "";
+  }
+
   Remediation after_host_out_of_memory() {
-    const std::string what = "the container " + (last_.container.empty() ? "that trains" : last_.container);
+    const std::string what = container();
     if (!resizable()) {
       return restarted("started again as it is; give " + what + " more memory", back_off());
     }
-    const estimator::AvailableGpu* gpu = estimator::find_gpu(*inputs_.gpus, last_.gpu_model);
-    const Bytes node = gpu == nullptr ? Bytes{} : gpu->host_memory;
-    HostMemory more =
-        raise_host_memory(*inputs_.job, Bytes::ceil(static_cast<double>(node.count) * kNodeShare),
-                          last_.container, last_.host_memory.value_or(Bytes{}));
+    HostMemory more = raise_host_memory(*inputs_.job, most_host_memory(), last_.container,
+                                        last_.host_memory.value_or(Bytes{}));
     switch (more.change) {
       case HostMemory::Change::kRaised:
         return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before),
@@ -272,7 +327,8 @@ class Policy {
   Remediation by_cause() {
     switch (last_.outcome) {
       case Outcome::kCudaOutOfMemory: return after_cuda_out_of_memory();
-      case Outcome::kHostOutOfMemory: return after_host_out_of_memory();
+      case Outcome::kHostOutOfMemory:
+        return last_.shared_memory_full ? after_full_shared_memory() : after_host_out_of_memory();
       case Outcome::kShardingFailure: return after_sharding_failure();
       case Outcome::kPreempted: return after_preemption();
       default: return restarted("started again", back_off());

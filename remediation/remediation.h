@@ -16,6 +16,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,8 @@ struct Remediation {
   // JSON patch of the TrainingJob (add and replace only): trainers, selectors, GPU limits, annotations of the
   // decision, host memory. Empty: nothing changes.
   Json patch{::Json::arrayValue};
-  bool expandable_segments = false;  // of PyTorch's allocator, in the next attempt
+  bool expandable_segments = false;      // of PyTorch's allocator, in the next attempt
+  std::optional<Bytes> shared_memory{};  // of its /dev/shm at least
 };
 
 // The last attempt must have ended, and not in success.

@@ -19,14 +19,17 @@ Json add_operation(const char* path, const Json& value) {
 }  // namespace
 
 Json with_note(const Json& job, const Remediation& remediation, const crds::Attempt& attempt) {
-  const Json note = json_object({{"jobUID", text_member(job, {"metadata", "uid"})},
-                                 {"afterAttempt", attempt.number},
-                                 {"attemptStartTime", attempt.start_time},
-                                 {"counts", remediation.counts},
-                                 {"expandableSegments", remediation.expandable_segments},
-                                 {"delaySeconds", remediation.delay.count()},
-                                 {"reason", remediation.reason},
-                                 {"message", remediation.message}});
+  Json note = json_object({{"jobUID", text_member(job, {"metadata", "uid"})},
+                           {"afterAttempt", attempt.number},
+                           {"attemptStartTime", attempt.start_time},
+                           {"counts", remediation.counts},
+                           {"expandableSegments", remediation.expandable_segments},
+                           {"delaySeconds", remediation.delay.count()},
+                           {"reason", remediation.reason},
+                           {"message", remediation.message}});
+  if (remediation.shared_memory) {
+    set_member(note, "sharedMemoryBytes", remediation.shared_memory->count);
+  }
   JsonArray patch;
   bool has_annotations = member(job, {"metadata", "annotations"}).isObject();
   for (const Json& one : remediation.patch) {
@@ -51,7 +54,10 @@ std::optional<Remediation> noted_remediation(const Json& job, const crds::Attemp
   const std::optional<bool> counts = JsonView(member(*note, {"counts"})).boolean();
   const std::optional<bool> expandable = JsonView(member(*note, {"expandableSegments"})).boolean();
   const std::optional<std::int64_t> delay = JsonView(member(*note, {"delaySeconds"})).integer();
-  const bool well_formed = counts && expandable && delay && *delay >= 0 && *delay <= kMaxDelay.count() &&
+  const Json& shared = member(*note, {"sharedMemoryBytes"});  // absent: nothing was given
+  const std::int64_t shared_memory = JsonView(shared).integer().value_or(shared.isNull() ? 1 : 0);
+  const bool well_formed = counts && expandable && delay && shared_memory > 0 && *delay >= 0 &&
+                           *delay <= kMaxDelay.count() &&
                            text_member(*note, {"reason"}) == crds::name_of(attempt.outcome) &&
                            text_member(*note, {"message"}).size() <= kMaxMessage;
   if (!well_formed) {
@@ -61,6 +67,9 @@ std::optional<Remediation> noted_remediation(const Json& job, const crds::Attemp
   remediation.restart = true;
   remediation.counts = *counts;
   remediation.expandable_segments = *expandable;
+  if (!shared.isNull()) {
+    remediation.shared_memory = Bytes{shared_memory};
+  }
   remediation.delay = std::chrono::seconds(*delay);
   remediation.reason = text_member(*note, {"reason"});
   remediation.message = text_member(*note, {"message"});

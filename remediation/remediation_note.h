@@ -19,7 +19,7 @@
 namespace plimsoll::remediation {
 
 // {"jobUID", "afterAttempt", "attemptStartTime", "counts", "expandableSegments", "delaySeconds", "reason",
-// "message"}
+// "message", and "sharedMemoryBytes" where it was given}
 inline constexpr const char* kRemediationAnnotation = "plimsoll.dev/remediation";
 
 // The remediation's patch with the note added, for the present state of the job.

@@ -15,7 +15,8 @@ using ::testing::Not;
 
 TEST(ClassifyReport, SaysOfAFullShmWhatCuresIt) {
   ExplainedEnd explained{.end = {.outcome = Outcome::kHostOutOfMemory, .shared_memory = true}};
-  EXPECT_THAT(classify_text(explained, true), HasSubstr("mount an emptyDir of medium Memory there"));
+  EXPECT_THAT(classify_text(explained, true),
+              HasSubstr("with a larger /dev/shm: an emptyDir of medium Memory"));
   explained.end.shared_memory = false;
   EXPECT_THAT(classify_text(explained, true), HasSubstr("more memory for the container"));
   EXPECT_THAT(classify_text(explained, true), HasSubstr("nothing else was seen"));

@@ -274,5 +274,54 @@ TEST(JobChildren, WhatTheTemplateGivesIsKeptWhereItIsEnough) {
   EXPECT_EQ(pod_of(children)["volumes"].size(), 2U) << "its own, and the plan's";
 }
 
+AttemptChildren with_shared_memory(const std::string& pod) {
+  const AttemptInputs inputs{.plan = "{}", .swap_plan = {}, .host_memory = {}, .shared_memory = 16_GiB};
+  return children_of(job_of("ads", pod), attempt_of(8, 8), inputs);
+}
+
+TEST(JobChildren, ALargerShmIsMountedWhereTheTemplateHasNone) {
+  const AttemptChildren children =
+      with_shared_memory("{containers: [{name: logs, image: i}, {name: trainer, image: i}]}");
+  const Json& pod = pod_of(children);
+  EXPECT_EQ(pod["containers"][1]["volumeMounts"][1]["mountPath"].asString(), "/dev/shm");
+  EXPECT_EQ(write_json(pod["volumes"][1]["emptyDir"]), R"({"medium":"Memory","sizeLimit":"16Gi"})");
+  EXPECT_FALSE(pod["containers"][0].isMember("volumeMounts"));
+}
+
+// A pod with two mounts of one path is refused by the API server.
+TEST(JobChildren, TheTemplatesOwnShmIsEnlargedAndNeverMountedTwice) {
+  struct Case {
+    const char* volume;
+    const char* path;
+    const char* then;
+  };
+  for (const Case& one : {Case{"emptyDir: {medium: Memory, sizeLimit: 1Gi}", "/dev/shm",
+                               R"({"medium":"Memory","sizeLimit":"16Gi"})"},
+                          Case{"emptyDir: {medium: Memory, sizeLimit: 1Gi}", "/dev/shm/",
+                               R"({"medium":"Memory","sizeLimit":"16Gi"})"},
+                          Case{"emptyDir: {medium: Memory, sizeLimit: 1024}", "/dev/shm",
+                               R"({"medium":"Memory","sizeLimit":"16Gi"})"},
+                          Case{"emptyDir: {medium: Memory, sizeLimit: 64Gi}", "/dev/shm",
+                               R"({"medium":"Memory","sizeLimit":"64Gi"})"},
+                          Case{"emptyDir: {medium: Memory}", "/dev/shm", R"({"medium":"Memory"})"},
+                          Case{"emptyDir: {sizeLimit: 1Gi}", "/dev/shm", R"({"sizeLimit":"1Gi"})"},
+                          Case{"hostPath: {path: /dev/shm}", "/dev/shm", "null"}}) {
+    const AttemptChildren children = with_shared_memory(
+        std::string("{volumes: [{name: a, emptyDir: {sizeLimit: 1Gi}}, {name: mine, ") + one.volume +
+        "}], containers: [{name: trainer, image: i, volumeMounts: [{name: mine, mountPath: " + one.path +
+        "}]}]}");
+    const Json& pod = pod_of(children);
+    EXPECT_EQ(pod["containers"][0]["volumeMounts"].size(), 2U) << "its own, and the plan's";
+    EXPECT_EQ(write_json(pod["volumes"][0]["emptyDir"]), R"({"sizeLimit":"1Gi"})") << one.volume;
+    EXPECT_EQ(write_json(pod["volumes"][1]["emptyDir"]), one.then) << one.volume;
+  }
+}
+
+TEST(JobChildren, TheShmOfTheNodeIsNotHidden) {
+  const AttemptChildren children =
+      with_shared_memory("{hostIPC: true, containers: [{name: trainer, image: i}]}");
+  EXPECT_EQ(pod_of(children)["volumes"].size(), 1U) << "the plan's";
+}
+
 }  // namespace
 }  // namespace plimsoll::controllers

@@ -12,6 +12,7 @@
 #include "estimator/types/runtime_settings.h"
 #include "remediation/host_memory.h"
 #include "remediation/remediation.h"
+#include "remediation/shared_memory.h"
 #include "tests/testing/random_cases.h"
 #include "tests/testing/random_seed.h"
 
@@ -38,7 +39,8 @@ spec:
           requiredDuringSchedulingIgnoredDuringExecution:
             nodeSelectorTerms:
               - matchExpressions: [{key: zone, operator: In, values: [a, b]}]
-      volumes: [{name: v, emptyDir: {}}]
+      hostIPC: false
+      volumes: [{name: v, emptyDir: {}}, {name: s, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]
       initContainers: [{name: i, image: x, resources: {limits: {memory: 1Gi}}}]
       containers:
         - name: side
@@ -48,7 +50,7 @@ spec:
           terminationMessagePolicy: File
           env: [{name: PYTORCH_CUDA_ALLOC_CONF, value: "max_split_size_mb:64"}, {name: B, valueFrom: {fieldRef: {fieldPath: f}}}]
           resources: {limits: {memory: 80Gi, nvidia.com/gpu: 8}, requests: {memory: 80Gi}, claims: [{name: c}]}
-          volumeMounts: [{name: v, mountPath: /v}]
+          volumeMounts: [{name: v, mountPath: /v}, {name: s, mountPath: /dev/shm}]
 )";
 
 Json job_object() {
@@ -123,11 +125,13 @@ bool run_through(const Json& object) {
   }
   (void)remediation::raise_host_memory(*job, 500_GiB, "");
   (void)remediation::raise_host_memory(*job, 500_GiB, "i");
+  (void)remediation::enlarge_shared_memory(*job, attempt, 500_GiB);
   std::vector<std::string> warnings;
   (void)estimator::runtime_settings_of(job->raw, warnings);
   std::vector<crds::Attempt> attempts = {attempt};
   for (const crds::Outcome outcome : {crds::Outcome::kCudaOutOfMemory, crds::Outcome::kHostOutOfMemory}) {
     attempts[0].outcome = outcome;
+    attempts[0].shared_memory_full = outcome == crds::Outcome::kHostOutOfMemory;
     Budget budget({.deadline = std::chrono::steady_clock::now() - std::chrono::seconds(1)});
     (void)remediation::remediate({.job = &*job, .gpus = &kGpus, .attempts = &attempts, .budget = &budget});
   }

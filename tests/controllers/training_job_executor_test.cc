@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/quantity.h"
 #include "controllers/job_children.h"
+#include "crds/shared_memory.h"
 #include "remediation/remediation_note.h"
 #include "tests/controllers/job_world.h"
 #include "tests/testing/eventually.h"
@@ -221,16 +223,87 @@ TEST_F(TrainingJobPass, APatternOfTheClustersOwnDecides) {
   EXPECT_EQ(status.attempts[0].outcome, Outcome::kInfrastructureFailure);
 }
 
-TEST_F(TrainingJobPass, AFullShmIsNamedWithItsCure) {
+constexpr const char* kShmIsFull =
+    "trainer-0:41:93 [3] NCCL WARN Error while creating shared memory segment nccl-shm-recv-1 (size 9637888)";
+
+// The memory limit was raised, which leaves /dev/shm as it is: the job failed the same way until maxRestarts.
+TEST_F(TrainingJobPass, AFullShmGetsALargerOneThatAllLaterAttemptsHave) {
   world_.create(job_yaml("ads"));
   world_.settle("ads");
-  world_.fail_pods(
-      "ads-0",
-      "trainer-0:41:93 [3] NCCL WARN Error while creating shared memory segment nccl-shm-recv-1 (size 9637888)");
+  const auto size = [&](int attempt) {
+    const Json child = world_.child("ads-" + std::to_string(attempt));
+    const Json& pod = child["spec"]["template"]["spec"];
+    return text_member(pod["volumes"][pod["volumes"].size() - 1], {"emptyDir", "sizeLimit"});
+  };
+  EXPECT_EQ(size(0), "");
+  world_.fail_pods("ads-0", kShmIsFull);
   world_.settle("ads");
-  const crds::Attempt& first = world_.status("ads").attempts[0];
-  EXPECT_EQ(first.outcome, Outcome::kHostOutOfMemory);
-  EXPECT_THAT(first.message, HasSubstr("mounted"));
+  JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 2U);
+  EXPECT_EQ(status.attempts[0].outcome, Outcome::kHostOutOfMemory);
+  EXPECT_TRUE(status.attempts[0].shared_memory_full);
+  EXPECT_THAT(status.attempts[0].message, HasSubstr("64 MiB"));
+  EXPECT_THAT(status.find("Restarting")->reason, "Restarted");
+  EXPECT_EQ(status.restarts_counted, 1);
+  const std::optional<Bytes> given = status.attempts[1].shared_memory;
+  ASSERT_TRUE(given);
+  EXPECT_EQ(size(1), format_bytes(*given));
+  EXPECT_EQ(status.attempts[1].trainers, status.attempts[0].trainers);
+
+  world_.preempt("ads-1", false);
+  world_.settle("ads");
+  EXPECT_EQ(size(2), size(1)) << "kept";
+  world_.patch("ads", R"({"spec":{"suspend":true}})");
+  world_.settle("ads");
+  world_.patch("ads", R"({"spec":{"suspend":false}})");
+  world_.settle("ads");
+  EXPECT_EQ(size(3), size(1)) << "kept";
+  world_.fail_pods("ads-3", kShmIsFull);
+  world_.settle("ads");
+  EXPECT_EQ(size(4), format_bytes(*given * 2));
+}
+
+// At any write: the size is in the note, then in the status.
+TEST_F(TrainingJobPass, AnOperatorThatDiesGivesTheSameShm) {
+  for (int writes = 0; writes < 8; ++writes) {
+    for (const bool loses_answer : {false, true}) {
+      const std::string name = "ads-" + std::to_string(writes) + (loses_answer ? "-lost" : "");
+      world_.create(job_yaml(name));
+      world_.settle(name);
+      world_.fail_pods(name + "-0", kShmIsFull);
+      DyingClient dying(world_.client(), writes, loses_answer);
+      (void)world_.look(name, &dying);
+      world_.settle(name);
+      const JobStatus status = world_.status(name);
+      ASSERT_EQ(status.attempts.size(), 2U) << name;
+      EXPECT_EQ(status.attempts[1].shared_memory,
+                crds::usual_shared_memory(std::min<std::int64_t>(8, status.attempts[1].trainers)));
+      const Json child = world_.child(name + "-1");
+      EXPECT_EQ(text_member(child["spec"]["template"]["spec"]["volumes"][1], {"emptyDir", "sizeLimit"}),
+                format_bytes(*status.attempts[1].shared_memory))
+          << name;
+      world_.erase(name);
+    }
+  }
+}
+
+TEST_F(TrainingJobPass, AFullShmOnAVolumeOfTheTemplateIsLeftAndNamed) {
+  std::string yaml = job_yaml("ads");
+  const std::string plain = "- {name: trainer, image: \"registry.example/t:1\"}";
+  yaml.replace(
+      yaml.find(plain), plain.size(),
+      "- {name: trainer, image: \"registry.example/t:1\", volumeMounts: [{name: mine, mountPath: /dev/shm}]}\n"
+      "      volumes: [{name: mine, hostPath: {path: /dev/shm}}]");
+  world_.create(yaml);
+  world_.settle("ads");
+  world_.fail_pods("ads-0", kShmIsFull);
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  EXPECT_THAT(status.attempts[0].message, HasSubstr("mounts its volume mine there"));
+  ASSERT_EQ(status.attempts.size(), 2U);
+  EXPECT_FALSE(status.attempts[1].shared_memory);
+  const Json child = world_.child("ads-1");
+  EXPECT_EQ(child["spec"]["template"]["spec"]["volumes"].size(), 2U) << "its own, and the plan's";
 }
 
 TEST_F(TrainingJobPass, SuspensionEndsTheAttemptAndResumptionBeginsAnother) {

@@ -75,6 +75,7 @@ struct State {
     facts.remediation->reason = reason;
     facts.remediation->message = "the next attempt is larger";
     facts.remediation->expandable_segments = true;
+    facts.remediation->shared_memory = 16_GiB;
   }
   void invalid() { object["spec"]["training"]["batchSizePerTrainer"] = 0; }
 
@@ -260,6 +261,7 @@ TEST(TrainingJobPlanner, FollowsAFailedAttempt) {
   State state;
   with([](State& s) { s.decided(true), s.condition("Restarting"), s.no_pods_left(); })(state);
   EXPECT_TRUE(state.next().expandable_segments);
+  EXPECT_EQ(state.next().shared_memory, 16_GiB);
 }
 
 TEST(TrainingJobPlanner, StopsAJobThatIsSuspendedOrTooLate) {

@@ -11,6 +11,7 @@
 #include "remediation/patterns.h"
 #include "remediation/remediation.h"
 #include "remediation/remediation_note.h"
+#include "remediation/shared_memory.h"
 #include "remediation/signposts.h"
 #include "remediation/termination_message.h"
 #include "tests/header_examples/anything.h"
@@ -63,6 +64,12 @@ struct remediation_note_example {
   crds::Attempt attempt;
   void patch(const Json& job, const Json& operations);
   void continue_with(const Remediation& noted);
+};
+struct shared_memory_example {
+  crds::TrainingJob job;
+  crds::Attempt attempt;
+  void mount(Bytes size);
+  void patch(const crds::TrainingJob& job, const Json& operations);
 };
 struct signposts_example {
   Json pod_0, pod_1;

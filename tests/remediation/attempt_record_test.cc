@@ -58,6 +58,28 @@ TEST(AttemptRecord, TheRankThatFailedFirstIsTheEvidence) {
   EXPECT_THAT(attempt.message, HasSubstr("no such column"));
 }
 
+TEST(AttemptRecord, AFullShmIsRecordedWithWhatTheContainerHadThere) {
+  const Json pod = failed_pod("p-0", 135, "Bus error");
+  const auto message = [&](const std::string& spec) {
+    Json job = failed_job("BackoffLimitExceeded", "x");
+    job["spec"]["template"]["spec"] = yaml(spec);
+    const Attempt attempt = recorded(job, {pod});
+    EXPECT_EQ(attempt.outcome, Outcome::kHostOutOfMemory);
+    EXPECT_TRUE(attempt.shared_memory_full);
+    return attempt.message;
+  };
+  const auto volume = [](const std::string& source) {
+    return "{volumes: [{name: v, " + source +
+           "}], containers: [{name: trainer, volumeMounts: [{name: v, mountPath: /dev/shm}]}]}";
+  };
+  EXPECT_THAT(message("{containers: [{name: trainer}]}"), HasSubstr("64 MiB"));
+  EXPECT_THAT(message(volume("emptyDir: {medium: Memory, sizeLimit: 16Gi}")), HasSubstr("has 16.0 GiB"));
+  EXPECT_THAT(message(volume("hostPath: {path: /x}")), HasSubstr("mounts its volume v there"));
+  EXPECT_THAT(message("7"), HasSubstr("64 MiB"));
+  EXPECT_FALSE(
+      recorded(failed_job("BackoffLimitExceeded", "x"), {failed_pod("p-0", 1, "x")}).shared_memory_full);
+}
+
 TEST(AttemptRecord, WithoutPodsTheJobsWordsTell) {
   const Attempt preempted =
       recorded(failed_job("PodFailurePolicy",

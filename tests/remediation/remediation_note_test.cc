@@ -29,6 +29,7 @@ std::string note_for(const Json& job) {
   remediation.reason = "Preempted";
   remediation.message = "preempted; it waits";
   remediation.delay = std::chrono::seconds(40);
+  remediation.shared_memory = 16_GiB;
   const Json patch = with_note(job, remediation, attempt());
   return text_member(patch[patch.size() - 1], {"value"});
 }
@@ -39,6 +40,7 @@ TEST(RemediationNoteTest, ComesBackForItsJobAndAttempt) {
   EXPECT_TRUE(noted->restart);
   EXPECT_FALSE(noted->counts);
   EXPECT_EQ(noted->delay, std::chrono::seconds(40));
+  EXPECT_EQ(noted->shared_memory, 16_GiB);
   EXPECT_EQ(noted->message, "preempted; it waits");
   EXPECT_TRUE(noted->patch.empty());
 }
@@ -73,6 +75,10 @@ TEST(RemediationNoteTest, WhatItDoesNotWriteItselfIsIgnored) {
   EXPECT_FALSE(with("delaySeconds", "40"));
   EXPECT_FALSE(with("counts", "no"));
   EXPECT_FALSE(with("expandableSegments", 1));
+  EXPECT_TRUE(with("sharedMemoryBytes", Json())) << "the version before this one gave none";
+  for (const Json& wrong : {Json(0), Json(-1), Json("16Gi"), Json(1.5), Json(::Json::objectValue)}) {
+    EXPECT_FALSE(with("sharedMemoryBytes", wrong)) << write_json(wrong);
+  }
   EXPECT_FALSE(with("reason", "not a reason"));
   EXPECT_FALSE(with("message", std::string(100'000, 'x')));
   EXPECT_FALSE(with("afterAttempt", "2"));

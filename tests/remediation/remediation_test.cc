@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "crds/shared_memory.h"
 #include "estimator/provisioner/size_exclusion.h"
 #include "remediation/next_size.h"
 #include "tests/estimator/provisioner_fixture.h"
@@ -60,6 +61,7 @@ struct History {
                         .trainers = job.spec.trainers.replicas,
                         .per_node = job.spec.trainers.per_node,
                         .expandable_segments = last.expandable_segments,
+                        .shared_memory = last.shared_memory,
                         .outcome = outcome});
     return attempts.back();
   }
@@ -399,6 +401,114 @@ TEST(Remediation, HostMemoryIsRaisedUpToWhatNodesHave) {
   EXPECT_FALSE(next.restart);
   EXPECT_EQ(next.reason, "MaxResourcesReached");
   EXPECT_THAT(next.message, HasSubstr("data loader"));
+}
+
+// It was given more memory, which leaves /dev/shm as it is.
+TEST(Remediation, AFullShmGetsALargerOneUpToWhatNodesHave) {
+  Json object = job_object(100, kGiBOfRows);
+  object["spec"]["template"]["spec"]["containers"][0]["resources"] =
+      parse(R"({"limits": {"memory": "64Gi"}})");
+  object["spec"]["failurePolicy"]["maxRestarts"] = 10;
+  History history(object, {available("A100-40GB", 8)});
+  history.gpus[0].host_memory = 120_GiB;
+  history.admit();
+  const Bytes first = crds::usual_shared_memory(std::min<std::int64_t>(8, history.trainers()));
+  const auto full = [&] {
+    history.end(Outcome::kHostOutOfMemory).shared_memory_full = true;
+    return history.decide();
+  };
+  const auto limit = [&] {
+    return text_member(history.now["spec"]["template"]["spec"]["containers"][0],
+                       {"resources", "limits", "memory"});
+  };
+  Remediation next = full();
+  EXPECT_TRUE(next.restart && next.counts) << next.message;
+  EXPECT_EQ(next.reason, "HostOutOfMemory");
+  EXPECT_EQ(next.delay, seconds(0));
+  EXPECT_EQ(next.shared_memory, first);
+  EXPECT_EQ(limit(), std::to_string(64 + first.count / (1_GiB).count) + "Gi");
+  EXPECT_THAT(next.message, HasSubstr("/dev/shm was full on"));
+  EXPECT_THAT(next.message, HasSubstr("gets " + to_string(first) + " instead of 64.0 MiB"));
+  EXPECT_THAT(next.message, HasSubstr("counts against the container's memory"));
+  next = full();
+  EXPECT_EQ(next.shared_memory, first * 2);
+  while (next.restart) {
+    EXPECT_LE(*next.shared_memory, 54_GiB) << "half of nine tenths of a node";
+    next = full();
+  }
+  EXPECT_EQ(next.reason, "MaxResourcesReached");
+  EXPECT_EQ(limit(), "108Gi");
+  EXPECT_THAT(next.message, HasSubstr("data loader"));
+}
+
+TEST(Remediation, ALargerShmIsKeptForAllLaterAttempts) {
+  History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
+  history.admit();
+  history.end(Outcome::kHostOutOfMemory).shared_memory_full = true;
+  const std::optional<Bytes> given = history.decide().shared_memory;
+  ASSERT_TRUE(given);
+  for (const Outcome outcome :
+       {Outcome::kPreempted, Outcome::kHostOutOfMemory, Outcome::kSuspended, Outcome::kUnknown}) {
+    EXPECT_EQ(history.decide(outcome).shared_memory, given) << name_of(outcome);
+  }
+}
+
+TEST(Remediation, AFullShmThatIsNotPlimsollsIsLeftAndNamed) {
+  struct Case {
+    const char* pod;
+    const char* said;
+  };
+  for (
+      const Case& one :
+      {Case{
+           R"({"volumes": [{"name": "mine", "hostPath": {"path": "/dev/shm"}}], "containers": [{"name": "trainer",
+                 "volumeMounts": [{"name": "mine", "mountPath": "/dev/shm"}]}]})",
+           "volume mine"},
+       Case{R"({"hostIPC": true, "containers": [{"name": "trainer"}]})", "hostIPC"},
+       Case{R"({"containers": [{"name": "trainer"}, {"name": "cache"}]})",
+            "/dev/shm of the container cache"}}) {
+    Json object = job_object(100, kGiBOfRows);
+    object["spec"]["template"]["spec"] = parse(one.pod);
+    History history(object, {available("A100-40GB", 8)});
+    Attempt& attempt = history.end(Outcome::kHostOutOfMemory);
+    attempt.shared_memory_full = true;
+    attempt.container = std::string(one.said).find("cache") == std::string::npos ? "trainer" : "cache";
+    const Remediation next = history.decide();
+    EXPECT_TRUE(next.restart && next.counts);
+    EXPECT_TRUE(next.patch.empty());
+    EXPECT_FALSE(next.shared_memory) << one.said;
+    EXPECT_THAT(next.message, HasSubstr(one.said));
+    EXPECT_GE(next.delay, seconds(10));
+  }
+}
+
+TEST(Remediation, AFullShmWithoutASizeOfItsOwnNeedsMemory) {
+  Json object = job_object(100, kGiBOfRows);
+  object["spec"]["template"]["spec"] = parse(
+      R"({"volumes": [{"name": "mine", "emptyDir": {"medium": "Memory"}}], "containers": [{"name": "trainer",
+          "resources": {"limits": {"memory": "10Gi"}}, "volumeMounts": [{"name": "mine", "mountPath": "/dev/shm"}]}]})");
+  History history(object, {available("A100-40GB", 8)});
+  history.end(Outcome::kHostOutOfMemory).shared_memory_full = true;
+  const Remediation next = history.decide();
+  EXPECT_EQ(text_member(history.now["spec"]["template"]["spec"]["containers"][0],
+                        {"resources", "limits", "memory"}),
+            "12Gi");
+  EXPECT_FALSE(next.shared_memory);
+}
+
+TEST(Remediation, AFullShmOfAJobThatIsNotPlimsollsToChangeStays) {
+  for (const bool by_annotation : {false, true}) {
+    Json object = job_object(100, kGiBOfRows);
+    object["spec"]["provisioning"]["mode"] = by_annotation ? "Auto" : "Off";
+    if (by_annotation) {
+      object["metadata"]["annotations"][crds::kProvisioningAnnotation] = "disabled";
+    }
+    History history(object, {available("A100-40GB", 8)});
+    history.end(Outcome::kHostOutOfMemory).shared_memory_full = true;
+    const Remediation next = history.decide();
+    EXPECT_TRUE(next.restart && next.patch.empty() && !next.shared_memory);
+    EXPECT_THAT(next.message, HasSubstr("mount an emptyDir of medium Memory"));
+  }
 }
 
 // A container beside the trainer, or before it, whose memory ran out: more for the trainer would not help.
