@@ -217,6 +217,10 @@ Decoded decode_review(std::string_view body) {
   return decoded;
 }
 
+bool changed(const AdmissionRequest& request, std::initializer_list<std::string_view> path) {
+  return !(member(request.object, path) == member(request.old_object, path));
+}
+
 std::string encode_answer(const std::string& uid, const AdmissionAnswer& answer) {
   JsonObject response;
   response["uid"] = uid;

@@ -47,6 +47,9 @@ struct AdmissionRequest {
   std::shared_ptr<const JsonText> text;  // the text of both
 };
 
+// Whether the object differs from the old one at this path of keys.
+bool changed(const AdmissionRequest& request, std::initializer_list<std::string_view> path);
+
 // Why a review cannot be read.
 struct ReviewError {
   int http_status = 400;

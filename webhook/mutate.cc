@@ -25,10 +25,6 @@ Mutation fall_back(const char* reason, const std::string& why) {
   return mutation;
 }
 
-bool changed(const AdmissionRequest& request, std::initializer_list<std::string_view> path) {
-  return !(member(request.object, path) == member(request.old_object, path));
-}
-
 bool annotation_changed(const AdmissionRequest& request, const char* name) {
   return changed(request, {"metadata", "annotations", name});
 }

@@ -1,7 +1,10 @@
 #include "webhook/validate.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/quantity.h"
+#include "crds/shared_memory.h"
 #include "webhook/mutate.h"
 
 namespace plimsoll::webhook {
@@ -28,6 +31,28 @@ Validation refuse(const crds::TrainingJob& job, std::vector<crds::FieldError> wr
   Validation validation = refuse(422, "Invalid", who + " is invalid: " + crds::to_string(wrong, kCauseLimit));
   validation.answer.causes = std::move(wrong);
   return validation;
+}
+
+// Of a job as it will run: the mutating webhook has sized it.
+std::vector<std::string> warnings_of(const crds::TrainingJob& job) {
+  const Json& annotations = member(job.raw, {"metadata", "annotations"});
+  const bool opted_out = text_member(annotations, {crds::kProvisioningAnnotation}) == "disabled";
+  const Result<Json> decision = parse_json(text_member(annotations, {crds::kDecisionAnnotation}));
+  // One process drives all GPUs of a swap plan, which brings its own /dev/shm.
+  const bool swaps = decision && !member(*decision, {"swapPlan"}).isNull();
+  if (opted_out || swaps || crds::is_managed_elsewhere(job)) {
+    return {};
+  }
+  const std::int64_t gpus = std::min(job.spec.trainers.per_node, job.spec.trainers.replicas);
+  const crds::SharedMemory given = crds::shared_memory_of(member(job.raw, {"spec", "template", "spec"}));
+  if (gpus < 2 || given.kind != crds::SharedMemory::Kind::kDefault) {
+    return {};
+  }
+  return {
+      "the trainer container has 64 MiB of /dev/shm, which NCCL of " + std::to_string(gpus) +
+      " GPUs and DataLoader workers may fill (Bus error): add volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: " +
+      format_bytes(crds::usual_shared_memory(gpus)) +
+      "}}] and volumeMounts: [{name: shm, mountPath: /dev/shm}]"};
 }
 
 }  // namespace
@@ -62,7 +87,15 @@ Validation validate(const AdmissionRequest& request) {
       wrong.insert(wrong.end(), forbidden.begin(), forbidden.end());
     }
   }
-  return wrong.empty() ? allow("Valid") : refuse(*job, std::move(wrong));
+  if (!wrong.empty()) {
+    return refuse(*job, std::move(wrong));
+  }
+  Validation validation = allow("Valid");
+  // Whoever changes something else has seen them.
+  if (!update || changed(request, {"spec", "template"}) || changed(request, {"spec", "trainers"})) {
+    validation.answer.warnings = warnings_of(*job);
+  }
+  return validation;
 }
 
 }  // namespace plimsoll::webhook

@@ -109,7 +109,7 @@ class HostileDecisionsTest : public MainJobTest {
 TEST_F(HostileDecisionsTest, AJobOf681BytesThatKeptADecisionForMinutesIsAdmittedAsWritten) {
   for (const char* name : {"endless-0", "endless-1"}) {  // as many as blocked every other admission
     const CommandResult applied = must({"apply", "-f", "-"}, endless_job(name));
-    EXPECT_THAT(applied.errors, HasSubstr("Warning:"));
+    EXPECT_THAT(applied.errors, HasSubstr("the job keeps its"));
     EXPECT_THAT(applied.errors, HasSubstr("spec.training.parallelism.pipeline = 512"));
     EXPECT_EQ(replicas_of(job(name)), 512);
     EXPECT_TRUE(decision_of(job(name)).isNull());
@@ -130,7 +130,8 @@ TEST_F(HostileDecisionsTest, OthersAreServedWhileDecisionsRunToTheirDeadline) {
   for (std::future<CommandResult>& applied : slow) {
     const CommandResult result = applied.get();
     EXPECT_EQ(result.exit_code, 0) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr("Warning:"));  // its deadline, or that it made room for others
+    EXPECT_THAT(result.errors,
+                HasSubstr("the job keeps its"));  // its deadline, or that it made room for others
   }
   EXPECT_LT(peak_memory_kib(*webhook_), kMemoryLimitKiB);
   EXPECT_EQ(webhook_->stop(), 0) << webhook_->log();
@@ -191,7 +192,7 @@ TEST_F(HostileDecisionsTest, AGraphOf10000ModulesIn512StagesEndsWithinItsDeadlin
   must({"create", "-f", "-"}, binary_config_map("long", "graph", graph));
   for (const char* name : {"long-0", "long-1"}) {
     const CommandResult applied = must({"apply", "-f", "-"}, graph_job(name, "long", 512));
-    EXPECT_THAT(applied.errors, HasSubstr("Warning:"));
+    EXPECT_THAT(applied.errors, HasSubstr("the job keeps its"));
     EXPECT_EQ(replicas_of(job(name)), 512);
   }
   expect_others_are_served();

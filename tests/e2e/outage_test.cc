@@ -44,7 +44,7 @@ TEST_F(OutageTest, WithNoGpuInTheClusterTheJobKeepsItsValues) {
   start_operator();
   start_webhook();
   const CommandResult applied = must({"apply", "-f", "-"}, small_job("ads"));
-  EXPECT_THAT(applied.errors, HasSubstr("Warning:"));
+  EXPECT_THAT(applied.errors, HasSubstr("the job keeps its"));
   EXPECT_EQ(replicas_of(job("ads")), 16);
 }
 

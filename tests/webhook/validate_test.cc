@@ -1,5 +1,6 @@
 #include "webhook/validate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/webhook/samples.h"
@@ -7,6 +8,7 @@
 namespace plimsoll::webhook {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::sample_job;
 using testing::sample_review;
 using testing::update_review;
@@ -21,6 +23,71 @@ TEST(Validate, AllowsAGoodJob) {
   const Validation validation = validated(sample_review(sample_job()));
   EXPECT_TRUE(validation.answer.allowed) << validation.answer.message;
   EXPECT_EQ(validation.reason, "Valid");
+}
+
+TEST(Validate, WarnsOfSeveralGpusAPodWithoutShmOfItsOwn) {
+  const auto warnings = [](const Json& job) { return validated(sample_review(job)).answer.warnings; };
+  ASSERT_EQ(warnings(sample_job()).size(), 1U);
+  const std::string text = warnings(sample_job())[0];
+  EXPECT_THAT(text, HasSubstr("64 MiB"));
+  EXPECT_THAT(text, HasSubstr("emptyDir: {medium: Memory, sizeLimit: 16Gi}"));
+  EXPECT_LE(text.size(), kWarningLimit) << "the API server would cut it";
+
+  Json one = sample_job();
+  one["spec"]["trainers"]["perNode"] = 1;
+  EXPECT_TRUE(warnings(one).empty());
+  one["spec"]["trainers"]["perNode"] = 8;
+  one["spec"]["trainers"]["replicas"] = 1;
+  EXPECT_TRUE(warnings(one).empty());
+
+  Json host_ipc = sample_job();
+  host_ipc["spec"]["template"]["spec"]["hostIPC"] = true;
+  EXPECT_TRUE(warnings(host_ipc).empty());
+
+  Json mounted = sample_job();
+  Json& pod = mounted["spec"]["template"]["spec"];
+  pod["containers"][0]["volumeMounts"][0]["name"] = "shm";
+  pod["containers"][0]["volumeMounts"][0]["mountPath"] = "/dev/shm";
+  pod["volumes"][0]["name"] = "shm";
+  pod["volumes"][0]["emptyDir"]["medium"] = "Memory";
+  EXPECT_TRUE(warnings(mounted).empty());
+  pod["containers"][0]["volumeMounts"][0]["mountPath"] = "/scratch";
+  EXPECT_EQ(warnings(mounted).size(), 1U);
+
+  Json elsewhere = sample_job();
+  elsewhere["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
+  EXPECT_TRUE(warnings(elsewhere).empty());
+  Json opted_out = sample_job();
+  opted_out["metadata"]["annotations"][crds::kProvisioningAnnotation] = "disabled";
+  EXPECT_TRUE(warnings(opted_out).empty());
+  Json swaps = sample_job();
+  swaps["metadata"]["annotations"][crds::kDecisionAnnotation] = R"({"swapPlan":"vPP"})";
+  EXPECT_TRUE(warnings(swaps).empty()) << "one process drives all GPUs";
+}
+
+TEST(Validate, WarnsOnceOfShmAndNotWithEveryEdit) {
+  const Json before = sample_job();
+  const auto warnings = [&](const Json& now) {
+    return validated(update_review(before, now)).answer.warnings;
+  };
+  Json now = before;
+  now["spec"]["suspend"] = true;
+  EXPECT_TRUE(warnings(now).empty());
+  now["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/t:2";
+  EXPECT_EQ(warnings(now).size(), 1U);
+  now = before;
+  now["spec"]["trainers"]["replicas"] = 64;
+  EXPECT_EQ(warnings(now).size(), 1U);
+}
+
+TEST(Validate, ShmOfATemplateOfWrongTypesIsRefusedByItsPath) {
+  Json job = sample_job();
+  job["spec"]["template"]["spec"]["volumes"][0]["name"] = "shm";
+  job["spec"]["template"]["spec"]["volumes"][0]["emptyDir"] = "Memory";
+  const Validation validation = validated(sample_review(job));
+  EXPECT_FALSE(validation.answer.allowed);
+  EXPECT_THAT(validation.answer.message, HasSubstr("volumes[0].emptyDir"));
+  EXPECT_TRUE(validation.answer.warnings.empty());
 }
 
 TEST(Validate, NamesEveryFieldThatIsWrong) {
