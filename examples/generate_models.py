@@ -45,6 +45,9 @@ spec:
           command: [torchrun, train.py]
           resources:
             limits: {{nvidia.com/gpu: 8}}
+          volumeMounts: [{{name: shm, mountPath: /dev/shm}}]
+      volumes:
+        - {{name: shm, emptyDir: {{medium: Memory, sizeLimit: 16Gi}}}}
 """
 
 
