@@ -172,6 +172,20 @@ void print_table(Console& console, const std::string& name, const EstimateInput&
   }
 }
 
+// A model that is sharded as it trains may still come whole to each card first. Empty: it fits so, too.
+std::string loading_note(const estimator::EstimateRequest& request, const Answer& answer) {
+  using enum crds::ParallelStrategy;
+  const crds::ParallelStrategy strategy = request.training->parallelism.strategy;
+  const bool sharded = strategy == kFSDP || strategy == kFSDP2 || strategy == kZeRO3;
+  const Bytes whole = answer.estimate.dense_parameters;
+  if (!sharded || request.trainers == 1 || request.gpu == nullptr || whole <= request.gpu->memory) {
+    return {};
+  }
+  return "the whole model has " + to_string(whole) + " and a card " + to_string(request.gpu->memory) +
+         ": build it on the meta device or the CPU, because " + crds::name_of(strategy) +
+         " shards it only afterwards";
+}
+
 Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& state,
                                 const po::variables_map& values, std::vector<std::string>& warnings) {
   const crds::TrainingJob& job = *entry.job;
@@ -290,8 +304,12 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
       answers.refuse(job.name, answer.error());
       continue;
     }
-    for (const std::string& warning : answer->estimate.warnings) {
-      console.err << "plimsoll: warning: " << job.name << ": " << warning << '\n';
+    std::vector<std::string> notes = answer->estimate.warnings;
+    if (std::string note = loading_note(input->request, *answer); !note.empty()) {
+      notes.push_back(std::move(note));
+    }
+    for (const std::string& note : notes) {
+      console.err << "plimsoll: warning: " << job.name << ": " << note << '\n';
     }
     if (format == OutputFormat::kTable) {
       print_table(console, job.name, *input, *answer);

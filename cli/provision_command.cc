@@ -102,7 +102,8 @@ void write_patch(Console& console, const JobOrError& job, const estimator::Provi
     console.err << "plimsoll: warning: " << job.name << ": it stays as it is: " << patch.error().message
                 << '\n';
     patch = Json(::Json::arrayValue);
-  } else if (provision.decided() && !sizing.why_fixed().empty()) {
+  }
+  if (provision.decided() && !sizing.why_fixed().empty()) {
     console.err << "plimsoll: warning: " << job.name << ": the number of pods stays: " << sizing.why_fixed()
                 << '\n';
   }

@@ -141,8 +141,10 @@ Result<Workload> Collector::take() && {
     if (*processes == workload_.gpus_per_pod()) {
       workload_.processes_path = processes_.pointer;
     } else {
+      const std::int64_t idle = workload_.gpus_per_pod() - std::max<std::int64_t>(0, *processes);
       fix(processes_.pointer + " is " + std::to_string(*processes) + ", and a pod requests " +
-          std::to_string(workload_.gpus_per_pod()) + " GPUs");
+          std::to_string(workload_.gpus_per_pod()) + " GPUs" +
+          (idle > 0 ? ", of which " + std::to_string(idle) + " have no process" : std::string()));
     }
   }
   const auto can_change = std::count_if(workload_.groups.begin(), workload_.groups.end(),

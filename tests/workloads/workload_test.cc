@@ -83,7 +83,7 @@ spec:
   EXPECT_THAT(read("kubeflow.org", "PyTorchJob", text)->fixed, IsEmpty());
   text["spec"]["nprocPerNode"] = "4";
   EXPECT_THAT(read("kubeflow.org", "PyTorchJob", text)->fixed,
-              HasSubstr("nprocPerNode is 4, and a pod requests 8 GPUs"));
+              HasSubstr("nprocPerNode is 4, and a pod requests 8 GPUs, of which 4 have no process"));
   Json elastic = job;
   elastic["spec"]["elasticPolicy"]["minReplicas"] = 1;
   EXPECT_THAT(read("kubeflow.org", "PyTorchJob", elastic)->fixed, HasSubstr("elasticPolicy"));
