@@ -64,10 +64,12 @@ std::optional<Measured> measure(const Attempt& attempt, Bytes capacity, const cr
   const Bytes observed = attempt.observed_peak.value_or(Bytes{});
   if (attempt.outcome == Outcome::kCudaOutOfMemory) {
     const Bytes card = attempt.out_of_memory.capacity.value_or(capacity);
-    const Bytes fragments = attempt.out_of_memory.fragmentation.value_or(Bytes{});
-    if (attempt.out_of_memory.needed && *attempt.out_of_memory.needed - fragments <= card) {
+    const std::optional<Bytes>& needed = attempt.out_of_memory.needed;
+    const std::optional<Bytes>& fragments = attempt.out_of_memory.fragmentation;
+    // Messages that do not speak of fragments do not see all that the process held, either.
+    if (needed && fragments && *needed - *fragments <= card) {
       // It ran out because of fragments, not because of its size.
-      return Measured{estimated, std::max(observed, *attempt.out_of_memory.needed - fragments)};
+      return Measured{estimated, std::max(observed, *needed - *fragments)};
     }
     return Measured{estimated, estimator::needed_at_least(attempt, capacity, policy)};
   }

@@ -192,6 +192,11 @@ TEST(Learning, FragmentsAreNoMatterOfSize) {
   EXPECT_EQ(bounds({job_of(1, {attempt})}).shortfall, 2_GiB);
 }
 
+TEST(Learning, AMessageWithoutFragmentsDoesNotShowThatTheCardWouldHaveDone) {
+  // As of cudaMallocAsync: 75 GiB of tensors ran out on a card of 80, so that 5 GiB went elsewhere.
+  EXPECT_EQ(learned({job_of(1, {out_of_memory(60_GiB, 75_GiB)})}).front().needed, 80_GiB + 1_B);
+}
+
 TEST(Learning, FixedCostsAreTheCardsOwnAndBounded) {
   const auto job = [](int uid, Bytes context, Bytes communication) {
     Attempt attempt = ended(Outcome::kSucceeded, 60_GiB, 55_GiB);
