@@ -29,6 +29,9 @@ const char* what_it_proves(Priority priority) {
 const char* next_step(const AttemptEnd& end) {
   switch (end.outcome) {
     case Outcome::kCudaOutOfMemory:
+      if (end.out_of_memory.others_filled_card()) {
+        return "another attempt at once on the same size, which keeps off this node: others fill its card";
+      }
       return "another attempt at once, on more trainers or larger GPUs; once on the same size where fragmentation is the cause";
     case Outcome::kHostOutOfMemory:
       return end.shared_memory
@@ -85,6 +88,7 @@ std::string verdict_text(const AttemptEnd& end) {
   line("needed     ", bytes(end.out_of_memory.needed));
   line("capacity   ", bytes(end.out_of_memory.capacity));
   line("fragments  ", bytes(end.out_of_memory.fragmentation));
+  line("others     ", bytes(end.out_of_memory.held_by_others));
   return text;
 }
 
@@ -139,6 +143,7 @@ JsonObject classify_json(const ExplainedEnd& explained, bool explain) {
   json["neededBytes"] = bytes_or_null(end.out_of_memory.needed);
   json["capacityBytes"] = bytes_or_null(end.out_of_memory.capacity);
   json["fragmentationBytes"] = bytes_or_null(end.out_of_memory.fragmentation);
+  json["heldByOthersBytes"] = bytes_or_null(end.out_of_memory.held_by_others);
   if (explain) {
     json["explanation"] = explanation_json(explained);
   }

@@ -216,6 +216,32 @@ void mount_plan(const JsonPlace& pod, const JsonPlace& container, const std::str
       json_object({{"name", kPlanVolume}, {"configMap", json_object({{"name", config_map}})}}));
 }
 
+// Keeps the pod off these nodes. A pod that its template binds to one node is left as it is: elsewhere it would never start.
+void avoid(const JsonPlace& pod, const std::vector<std::string>& nodes) {
+  if (nodes.empty() || !text_member(pod.value(), {"nodeName"}).empty() ||
+      !member(pod.value(), {"nodeSelector", "kubernetes.io/hostname"}).isNull()) {
+    return;
+  }
+  const JsonPlace terms =
+      pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+  const bool anywhere = terms.elements().empty();
+  if (anywhere) {
+    terms.append(Json(::Json::objectValue));
+  }
+  // One of the terms must hold, and in it each of the requirements; one for metadata.name has exactly one value.
+  for (const JsonPlace& term : terms.elements()) {
+    if (!anywhere && term.value().empty()) {
+      continue;  // holds on no node
+    }
+    for (const std::string& node : nodes) {
+      JsonArray values;
+      values.append(node);
+      term["matchFields"].append(
+          json_object({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", std::move(values)}}));
+    }
+  }
+}
+
 Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& attempt,
                           const std::string& config_map, const AttemptInputs& inputs) {
   JsonEdit made(member(job.raw, {"spec", "template"}));
@@ -229,6 +255,7 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
   const JsonPlace pod = made["spec"];
   pod["restartPolicy"] = "Never";
   pod["subdomain"] = child_name(job.name, attempt.number);
+  avoid(pod, attempt.avoid_nodes);
   for (const char* list : {"initContainers", "containers"}) {
     if (member(pod.value(), {list}).isNull()) {
       continue;

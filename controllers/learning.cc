@@ -256,6 +256,9 @@ std::optional<ProfileSample> sample_of(const LearnedJob& job, const ProfileSampl
     news = true;
     sample.last_attempt = attempt.number;
     sample.time = attempt.completion_time.empty() ? sample.time : attempt.completion_time;
+    if (attempt.out_of_memory.others_filled_card()) {
+      continue;  // what was measured of the card is theirs, too
+    }
     sample.out_of_memory = sample.out_of_memory || attempt.outcome == Outcome::kCudaOutOfMemory;
     sample.context = std::max(sample.context, attempt.observed_context);
     sample.startup = std::max(sample.startup, startup_of(attempt));
@@ -390,6 +393,9 @@ Json statistics_of(const std::vector<ProfileSample>& samples) {
 
 std::optional<double> relative_error(const Attempt& attempt) {
   std::optional<Bytes> needed = attempt.observed_peak;
+  if (attempt.out_of_memory.others_filled_card()) {
+    return std::nullopt;
+  }
   if (attempt.outcome == Outcome::kCudaOutOfMemory) {
     needed = std::max(needed, attempt.out_of_memory.needed);
   } else if (attempt.outcome != Outcome::kSucceeded) {

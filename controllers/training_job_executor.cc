@@ -278,6 +278,9 @@ class TrainingJobExecutor {
     const std::vector<Attempt>& attempts = record_.status.attempts;
     Attempt attempt;
     attempt.number = attempts.empty() ? 0 : attempts.back().number + 1;
+    if (!attempts.empty()) {
+      attempt.avoid_nodes = attempts.back().avoid_nodes;
+    }
     attempt.gpu_model = job().spec.trainers.gpu_model;
     attempt.trainers = job().spec.trainers.replicas;
     attempt.per_node = job().spec.trainers.per_node;

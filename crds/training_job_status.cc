@@ -17,6 +17,16 @@ std::size_t rank_of(const std::string& type) {
   return static_cast<std::size_t>(std::find(kOrder.begin(), kOrder.end(), type) - kOrder.begin());
 }
 
+std::vector<std::string> decode_avoided(const Json& json) {
+  std::vector<std::string> nodes;
+  for (const Json& node : list_of(json, "avoidNodes")) {
+    if (std::string name = text_member(node, {}); !name.empty() && nodes.size() < kMaxAvoidedNodes) {
+      nodes.push_back(std::move(name));
+    }
+  }
+  return nodes;
+}
+
 Attempt decode_attempt(const Json& json) {
   Attempt attempt;
   attempt.number = integer_of(json, "number").value_or(0);
@@ -39,6 +49,8 @@ Attempt decode_attempt(const Json& json) {
   attempt.out_of_memory.needed = bytes_of(json, "neededBytes");
   attempt.out_of_memory.capacity = bytes_of(json, "capacityBytes");
   attempt.out_of_memory.fragmentation = bytes_of(json, "fragmentationBytes");
+  attempt.out_of_memory.held_by_others = bytes_of(json, "heldByOthersBytes");
+  attempt.avoid_nodes = decode_avoided(json);
   attempt.exit_code = integer_of(json, "exitCode");
   attempt.container = text_member(json, {"container"});
   attempt.expandable_segments = member(json, {"expandableSegments"}) == Json(true);
@@ -81,6 +93,10 @@ Json encode(const Attempt& attempt) {
   put(json, "neededBytes", attempt.out_of_memory.needed);
   put(json, "capacityBytes", attempt.out_of_memory.capacity);
   put(json, "fragmentationBytes", attempt.out_of_memory.fragmentation);
+  put(json, "heldByOthersBytes", attempt.out_of_memory.held_by_others);
+  for (const std::string& node : attempt.avoid_nodes) {
+    json["avoidNodes"].append(node);
+  }
   put(json, "exitCode", attempt.exit_code);
   put(json, "container", attempt.container);
   if (attempt.expandable_segments) {

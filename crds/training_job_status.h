@@ -46,6 +46,11 @@ struct OutOfMemoryFigures {
   std::optional<Bytes> needed{};
   std::optional<Bytes> capacity{};       // of the card
   std::optional<Bytes> fragmentation{};  // reserved by PyTorch but unallocated
+  // By other processes on the card, where the message shows that it is more than a CUDA context.
+  std::optional<Bytes> held_by_others{};
+
+  // Whether the card would have had room, but for what others held: the job's size is not the cause.
+  bool others_filled_card() const { return held_by_others && needed && capacity && *needed <= *capacity; }
 
   bool operator==(const OutOfMemoryFigures&) const = default;
 };
@@ -70,6 +75,9 @@ struct Attempt {
   std::optional<Bytes> observed_host_bandwidth{};
   std::optional<Bytes> observed_host_update_bandwidth{};
   OutOfMemoryFigures out_of_memory{};
+  // Nodes on which others filled the cards, as this attempt or one before it found: the pods of later ones are kept off them. At most
+  // kMaxAvoidedNodes.
+  std::vector<std::string> avoid_nodes{};
   std::optional<std::int64_t> exit_code{};  // of the trainer that failed first
   std::string container{};                  // that it was; empty: it was the pod as a whole
   bool expandable_segments = false;         // Plimsoll set PyTorch's allocator so
@@ -87,6 +95,7 @@ struct Attempt {
 
 inline constexpr std::size_t kMaxAttempts = 16;  // that the status keeps, the latest
 inline constexpr std::size_t kMaxAttemptMessage = 1024;
+inline constexpr std::size_t kMaxAvoidedNodes = 8;
 
 // A metav1.Condition.
 struct Condition {

@@ -1,5 +1,7 @@
 #include "remediation/attempt_record.h"
 
+#include <algorithm>
+
 #include "base/json/view.h"
 #include "base/utf8.h"
 #include "crds/shared_memory.h"
@@ -9,6 +11,7 @@
 namespace plimsoll::remediation {
 namespace {
 
+using crds::Attempt;
 using crds::Outcome;
 
 const Json* condition_of(const Json& job, const char* type) {
@@ -53,6 +56,31 @@ std::optional<std::int64_t> exit_code_of(const std::vector<Json>& pods, const Ev
     }
   }
   return std::nullopt;
+}
+
+std::string node_of(const std::vector<Json>& pods, const Evidence& evidence) {
+  for (const Json& pod : pods) {
+    if (text_member(pod, {"metadata", "name"}) == evidence.pod) {
+      return text_member(pod, {"spec", "nodeName"});
+    }
+  }
+  return {};
+}
+
+// Where others filled the card, later attempts avoid its node. Where they cannot avoid it (it is not known, the pods are bound to it,
+// or there are many such nodes, so that the others are rather the job's own processes), the attempt ran out of memory as any other.
+void avoid_others(Attempt& attempt, const std::string& node) {
+  std::vector<std::string>& avoided = attempt.avoid_nodes;
+  crds::OutOfMemoryFigures& figures = attempt.out_of_memory;
+  const bool known = std::find(avoided.begin(), avoided.end(), node) != avoided.end();
+  if (!figures.others_filled_card() || node.empty() || known || avoided.size() >= crds::kMaxAvoidedNodes) {
+    figures.held_by_others.reset();
+    return;
+  }
+  avoided.push_back(node);
+  attempt.message = "others held " + to_string(*figures.held_by_others) + " of the card's " +
+                    to_string(*figures.capacity) + " on node " + node + ", where " +
+                    to_string(*figures.needed) + " were needed: " + attempt.message;
 }
 
 std::string message_of(const Evidence& evidence) {
@@ -108,6 +136,7 @@ void record_end(crds::Attempt& attempt, const Json& job, const std::vector<Json>
     attempt.outcome = end.outcome == Outcome::kRunning ? Outcome::kUnknown : end.outcome;
     attempt.message = message_of(end.evidence);
     attempt.out_of_memory = end.out_of_memory;
+    avoid_others(attempt, node_of(pods, end.evidence));
     attempt.exit_code = exit_code_of(pods, end.evidence);
     attempt.container = end.evidence.container;
     attempt.shared_memory_full = end.shared_memory;

@@ -144,6 +144,49 @@ OutOfMemoryFigures of_xla(std::string_view text) {
   return {.needed = size_after(text, ". Used "), .capacity = size_after(text, " of ")};
 }
 
+// A CUDA context: what a process on the card takes at least.
+constexpr Bytes kContext = 1_GiB;
+// The most that a process is taken to hold beside PyTorch's allocator: its context, and NCCL's buffers for many peers.
+constexpr Bytes kMostUnseen = 4_GiB;
+
+// Of each "Process 12 has 22.40 GiB memory in use" no more than a context: as of ranks of the same job that have only touched the card.
+Bytes contexts_of_others(std::string_view text) {
+  constexpr std::string_view kProcess = "Process ";
+  constexpr std::string_view kHas = " has ";
+  Bytes all;
+  for (std::size_t at = text.find(kProcess); at != text.npos; at = text.find(kProcess, at)) {
+    at += kProcess.size();
+    const std::string_view rest = text.substr(at);
+    const std::size_t has = rest.find_first_not_of("0123456789");
+    if (has != rest.npos && rest.substr(has).starts_with(kHas)) {
+      const Bytes held = size_at(rest.substr(has + kHas.size())).value_or(Bytes{});
+      all = all + (held <= kContext ? held : Bytes{});
+    }
+  }
+  return all;
+}
+
+// Sets what others hold on the card, where that is certain, and then what this process needed. `process`: what it holds in all;
+// `reserved`: by PyTorch alone. In a pod only its own processes should be on a card. Where they are several (one process serves what
+// another trains), each takes the rest for others, because a message does not say whose processes they are. Cards that are shared
+// on purpose, by time slices or MPS, have others as any; a MIG slice has a capacity of its own.
+void find_others(OutOfMemoryFigures& found, const std::optional<Bytes>& free,
+                 const std::optional<Bytes>& process, const std::optional<Bytes>& reserved,
+                 const std::optional<Bytes>& tried, std::string_view text) {
+  if (!found.capacity || !free || !tried || (!process && !reserved) || *tried <= *free) {
+    return;  // with room left on the card, it was not full: the process has a limit of its own
+  }
+  const Bytes own = std::max(process.value_or(Bytes{}), reserved.value_or(Bytes{}));
+  const Bytes unseen = *found.capacity - *free - own;
+  // Without "this process has", which a container's own process ids hide, what PyTorch does not see is this process's in part.
+  const Bytes others = process ? unseen - contexts_of_others(text) : unseen - kContext;
+  if (others <= kContext || (!process && unseen <= kMostUnseen)) {
+    return;
+  }
+  found.held_by_others = others;
+  found.needed = own + (process ? Bytes{} : kContext) + *tried;
+}
+
 OutOfMemoryFigures of_pytorch(std::string_view text) {
   OutOfMemoryFigures found;
   const std::optional<Bytes> tried = size_after(text, kTried);
@@ -152,7 +195,9 @@ OutOfMemoryFigures of_pytorch(std::string_view text) {
   }
   found.fragmentation = size_before(text, " is reserved by PyTorch but unallocated");
   std::optional<Bytes> reserved = sum(size_before(text, " is allocated by PyTorch"), found.fragmentation);
-  std::optional<Bytes> held = size_after(text, "this process has ");
+  const std::optional<Bytes> process = size_after(text, "this process has ");
+  std::optional<Bytes> held = process;
+  std::optional<Bytes> free = size_after(text, "of which ");
   if (const std::optional<Bytes> allocated = size_before(text, " already allocated")) {
     // Until PyTorch 2.0: "(GPU 0; 15.78 GiB total capacity; 14.20 GiB already allocated; ...)".
     found.capacity = found.capacity ? found.capacity : size_before(text, " total capacity");
@@ -164,12 +209,13 @@ OutOfMemoryFigures of_pytorch(std::string_view text) {
       found.fragmentation = cached;
     }
     held = reserved;
+    free = size_before(text, " free;");
   }
-  const std::optional<Bytes> free = size_after(text, "of which ");
   if (!held && found.capacity && free) {
     held = std::max(Bytes{}, *found.capacity - *free);  // of all that is on the card
   }
   found.needed = sum(tried, held ? held : reserved);  // XPU's first messages do not say what is free
+  find_others(found, free, process, reserved, tried, text);
   return found;
 }
 

@@ -109,12 +109,16 @@ class Policy {
   std::string what_happened() const {
     const std::string on = " on " + std::to_string(last_.trainers) +
                            (last_.gpu_model.empty() ? " GPUs" : " x " + last_.gpu_model);
+    const crds::OutOfMemoryFigures& figures = last_.out_of_memory;
     switch (last_.outcome) {
       case Outcome::kCudaOutOfMemory:
+        if (figures.others_filled_card()) {
+          return "CUDA out of memory" + on + ": others held " + to_string(*figures.held_by_others) +
+                 " of a card of " + to_string(*figures.capacity) + " on " + avoided_node() +
+                 ", where a trainer needed " + to_string(*figures.needed);
+        }
         return "CUDA out of memory" + on +
-               (last_.out_of_memory.needed
-                    ? ": a trainer needed at least " + to_string(*last_.out_of_memory.needed)
-                    : std::string());
+               (figures.needed ? ": a trainer needed at least " + to_string(*figures.needed) : std::string());
       case Outcome::kHostOutOfMemory:
         return (last_.shared_memory_full ? "/dev/shm was full" : "the host's memory ran out") + on;
       case Outcome::kPreempted: return "preempted" + on;
@@ -123,6 +127,11 @@ class Policy {
       case Outcome::kUserError: return "the training code failed" + on;
       default: return "ended" + on + " for an unknown cause";
     }
+  }
+
+  // The one of the last attempt.
+  std::string avoided_node() const {
+    return last_.avoid_nodes.empty() ? "its node" : "node " + last_.avoid_nodes.back();
   }
 
   Remediation restarted(const std::string& change, std::chrono::seconds delay,
@@ -202,6 +211,10 @@ class Policy {
   }
 
   Remediation after_cuda_out_of_memory() {
+    if (last_.out_of_memory.others_filled_card()) {
+      return restarted("the next attempt keeps its size, and avoids " + avoided_node(),
+                       std::chrono::seconds(0));
+    }
     if (fragmented()) {
       Remediation next = restarted("of that " + to_string(*last_.out_of_memory.fragmentation) +
                                        " lay in fragments, so that the same size is tried once more with "

@@ -5,7 +5,8 @@
 //   if (next.restart) patch(job, next.patch); else fail(next.reason);
 //
 // For any history: after a GPU ran out of memory the job never runs again on that size, nor on a size with
-// neither more trainers nor larger GPUs. The exception: it may not be resized (mode Off or Initial), and a
+// neither more trainers nor larger GPUs, unless the memory was held by other processes on the card: then the size is not
+// the cause, and the next attempt keeps off that node. The other exception: it may not be resized (mode Off or Initial), and a
 // rule of its failure policy restarts it unchanged. A size never exceeds provisioning.maxTrainers, nor
 // failurePolicy.oomMaxGrowth times the trainers that ran out. A loop of failures ends: all restarts count
 // towards failurePolicy.maxRestarts, except those after a preemption, the first few after a failure of the

@@ -47,7 +47,8 @@ std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::ve
                                      const std::vector<AvailableGpu>& gpus) {
   std::vector<FailedSize> failed;
   for (const crds::Attempt& attempt : attempts) {
-    const bool out_of_memory = attempt.outcome == crds::Outcome::kCudaOutOfMemory;
+    const bool out_of_memory =
+        attempt.outcome == crds::Outcome::kCudaOutOfMemory && !attempt.out_of_memory.others_filled_card();
     if (!out_of_memory && attempt.outcome != crds::Outcome::kShardingFailure) {
       continue;
     }

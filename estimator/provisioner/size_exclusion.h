@@ -31,7 +31,7 @@ struct FailedSize {
   std::int64_t accumulation = 0;  // parts that a share of a global batch was taken in; 0: not known
 };
 
-// The failed sizes among a job's attempts.
+// The failed sizes among a job's attempts. A card that others filled is no fault of the size.
 std::vector<FailedSize> failed_sizes(const crds::TrainingJob& job, const std::vector<crds::Attempt>& attempts,
                                      const std::vector<AvailableGpu>& gpus);
 

@@ -64,7 +64,7 @@ TEST(ClassifyCommand, WhatIsNotKnownIsNull) {
                               "{apiVersion: v1, kind: Pod, metadata: {name: a}, status: {phase: Succeeded}}");
   const Json json = outcome.json();
   EXPECT_EQ(json["verdict"].asString(), "Succeeded");
-  for (const char* field : {"neededBytes", "capacityBytes", "fragmentationBytes"}) {
+  for (const char* field : {"neededBytes", "capacityBytes", "fragmentationBytes", "heldByOthersBytes"}) {
     EXPECT_TRUE(json.isMember(field) && json[field].isNull()) << field;
   }
   EXPECT_TRUE(json["evidence"]["pod"].isNull());

@@ -22,6 +22,16 @@ TEST(ClassifyReport, SaysOfAFullShmWhatCuresIt) {
   EXPECT_THAT(classify_text(explained, true), HasSubstr("nothing else was seen"));
 }
 
+TEST(ClassifyReport, SaysOfACardThatOthersFillThatTheJobKeepsItsSize) {
+  ExplainedEnd explained{.end = {.outcome = Outcome::kCudaOutOfMemory}};
+  explained.end.out_of_memory = {.needed = 2_GiB, .capacity = 24_GiB, .held_by_others = 22_GiB};
+  EXPECT_THAT(classify_text(explained, true), HasSubstr("others     22.0 GiB"));
+  EXPECT_THAT(classify_text(explained, true), HasSubstr("on the same size, which keeps off this node"));
+  EXPECT_EQ(classify_json(explained, true)["heldByOthersBytes"].value(), Json(::Json::Int64{22} << 30));
+  explained.end.out_of_memory.needed = 30_GiB;
+  EXPECT_THAT(classify_text(explained, true), HasSubstr("on more trainers or larger GPUs"));
+}
+
 TEST(ClassifyReport, AnAttemptThatHasNotFailedNeedsNothing) {
   for (const Outcome outcome : {Outcome::kSucceeded, Outcome::kRunning}) {
     EXPECT_THAT(classify_text({.end = {.outcome = outcome}}, true), HasSubstr("the attempt has not failed"));

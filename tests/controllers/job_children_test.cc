@@ -164,6 +164,48 @@ TEST(Children, WhatTheUserWroteStays) {
   EXPECT_FALSE(pod.isMember("volumes"));
 }
 
+std::string terms_of(const std::string& pod_spec, const std::vector<std::string>& avoided) {
+  crds::Attempt attempt = attempt_of(8, 8);
+  attempt.avoid_nodes = avoided;
+  const AttemptChildren children = children_of(job_of("ads", pod_spec), attempt);
+  return write_json(member(
+      pod_of(children),
+      {"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"}));
+}
+
+// The scheduler takes one value for metadata.name, all requirements of a term, and any of the terms.
+TEST(Children, PodsAreKeptOffNodesWhoseCardsOthersFill) {
+  const std::string not_a = R"({"key":"metadata.name","operator":"NotIn","values":["node-a"]})";
+  const std::string not_b = R"({"key":"metadata.name","operator":"NotIn","values":["node-b"]})";
+  EXPECT_EQ(terms_of(kPlainPod, {}), "null");
+  EXPECT_EQ(terms_of(kPlainPod, {"node-a", "node-b"}), R"([{"matchFields":[)" + not_a + "," + not_b + "]}]");
+  const std::string zones =
+      "{affinity: {podAntiAffinity: {}, nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+      "{nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: Exists}]}, {}]}}}, containers: "
+      "[{name: trainer, image: i}]}";
+  EXPECT_EQ(terms_of(zones, {"node-a"}),
+            R"([{"matchExpressions":[{"key":"zone","operator":"Exists"}],"matchFields":[)" + not_a + "]},{}]")
+      << "an empty term holds on no node, and must not begin to";
+}
+
+TEST(Children, PodsThatAreBoundToANodeStayBound) {
+  EXPECT_EQ(terms_of("{nodeName: node-a, containers: [{name: trainer, image: i}]}", {"node-a"}), "null");
+  EXPECT_EQ(
+      terms_of("{nodeSelector: {kubernetes.io/hostname: node-a}, containers: [{name: trainer, image: i}]}",
+               {"node-a"}),
+      "null");
+}
+
+TEST(Children, ATemplateWhoseAffinityIsNoneIsRefusedAndNotOverwritten) {
+  crds::Attempt attempt = attempt_of(8, 8);
+  attempt.avoid_nodes = {"node-a"};
+  const Result<AttemptChildren> children =
+      make_children(job_of("ads", "{affinity: {nodeAffinity: [1]}, containers: [{name: trainer, image: i}]}"),
+                    attempt, inputs_of("{}"));
+  ASSERT_FALSE(children.ok());
+  EXPECT_EQ(children.error().code, ErrorCode::kInvalid);
+}
+
 TEST(Children, QueueLabelsArePassedToTheJob) {
   const AttemptChildren children = children_of(
       job_of("ads", kPlainPod,

@@ -201,6 +201,7 @@ Json JobWorld::put_pod(const std::string& child_name, const Json& status) {
   reference["name"] = child_name;
   reference["uid"] = owner["metadata"]["uid"];
   reference["controller"] = true;
+  pod["spec"]["nodeName"] = "gpu-7";
   pod["spec"]["containers"] = owner["spec"]["template"]["spec"]["containers"];
   Result<Json> made = client_->create(kPods, kNamespace, pod);
   if (!made) {

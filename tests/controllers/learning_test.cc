@@ -197,6 +197,18 @@ TEST(Learning, AMessageWithoutFragmentsDoesNotShowThatTheCardWouldHaveDone) {
   EXPECT_EQ(learned({job_of(1, {out_of_memory(60_GiB, 75_GiB)})}).front().needed, 80_GiB + 1_B);
 }
 
+TEST(Learning, ACardThatOthersFillTeachesNothing) {
+  Attempt attempt = out_of_memory(60_GiB, 79_GiB);
+  attempt.observed_peak = 80_GiB;  // of the whole card
+  attempt.observed_startup = 78_GiB;
+  attempt.out_of_memory.held_by_others = 40_GiB;
+  const std::vector<ProfileSample> samples = learned({job_of(1, {attempt})});
+  EXPECT_TRUE(bounds_of(samples).empty());
+  EXPECT_FALSE(samples.front().out_of_memory);
+  EXPECT_EQ(samples.front().last_attempt, 0) << "seen";
+  EXPECT_FALSE(relative_error(attempt));
+}
+
 TEST(Learning, FixedCostsAreTheCardsOwnAndBounded) {
   const auto job = [](int uid, Bytes context, Bytes communication) {
     Attempt attempt = ended(Outcome::kSucceeded, 60_GiB, 55_GiB);

@@ -306,6 +306,27 @@ TEST_F(TrainingJobPass, AFullShmOnAVolumeOfTheTemplateIsLeftAndNamed) {
   EXPECT_EQ(child["spec"]["template"]["spec"]["volumes"].size(), 2U) << "its own, and the plan's";
 }
 
+TEST_F(TrainingJobPass, ANodeWhoseCardOthersFillIsAvoidedAndTheJobKeepsItsSize) {
+  world_.create(job_yaml("ads"));
+  world_.settle("ads");
+  world_.fail_pods(
+      "ads-0",
+      "CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of 23.70 GiB of which 41.75 MiB is free. "
+      "Process 12345 has 22.45 GiB memory in use. Including non-PyTorch memory, this process has 1.20 GiB memory in use.");
+  world_.settle("ads");
+  const JobStatus status = world_.status("ads");
+  ASSERT_EQ(status.attempts.size(), 2U);
+  EXPECT_EQ(status.attempts[0].outcome, Outcome::kCudaOutOfMemory);
+  EXPECT_EQ(status.attempts[1].trainers, status.attempts[0].trainers);
+  EXPECT_EQ(status.restarts_counted, 1);
+  EXPECT_THAT(status.attempts[1].avoid_nodes, ::testing::ElementsAre("gpu-7"));
+  EXPECT_THAT(write_json(world_.child("ads-1")["spec"]["template"]["spec"]["affinity"]),
+              HasSubstr(R"("operator":"NotIn","values":["gpu-7"])"));
+  EXPECT_THAT(status.find("Restarting")->message, HasSubstr("began"));
+  EXPECT_THAT(status.find("OOMDetected")->message,
+              HasSubstr("others held 22.5 GiB of the card's 23.7 GiB on node gpu-7"));
+}
+
 TEST_F(TrainingJobPass, SuspensionEndsTheAttemptAndResumptionBeginsAnother) {
   world_.create(job_yaml("ads"));
   world_.settle("ads");

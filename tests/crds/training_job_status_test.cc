@@ -36,6 +36,8 @@ Attempt full_attempt() {
   attempt.out_of_memory.needed = 81_GiB;
   attempt.out_of_memory.capacity = 80_GiB;
   attempt.out_of_memory.fragmentation = 3_GiB;
+  attempt.out_of_memory.held_by_others = 22_GiB;
+  attempt.avoid_nodes = {"node-a", "node-b"};
   attempt.exit_code = 1;
   attempt.container = "trainer";
   attempt.expandable_segments = true;

@@ -80,6 +80,47 @@ TEST(AttemptRecord, AFullShmIsRecordedWithWhatTheContainerHadThere) {
       recorded(failed_job("BackoffLimitExceeded", "x"), {failed_pod("p-0", 1, "x")}).shared_memory_full);
 }
 
+constexpr const char* kFilledByOthers =
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of 23.70 GiB of which 41.75 MiB "
+    "is free. Process 12345 has 22.45 GiB memory in use. Including non-PyTorch memory, this process has 1.20 GiB memory in use.";
+
+Json failed_pod_on(const std::string& node, const std::string& message) {
+  Json pod = failed_pod("p-0", 1, message);
+  pod["spec"]["nodeName"] = node;
+  return pod;
+}
+
+TEST(AttemptRecord, ACardThatOthersFillNamesItsNodeAndTheirBytes) {
+  Attempt attempt{.avoid_nodes = {"node-a"}};
+  record_end(attempt, failed_job("BackoffLimitExceeded", "x"), {failed_pod_on("node-b", kFilledByOthers)},
+             kNow);
+  EXPECT_EQ(attempt.outcome, Outcome::kCudaOutOfMemory);
+  EXPECT_TRUE(attempt.out_of_memory.others_filled_card());
+  EXPECT_THAT(attempt.avoid_nodes, ::testing::ElementsAre("node-a", "node-b"));
+  EXPECT_THAT(
+      attempt.message,
+      HasSubstr(
+          "others held 22.5 GiB of the card's 23.7 GiB on node node-b, where 1.26 GiB were needed: pod p-0"));
+}
+
+// Else the job would run on that node without end.
+TEST(AttemptRecord, ANodeThatCannotBeAvoidedIsNoExcuse) {
+  const auto recorded_with = [](std::vector<std::string> avoided, const std::string& node) {
+    Attempt attempt{.avoid_nodes = std::move(avoided)};
+    record_end(attempt, failed_job("BackoffLimitExceeded", "x"), {failed_pod_on(node, kFilledByOthers)},
+               kNow);
+    EXPECT_EQ(attempt.outcome, Outcome::kCudaOutOfMemory);
+    EXPECT_TRUE(attempt.out_of_memory.needed);
+    EXPECT_FALSE(attempt.out_of_memory.others_filled_card());
+    return attempt.avoid_nodes;
+  };
+  EXPECT_THAT(recorded_with({}, ""), ::testing::IsEmpty()) << "not known";
+  EXPECT_THAT(recorded_with({"node-a"}, "node-a"), ::testing::SizeIs(1))
+      << "avoided in vain: the template binds the pods to it";
+  const std::vector<std::string> many(crds::kMaxAvoidedNodes, "node-c");
+  EXPECT_EQ(recorded_with(many, "node-d"), many) << "the others are rather the job's own processes";
+}
+
 TEST(AttemptRecord, WithoutPodsTheJobsWordsTell) {
   const Attempt preempted =
       recorded(failed_job("PodFailurePolicy",

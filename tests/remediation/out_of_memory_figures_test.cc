@@ -25,12 +25,13 @@ TEST(OutOfMemoryFigures, ReadsTheFiguresOfEachWording) {
   std::ostringstream text;
   text << file.rdbuf();
   const Result<std::vector<Json>> documents = parse_yaml_documents(text.str());
-  ASSERT_TRUE(documents && documents->size() == 1 && documents->front().size() > 30);
+  ASSERT_TRUE(documents && documents->size() == 1 && documents->front().size() > 40);
   for (const Json& row : documents->front()) {
     const crds::OutOfMemoryFigures found = parse_out_of_memory_figures(row["text"].asString());
     expect_gibibytes(found.needed, row, "needed");
     expect_gibibytes(found.capacity, row, "capacity");
     expect_gibibytes(found.fragmentation, row, "fragmentation");
+    expect_gibibytes(found.held_by_others, row, "heldByOthers");
   }
 }
 

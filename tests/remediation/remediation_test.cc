@@ -353,6 +353,53 @@ TEST(Remediation, FragmentsAreGivenOneTryAtTheSameSize) {
   EXPECT_NE(history.trainers(), second) << "tried once";
 }
 
+// A card of 40 GiB, of which others held 30: the job grew until it failed, and its family was taught that it needs a whole card.
+void fill_by_others(Attempt& attempt, Bytes needed, const std::string& node) {
+  attempt.out_of_memory = {
+      .needed = needed, .capacity = 39_GiB, .fragmentation = 5_GiB, .held_by_others = 30_GiB};
+  attempt.avoid_nodes.push_back(node);
+}
+
+TEST(Remediation, ACardThatOthersFillDoesNotMakeTheJobGrow) {
+  History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
+  history.admit();
+  const std::int64_t first = history.trainers();
+  fill_by_others(history.end(Outcome::kCudaOutOfMemory), 12_GiB, "node-7");
+  const Remediation next = history.decide();
+  EXPECT_TRUE(next.restart);
+  EXPECT_TRUE(next.counts);
+  EXPECT_TRUE(next.patch.empty());
+  EXPECT_FALSE(next.expandable_segments) << "its fragments are not the cause";
+  EXPECT_EQ(history.trainers(), first);
+  EXPECT_EQ(
+      next.message,
+      "CUDA out of memory on " + std::to_string(first) +
+          " x A100-40GB: others held 30.0 GiB of a card of 39.0 GiB on node node-7, where a trainer needed 12.0 GiB; "
+          "the next attempt keeps its size, and avoids node node-7");
+  EXPECT_TRUE(estimator::failed_sizes(decode(history.now), history.attempts, history.gpus).empty());
+}
+
+TEST(Remediation, AJobThatNoEmptyCardWouldHoldGrowsThoughOthersAreOnTheCard) {
+  History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
+  history.admit();
+  const std::int64_t first = history.trainers();
+  fill_by_others(history.end(Outcome::kCudaOutOfMemory), 46_GiB, "node-7");
+  EXPECT_TRUE(history.decide().restart);
+  EXPECT_GT(history.trainers(), first);
+}
+
+TEST(Remediation, CardsThatOthersFillCountTowardsMaxRestarts) {
+  History history(job_object(100, kGiBOfRows), {available("A100-40GB", 8)});
+  history.now["spec"]["provisioning"]["mode"] = "Off";  // the size stays, so that no resizing is asked for
+  history.now["spec"]["failurePolicy"]["maxRestarts"] = 2;
+  for (const char* node : {"node-1", "node-2"}) {
+    fill_by_others(history.end(Outcome::kCudaOutOfMemory), 12_GiB, node);
+    EXPECT_TRUE(history.decide().restart);
+  }
+  fill_by_others(history.end(Outcome::kCudaOutOfMemory), 12_GiB, "node-3");
+  EXPECT_EQ(history.decide().reason, "ReachedMaxRestarts");
+}
+
 TEST(Remediation, FragmentsThatWouldNotDoAreNotTried) {
   struct Case {
     const char* what;
