@@ -40,8 +40,8 @@ Result<PlacedTables> place_tables(const estimator::EstimateRequest& request, con
   if (plan.error().code != ErrorCode::kUnfittable) {
     return plan.error();
   }
-  const std::int64_t sharers = placed.why.constraint == "TotalMemory" ? request.trainers : 1;
-  placed.embeddings = room + Bytes{(placed.why.missing.count + sharers - 1) / sharers};
+  placed.embeddings =
+      room + Bytes{(placed.why.missing + Bytes{request.trainers - 1}).count / request.trainers};
   return placed;
 }
 

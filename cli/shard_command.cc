@@ -51,15 +51,24 @@ int refuse(Console& console, OutputFormat format, const ShardInput& input, const
   if (input.fewest) {
     request.topology.trainers = kMaxTrainers / request.topology.per_node * request.topology.per_node;
   }
-  const estimator::Suggestion suggestion = estimator::find_suggestion(request, kMaxTrainers);
+  estimator::Suggestion suggestion = estimator::find_suggestion(request, kMaxTrainers);
+  Bytes missing = why.missing;
+  std::string more;
+  if (suggestion.budget) {
+    if (!input.fewest) {
+      missing = (*suggestion.budget - request.budget) * request.topology.trainers;
+      more = ", " + to_string(missing) + " more in all";
+    }
+    *suggestion.budget += input.reserve;  // as --hbm has it
+  }
   const std::string reason =
-      error.message + "; " + estimator::to_string(suggestion, request.topology.trainers);
+      error.message + "; " + estimator::to_string(suggestion, request.topology.trainers) + more;
   if (format != OutputFormat::kTable) {
     JsonObject json;
     json["feasible"] = false;
     json["reason"] = reason;
     json["constraint"] = why.constraint;
-    json["missingBytes"] = why.missing.count;
+    json["missingBytes"] = missing.count;
     json["table"] = why.table.empty() ? Json() : Json(why.table);
     json["remedy"]["trainers"] = suggestion.trainers ? Json(*suggestion.trainers) : Json();
     json["remedy"]["bytesPerTrainer"] = suggestion.budget ? Json(suggestion.budget->count) : Json();

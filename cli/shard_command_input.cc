@@ -31,13 +31,14 @@ std::vector<std::string> split(const std::string& text) {
 }
 
 // "80Gi", or of trainers with different memory "80Gi*8,40Gi*8".
-void read_memory(OptionReader& options, bool fewest, estimator::ShardRequest& request) {
-  const Bytes reserve = options.bytes("reserve");
+void read_memory(OptionReader& options, ShardInput& input) {
+  estimator::ShardRequest& request = input.request;
+  input.reserve = options.bytes("reserve");
   std::vector<Bytes> budgets;
   for (const std::string& part : split(options.text("hbm"))) {
     const std::size_t star = part.find('*');
     const Bytes bytes = options.take("hbm", parse_bytes(part.substr(0, star)));
-    options.require(bytes > reserve, "--reserve leaves nothing of --hbm");
+    options.require(bytes > input.reserve, "--reserve leaves nothing of --hbm");
     const auto times = parse_number<std::int64_t>(star == part.npos ? "1" : part.substr(star + 1));
     options.require(
         times && *times >= 1 && *times <= kMaxTrainers,
@@ -45,11 +46,11 @@ void read_memory(OptionReader& options, bool fewest, estimator::ShardRequest& re
     if (options.error()) {
       return;
     }
-    budgets.insert(budgets.end(), static_cast<std::size_t>(*times), bytes - reserve);
+    budgets.insert(budgets.end(), static_cast<std::size_t>(*times), bytes - input.reserve);
   }
   request.budget = *std::max_element(budgets.begin(), budgets.end());
   if (budgets.size() > 1) {
-    options.require(!fewest, "--trainers auto takes one --hbm for all");
+    options.require(!input.fewest, "--trainers auto takes one --hbm for all");
     options.require(budgets.size() == static_cast<std::size_t>(request.topology.trainers),
                     "--hbm lists the memory of " + std::to_string(budgets.size()) +
                         " trainers, --trainers says " + std::to_string(request.topology.trainers));
@@ -150,7 +151,7 @@ ShardInput read_shard_input(OptionReader& options) {
   request.topology.trainers = trainers;
   request.topology.per_node = input.fewest ? per_node : std::min(per_node, trainers);
   read_cost(options, request);
-  read_memory(options, input.fewest, request);
+  read_memory(options, input);
   read_topology(options, request.topology);
   return input;
 }

@@ -15,6 +15,7 @@ inline constexpr std::int64_t kMaxPerNode = 1024;
 struct ShardInput {
   estimator::ShardRequest request;
   bool fewest = false;  // --trainers auto
+  Bytes reserve{};      // what the request's budgets leave of --hbm
 };
 
 // Everything but the tables.

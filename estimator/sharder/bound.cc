@@ -177,6 +177,17 @@ TimeBound bound_time(const Options& options, std::int64_t trainers, const Memory
   return best;
 }
 
+double least_budget(const ShardRequest& request, const Options& options) {
+  options.charge_scan();
+  double piece = 0;
+  double all = 0;
+  for (std::size_t table = 0; table < options.tables(); ++table) {
+    piece = std::max(piece, options.smallest(table).bytes);
+    all += options.lightest(table);
+  }
+  return std::max(piece, all * (1 - kRounding) / static_cast<double>(request.topology.trainers));
+}
+
 Infeasibility rule_out(const ShardRequest& request, const Options& options) {
   const MemoryLimits limits(request);
   for (std::size_t table = 0; table < options.tables(); ++table) {
@@ -216,12 +227,19 @@ Infeasibility rule_out(const ShardRequest& request, const Options& options) {
   if (worst > 0) {
     const Option& option = options.smallest(worst_table);
     const std::string& name = request.tables[worst_table].name;
+    // The other tables need room, too, and equal trainers grow alike.
+    const auto trainers = static_cast<double>(request.topology.trainers);
+    const Bytes missing = Bytes::ceil(
+        request.budgets.empty() ? (least_budget(request, options) - limits.gpu) * trainers : worst);
     return {.constraint = "LargestPiece",
             .reason =
                 "the smallest shard of table " + name + " (" + name_of(option.type) + ") takes " +
                 to_string(Bytes::ceil(option.bytes)) + " with optimizer state and buffers, a trainer has " +
-                to_string(Bytes::ceil(limits.gpu)) + " for it: " + to_string(Bytes::ceil(worst)) + " missing",
-            .missing = Bytes::ceil(worst),
+                to_string(Bytes::ceil(limits.gpu)) + " for it: at least " + to_string(missing) + " missing" +
+                (request.budgets.empty() ? " on " + std::to_string(request.topology.trainers) +
+                                               (trainers == 1 ? " trainer" : " trainers")
+                                         : ""),
+            .missing = missing,
             .table = name};
   }
   const bool with_host = limits.host > 0 && needed <= limits.all_gpus * (1 + kRounding);

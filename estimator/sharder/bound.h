@@ -23,6 +23,9 @@ TimeBound bound_time(const Options& options, std::int64_t trainers, const Memory
 // The lower bounds on memory alone: see fewest_trainers.h.
 Infeasibility rule_out(const ShardRequest& request, const Options& options);
 
+// Each of so many equal trainers has at least as much GPU memory in any plan, whatever its budget.
+double least_budget(const ShardRequest& request, const Options& options);
+
 // Rules out numbers of trainers by the tables' state alone, after one pass over the tables.
 class StateBound {
  public:

@@ -65,19 +65,26 @@ Option make_option(const CostModel& model, const TableCost& cost, const Table& t
   return option;
 }
 
-// Appends the table's options that fit; returns the one with the smallest shard, fitting or not.
-Option add_options(const CostModel& model, const MemoryLimits& limits, const Table& table,
-                   const Freedom& freedom, std::vector<Option>* all) {
+// Of all options of a table, fitting or not.
+struct Extremes {
+  Option smallest{.cuts = 0, .bytes = std::numeric_limits<double>::infinity()};  // shard
+  double lightest = std::numeric_limits<double>::infinity();                     // bytes on all GPUs
+};
+
+// Appends the table's options that fit.
+Extremes add_options(const CostModel& model, const MemoryLimits& limits, const Table& table,
+                     const Freedom& freedom, std::vector<Option>* all) {
   const TableCost cost(model, table);
-  Option smallest{.cuts = 0, .bytes = std::numeric_limits<double>::infinity()};
+  Extremes found;
   const auto offer = [&](ShardingType type, Kernel kernel, std::int64_t cuts) {
     const Option made = make_option(model, cost, table, type, kernel, cuts);
     if (made.bytes <= limits.gpu && made.host_bytes <= limits.host) {
       all->push_back(made);
     }
-    if (made.bytes < smallest.bytes && (made.host_bytes <= limits.host || smallest.cuts == 0)) {
-      smallest = made;
+    if (made.bytes < found.smallest.bytes && (made.host_bytes <= limits.host || found.smallest.cuts == 0)) {
+      found.smallest = made;
     }
+    found.lightest = std::min(found.lightest, made.total_bytes);
   };
   const auto offer_fused = [&](ShardingType type, std::int64_t cuts) {
     offer(type, Kernel::kFused, cuts);
@@ -134,7 +141,7 @@ Option add_options(const CostModel& model, const MemoryLimits& limits, const Tab
     one_block(ShardingType::kGrid, whole || by_node_rows || by_rows);
     offer_cuts(ShardingType::kGrid, 2, freedom.nodes);
   }
-  return smallest;
+  return found;
 }
 
 }  // namespace
@@ -165,8 +172,8 @@ Options::Options(const ShardRequest& request) : memory_(request.work_budget) {
   const MemoryLimits limits(request);
   const Freedom free = freedom_of({}, model);
   const std::vector<const Constraint*> constraints = constraints_by_table(request);
-  // Of one table in first_ and smallest_, and as much again for a selection.
-  constexpr std::int64_t kBytesPerTable = 2 * (sizeof(Option) + sizeof(std::size_t));
+  // Of one table in first_ and smallest_, and as much again for a selection; and in lightest_.
+  constexpr std::int64_t kBytesPerTable = 2 * (sizeof(Option) + sizeof(std::size_t)) + sizeof(double);
   const Bytes fixed = Bytes{kBytesPerTable} * static_cast<std::int64_t>(request.tables.size());
   const auto reserve = [&](std::size_t options) {
     memory_.resize(fixed + Bytes{sizeof(Option)} * static_cast<std::int64_t>(options));
@@ -176,14 +183,17 @@ Options::Options(const ShardRequest& request) : memory_(request.work_budget) {
   reserve(request.tables.size() * kUsualOptions);
   first_.reserve(request.tables.size() + 1);
   smallest_.reserve(request.tables.size());
+  lightest_.reserve(request.tables.size());
   first_.push_back(0);
   for (std::size_t table = 0; table < request.tables.size(); ++table) {
     const Constraint* constraint = constraints.empty() ? nullptr : constraints[table];
     if (all_.capacity() - all_.size() < kMaxOptions) {
       reserve(2 * all_.capacity() + kMaxOptions);
     }
-    smallest_.push_back(add_options(model, limits, request.tables[table],
-                                    constraint == nullptr ? free : freedom_of(*constraint, model), &all_));
+    const Extremes found = add_options(model, limits, request.tables[table],
+                                       constraint == nullptr ? free : freedom_of(*constraint, model), &all_);
+    smallest_.push_back(found.smallest);
+    lightest_.push_back(found.lightest);
     charge(request.work_budget, all_.size() - first_.back() + 1);
     first_.push_back(all_.size());
   }

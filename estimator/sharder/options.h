@@ -70,6 +70,9 @@ class Options {
   // The option with the smallest shard, whether it fits or not; it explains a failure.
   const Option& smallest(std::size_t table) const { return smallest_[table]; }
 
+  // The fewest bytes in GPU memory that any option of the table takes on all trainers together, whether it fits or not.
+  double lightest(std::size_t table) const { return lightest_[table]; }
+
   // False when the table's constraint allows no option on so many trainers, whatever the memory.
   bool possible(std::size_t table) const { return smallest_[table].cuts > 0; }
 
@@ -85,6 +88,7 @@ class Options {
   std::vector<Option> all_;
   std::vector<std::size_t> first_;
   std::vector<Option> smallest_;
+  std::vector<double> lightest_;
   double longest_ms_ = 0;
   double longest_compute_ = 0;
 };

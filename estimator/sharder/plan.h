@@ -173,6 +173,7 @@ struct Plan {
 struct Infeasibility {
   std::string constraint;
   std::string reason;
+  // At least, over all trainers, of which equal ones grow alike. LargestPiece and Placement of unequal ones: what one of them lacks.
   Bytes missing;
   std::string table;  // where one table is the cause
 };

@@ -124,7 +124,7 @@ Infeasibility unplaced(const ShardRequest& request, const MemoryLimits& limits,
           .reason = "no lower bound excludes it, but the best plan found fills a trainer with " +
                     to_string(budget + missing) + " of " + to_string(budget) +
                     (on_card ? "" : " of its host's memory") + ": " + to_string(missing) + " missing",
-          .missing = missing,
+          .missing = request.budgets.empty() ? missing * request.topology.trainers : missing,
           .table = {}};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "estimator/sharder/bound.h"
 #include "estimator/sharder/fewest_trainers.h"
 #include "estimator/sharder/options.h"
 #include "estimator/sharder/shard.h"
@@ -14,20 +15,24 @@ constexpr double kBudgetStep = 1.02;  // a suggested budget is at most this much
 constexpr int kMaxSteps = 400;        // 1.02^400: from 1 GiB to more than any GPU has
 constexpr int kCoarse = 16;           // steps of the first, coarse search
 
-// The smallest budget for which a plan is found, to within a step; starts at the lower bounds on memory.
+// Where the search for a budget begins: no smaller one is worth a try. Nothing if none is.
+std::optional<double> first_budget(const ShardRequest& request) {
+  const Options options(request);
+  if (rule_out(request, options).constraint == "Pinned") {
+    return std::nullopt;
+  }
+  const double given = std::max(static_cast<double>(request.budget.count), 1.0);
+  return std::max(given * kBudgetStep, least_budget(request, options));
+}
+
+// The smallest budget for which a plan is found, to within a step.
 std::optional<Bytes> enough_budget(ShardRequest request) {
-  const Infeasibility bound = rule_out(request);
-  double budget = std::max(static_cast<double>(request.budget.count), 1.0) * kBudgetStep;
-  if (bound.constraint == "TotalMemory") {
-    budget = static_cast<double>(request.budget.count) +
-             static_cast<double>(bound.missing.count) / static_cast<double>(request.topology.trainers);
-  } else if (bound.constraint == "LargestPiece") {
-    budget = static_cast<double>((request.budget + bound.missing).count);
-  } else if (bound.constraint == "Pinned") {
+  const std::optional<double> first = first_budget(request);
+  if (!first) {
     return std::nullopt;
   }
   const auto fits = [&](int steps) {
-    request.budget = Bytes::ceil(budget * std::pow(kBudgetStep, steps));
+    request.budget = Bytes::ceil(*first * std::pow(kBudgetStep, steps));
     return shard(request).ok();
   };
   int enough = 0;

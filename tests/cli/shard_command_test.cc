@@ -63,6 +63,17 @@ TEST(ShardCommand, WhatDoesNotFitIsExitOneWithTheConstraint) {
   EXPECT_THAT(outcome.err, HasSubstr("plimsoll: "));
 }
 
+// It named what is without the reserve: who gave the trainers that much ran out again.
+TEST(ShardCommand, WhatWouldFitCountsTheReserve) {
+  const Json json = shard({"--trainers", "2", "--hbm", "40Gi", "--reserve", "39Gi", "-o", "json"}).json();
+  const Bytes enough{json["remedy"]["bytesPerTrainer"].asInt64()};
+  EXPECT_GT(enough, 40_GiB);
+  EXPECT_EQ(Bytes{json["missingBytes"].asInt64()}, (enough - 40_GiB) * 2);
+  EXPECT_THAT(json["reason"].asString(), HasSubstr(to_string((enough - 40_GiB) * 2) + " more in all"));
+  EXPECT_EQ(shard({"--trainers", "2", "--hbm", std::to_string(enough.count), "--reserve", "39Gi"}).code,
+            kExitDone);
+}
+
 TEST(ShardCommand, AutoTakesTheFewestThatFit) {
   const Outcome outcome = shard({"--trainers", "auto", "--hbm", "5Gi", "--reserve", "1Gi", "-o", "json"});
   EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
