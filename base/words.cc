@@ -68,6 +68,10 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_letter);
 }
 
+std::string counted(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + ' ' + noun + (count == 1 ? "" : "s");
+}
+
 std::string listed(const std::vector<std::string>& words, std::size_t most) {
   const std::size_t shown = words.size() <= most + 1 ? words.size() : most;
   std::string text;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ std::string closest_word(std::string_view word, const std::vector<std::string>& 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 
 bool equal_ignoring_case(std::string_view a, std::string_view b);
+
+// "1 trainer", "8 trainers".
+std::string counted(std::int64_t count, const std::string& noun);
 
 // "A10, A100-40GB, A30 and 40 more"; all of them when there are no more than `most` + 1.
 std::string listed(const std::vector<std::string>& words, std::size_t most = 8);

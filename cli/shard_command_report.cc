@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/words.h"
 #include "cli/text_table.h"
 
 namespace plimsoll::cli {
@@ -30,7 +31,7 @@ double as_double(Bytes bytes) {
 
 void print_summary(Console& console, const estimator::ShardRequest& request, const estimator::Plan& plan) {
   const estimator::Topology& topology = request.topology;
-  console.out << plan.placements.size() << " tables on " << topology.trainers << " trainers, "
+  console.out << plan.placements.size() << " tables on " << counted(topology.trainers, "trainer") << ", "
               << std::min(topology.per_node, topology.trainers) << " a node, " << to_string(request.budget)
               << (request.budgets.empty() ? " each" : " at most") << "\n\n";
   TextTable table({"", "most", "mean", "bound"});

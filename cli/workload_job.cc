@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/json/edit.h"
+#include "base/words.h"
 #include "crds/unknown_fields.h"
 #include "workloads/description.h"
 
@@ -15,10 +16,7 @@ std::string annotation(const Json& object, const char* name) {
 
 // "4 pods of 8 GPUs".
 std::string size_text(const workloads::Workload& workload) {
-  const std::int64_t pods = workload.pods();
-  const std::int64_t gpus = workload.gpus_per_pod();
-  return std::to_string(pods) + (pods == 1 ? " pod of " : " pods of ") + std::to_string(gpus) +
-         (gpus == 1 ? " GPU" : " GPUs");
+  return counted(workload.pods(), "pod") + " of " + counted(workload.gpus_per_pod(), "GPU");
 }
 
 // A misspelt field of a description would be ignored otherwise.

@@ -1,6 +1,7 @@
 #include "estimator/provisioner/explanation.h"
 
 #include "base/utf8.h"
+#include "base/words.h"
 #include "estimator/provisioner/provisioner.h"
 
 namespace plimsoll::estimator::inline provisioner {
@@ -90,7 +91,7 @@ std::string explain_no_division(const crds::TrainingJobSpec& spec, const Candida
 std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const Candidate& candidate) {
   const std::string most = "provisioning.maxTrainers " + std::to_string(provisioning.max_trainers);
   const std::string nodes = " in whole nodes of " + std::to_string(candidate.per_node);
-  return candidate.failed > 0 ? "out of memory on " + trainers_text(candidate.failed) + " before, and " +
+  return candidate.failed > 0 ? "out of memory on " + counted(candidate.failed, "trainer") + " before, and " +
                                     most + " leaves no larger count" + nodes
                               : most + " leaves no count from minTrainers " +
                                     std::to_string(provisioning.min_trainers) + " up" + nodes;
@@ -99,10 +100,6 @@ std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const C
 std::string explain_capacity(const Candidate& candidate, std::int64_t trainers) {
   return "needs at least " + std::to_string(trainers) + " GPUs, and the cluster has " +
          std::to_string(candidate.capacity) + " in nodes of " + std::to_string(candidate.per_node);
-}
-
-std::string trainers_text(std::int64_t trainers) {
-  return std::to_string(trainers) + (trainers == 1 ? " trainer" : " trainers");
 }
 
 std::string explain_excess(const crds::TrainingJobSpec& spec, const Estimate& estimate) {
@@ -135,8 +132,8 @@ const char* event_reason_of(const Error& exceeded) {
 }
 
 std::string unchanged_warning(const std::string& reason, const crds::TrainingJobSpec& spec) {
-  return utf8_shortened(
-      reason + "; the job keeps its " + std::to_string(spec.trainers.replicas) + " trainers", kWarningLimit);
+  return utf8_shortened(reason + "; the job keeps its " + counted(spec.trainers.replicas, "trainer"),
+                        kWarningLimit);
 }
 
 }  // namespace plimsoll::estimator::provisioner

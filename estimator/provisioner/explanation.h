@@ -45,9 +45,6 @@ std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const C
 // The cluster has fewer GPUs of the model than `trainers`.
 std::string explain_capacity(const Candidate& candidate, std::int64_t trainers);
 
-// "1 trainer", "8 trainers".
-std::string trainers_text(std::int64_t trainers);
-
 // Why a trainer's memory exceeds a GPU: the largest tensor of the estimate, and why more trainers would not help where they would not. Empty for
 // an estimate that does not know its tensors.
 std::string explain_excess(const crds::TrainingJobSpec& spec, const Estimate& estimate);

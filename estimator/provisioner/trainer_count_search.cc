@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/words.h"
 #include "estimator/estimate/spec_run.h"
 #include "estimator/fixed_costs/fixed_costs.h"
 #include "estimator/provisioner/explanation.h"
@@ -360,7 +361,7 @@ Result<void> TrainerCountSearch::bound(Candidate& candidate) {
 
 Result<void> TrainerCountSearch::bound_without_tables(Candidate& candidate) {
   if (candidate.failed > 0 && !more_trainers_take_less(spec_)) {
-    candidate.impossible = "out of memory on " + trainers_text(candidate.failed) +
+    candidate.impossible = "out of memory on " + counted(candidate.failed, "trainer") +
                            " before, and each of more would hold as much";
     return {};
   }
@@ -401,8 +402,8 @@ Result<void> TrainerCountSearch::bound_without_tables(Candidate& candidate) {
     const Result<Bytes> left = several == all.end() ? budget(sizes(candidate, all.back()).back()) : Bytes{};
     const Bytes takes = several == all.end() && left ? usable(candidate) - *left : at(all.back());
     candidate.impossible = "a trainer takes at least " + to_string(takes) + " on " +
-                           trainers_text(all.back()) + ", and " + usable_text(usable(candidate), shortfall_) +
-                           " of a GPU may be used";
+                           counted(all.back(), "trainer") + ", and " +
+                           usable_text(usable(candidate), shortfall_) + " of a GPU may be used";
   } else {
     candidate.bound = *bound;
   }
@@ -549,7 +550,7 @@ std::optional<Fit> TrainerCountSearch::run_without_tables(const Candidate& candi
   }
   if (!*found) {
     why_not = "a trainer takes up to " + to_string(peak->peak.upper_bound) + " on " +
-              trainers_text(size.trainers) + ", and " + usable_text(usable(candidate), shortfall_) +
+              counted(size.trainers, "trainer") + ", and " + usable_text(usable(candidate), shortfall_) +
               " of a GPU may be used";
     return std::nullopt;
   }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "base/words.h"
+
 namespace plimsoll::estimator::inline sharder {
 
 namespace {
@@ -236,9 +238,7 @@ Infeasibility rule_out(const ShardRequest& request, const Options& options) {
                 "the smallest shard of table " + name + " (" + name_of(option.type) + ") takes " +
                 to_string(Bytes::ceil(option.bytes)) + " with optimizer state and buffers, a trainer has " +
                 to_string(Bytes::ceil(limits.gpu)) + " for it: at least " + to_string(missing) + " missing" +
-                (request.budgets.empty() ? " on " + std::to_string(request.topology.trainers) +
-                                               (trainers == 1 ? " trainer" : " trainers")
-                                         : ""),
+                (request.budgets.empty() ? " on " + counted(request.topology.trainers, "trainer") : ""),
             .missing = missing,
             .table = name};
   }
@@ -251,8 +251,8 @@ Infeasibility rule_out(const ShardRequest& request, const Options& options) {
     const Bytes missing = Bytes::ceil(least - memory);
     return {.constraint = "TotalMemory",
             .reason = "the tables take at least " + to_string(Bytes::ceil(least)) +
-                      " with optimizer state and buffers, " + std::to_string(request.topology.trainers) +
-                      " trainers have " + to_string(Bytes::ceil(memory)) +
+                      " with optimizer state and buffers, " + counted(request.topology.trainers, "trainer") +
+                      (request.topology.trainers == 1 ? " has " : " have ") + to_string(Bytes::ceil(memory)) +
                       (with_host ? " on cards and hosts" : "") + " for them: " + to_string(missing) +
                       " missing",
             .missing = missing,

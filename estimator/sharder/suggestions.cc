@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/words.h"
 #include "estimator/sharder/bound.h"
 #include "estimator/sharder/fewest_trainers.h"
 #include "estimator/sharder/options.h"
@@ -75,7 +76,7 @@ Suggestion find_suggestion(const ShardRequest& request, std::int64_t most_traine
 std::string to_string(const Suggestion& suggestion, std::int64_t trainers) {
   std::string text;
   if (suggestion.trainers) {
-    text = std::to_string(*suggestion.trainers) + " trainers fit";
+    text = counted(*suggestion.trainers, "trainer") + (*suggestion.trainers == 1 ? " fits" : " fit");
   }
   if (suggestion.budget) {
     text += (text.empty() ? "" : ", or ") + std::to_string(trainers) + " with " +

@@ -35,5 +35,11 @@ TEST(Words, OfALongListAreCounted) {
   EXPECT_EQ(listed({"a", "b", "c", "d"}, 2), "a, b and 2 more");
 }
 
+TEST(Words, OneIsSingular) {
+  EXPECT_EQ(counted(1, "trainer"), "1 trainer");
+  EXPECT_EQ(counted(0, "trainer"), "0 trainers");
+  EXPECT_EQ(counted(8, "trainer"), "8 trainers");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -103,13 +103,8 @@ TEST(Explanation, AnExcessNamesTheLargestTensorAndWhetherMoreTrainersHelp) {
   EXPECT_EQ(explain_excess(spec, estimate), "the largest tensor is head.cast (temporary) with 1.00 GiB");
 }
 
-TEST(Explanation, OneTrainerIsSingular) {
-  EXPECT_EQ(trainers_text(1), "1 trainer");
-  EXPECT_EQ(trainers_text(2), "2 trainers");
-}
-
 TEST(Explanation, WarningsAreCutAtWholeCharacters) {
-  EXPECT_EQ(unchanged_warning("short", {}), "short; the job keeps its 1 trainers");
+  EXPECT_EQ(unchanged_warning("short", {}), "short; the job keeps its 1 trainer");
   std::string text(251, 'a');
   for (int i = 0; i < 10; ++i) {
     text += "\u00e9";
