@@ -132,8 +132,8 @@ const char* event_reason_of(const Error& exceeded) {
 }
 
 std::string unchanged_warning(const std::string& reason, const crds::TrainingJobSpec& spec) {
-  return utf8_shortened(reason + "; the job keeps its " + counted(spec.trainers.replicas, "trainer"),
-                        kWarningLimit);
+  const std::string kept = "; the job keeps its " + counted(spec.trainers.replicas, "trainer");
+  return utf8_shortened(reason, kWarningLimit - kept.size()) + kept;  // whatever is cut, what happens is said
 }
 
 }  // namespace plimsoll::estimator::provisioner

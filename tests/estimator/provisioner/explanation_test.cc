@@ -103,13 +103,16 @@ TEST(Explanation, AnExcessNamesTheLargestTensorAndWhetherMoreTrainersHelp) {
   EXPECT_EQ(explain_excess(spec, estimate), "the largest tensor is head.cast (temporary) with 1.00 GiB");
 }
 
-TEST(Explanation, WarningsAreCutAtWholeCharacters) {
-  EXPECT_EQ(unchanged_warning("short", {}), "short; the job keeps its 1 trainer");
-  std::string text(251, 'a');
+// That the job keeps its trainers was cut off where the reason was long.
+TEST(Explanation, WarningsAreCutAtWholeCharactersBeforeWhatHappens) {
+  const std::string kept = "; the job keeps its 1 trainer";
+  EXPECT_EQ(unchanged_warning("short", {}), "short" + kept);
+  std::string text(222, 'a');
   for (int i = 0; i < 10; ++i) {
     text += "\u00e9";
   }
-  EXPECT_EQ(unchanged_warning(text, {}), std::string(251, 'a') + "\u00e9...");
+  EXPECT_EQ(unchanged_warning(text, {}), std::string(222, 'a') + "\u00e9..." + kept);
+  EXPECT_EQ(unchanged_warning(text, {}).size(), kWarningLimit);
 }
 
 TEST(Explanation, BudgetErrorsAreEventReasons) {
