@@ -16,6 +16,7 @@
 #include "crds/global_batch.h"
 #include "estimator/estimate/estimate.h"
 #include "estimator/estimate/explain.h"
+#include "estimator/host_training/host_memory.h"
 #include "estimator/provisioner/explanation.h"
 #include "estimator/provisioner/trainer_loads.h"
 
@@ -116,6 +117,19 @@ Result<Answer> answer_for(const EstimateInput& input, AnswerBudget& budget) {
   return answer;
 }
 
+// Of the pod of the most loaded trainer.
+estimator::HostDemand demand_of(const EstimateInput& input, const Answer& answer) {
+  return estimator::host_demand(input.training, answer.estimate,
+                                std::min(input.request.per_node, input.request.trainers));
+}
+
+// Nothing where only processes are known of.
+std::string host_demand_line(const estimator::HostDemand& demand) {
+  return demand.total() > demand.processes
+             ? "  host memory of a pod about " + to_string(demand.total()) + ": " + text_of(demand) + "\n"
+             : std::string();
+}
+
 Json to_json(const std::string& name, const EstimateInput& input, const Answer& answer, double seconds) {
   JsonObject json;
   json["job"] = name;
@@ -129,6 +143,7 @@ Json to_json(const std::string& name, const EstimateInput& input, const Answer& 
   json["breakdown"] = estimator::to_json(answer.estimate.breakdown);
   json["margins"] = estimator::to_json(answer.estimate.margins);
   json["hostBytes"] = estimator::to_json(answer.estimate.host);
+  json["hostDemand"] = estimator::to_json(demand_of(input, answer));
   if (input.explain) {
     json["explanation"] = estimator::to_json(estimator::explain(input.request, answer.estimate));
   }
@@ -163,7 +178,7 @@ void print_table(Console& console, const std::string& name, const EstimateInput&
               << to_string(answer.headroom) << " headroom)\n"
               << "  tensors " << to_string(peak.allocated) << ", allocator " << to_string(peak.reserved)
               << ", peak in " << answer.estimate.peak_phase << '\n'
-              << host_memory_line(answer.estimate.host)
+              << host_memory_line(answer.estimate.host) << host_demand_line(demand_of(input, answer))
               << (answer.throughput ? throughput_text(*answer.throughput, input.explain) : std::string())
               << '\n'
               << breakdown_bars(answer.estimate.breakdown, input.gpu->memory, console.unicode) << '\n';

@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kMaxSamples = std::int64_t{1} << 32;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxSplits = 4096;
+constexpr std::int64_t kMaxWorkers = 1024;                          // as the API's own limit
 constexpr std::int64_t kMaxBucketElements = std::int64_t{1} << 40;  // as the API's own limit
 constexpr std::int64_t kMaxLayers = 65536;
 constexpr std::size_t kMaxConfig = 65536;  // bytes, as the API's own limit
@@ -56,6 +57,9 @@ po::options_description graph_options() {
       "averaged-model", "with --graph and --config: an average of the weights (EMA) is on the card, too")(
       "grad-scaler", "with --graph and --config: torch.amp.GradScaler scales the loss, of FP16Mixed")(
       "cudnn-benchmark", "with --graph: torch.backends.cudnn.benchmark is on")(
+      "checkpoint-loading", value("HOW"),
+      "with --config: None, FirstRank or EveryRank, who reads the whole checkpoint into host memory (default Auto: not known)")(
+      "data-loader-workers", value("N"), "with --config: worker processes of each trainer's DataLoader")(
       "checkpoint-saving", value("HOW"),
       "with --graph and --config: None (default), Full, FullOffloaded, Sharded or ShardedAsync state_dict, saved between "
       "iterations")("last-batch-size", value("N"),
@@ -309,6 +313,8 @@ crds::TrainingSpec read_training(OptionReader& options) {
   options.require(!training.cudnn_benchmark || options.text("device", "cuda") != "cpu",
                   "--cudnn-benchmark is for --device cuda: the CPU has no cuDNN");
   training.checkpoint_saving = options.choice("checkpoint-saving", crds::CheckpointSaving::kNone);
+  training.checkpoint_loading = options.choice("checkpoint-loading", crds::CheckpointLoading::kAuto);
+  training.data_loader_workers = options.count("data-loader-workers", 0, kMaxWorkers, 0);
   training.validation_batch_size = options.count("validation-batch-size", 1, kMaxSamples, 0);
   options.require(!(options.given("accumulate") && options.given("microbatches")),
                   "--accumulate and --microbatches exclude each other: micro-batches are parts of the batch");

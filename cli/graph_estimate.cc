@@ -95,6 +95,9 @@ std::optional<Error> read_graph_input(const po::variables_map& values, GraphInpu
   OptionReader options(values);
   estimator::EstimateRequest& request = input.request;
   options.require(!options.given("filename"), "--graph and -f exclude each other");
+  for (const std::string name : {"checkpoint-loading", "data-loader-workers"}) {
+    options.require(!options.given(name), "--" + name + " is for --config");
+  }
   input.training = read_training(options);
   read_request(options, request);
   input.gpu = read_gpu(options, input.catalog, kDefaultGpu);

@@ -1,6 +1,9 @@
 #include "controllers/attempt_plan.h"
 
+#include <algorithm>
+
 #include "base/json/edit.h"
+#include "estimator/host_training/host_memory.h"
 #include "estimator/provisioner/provisioner.h"
 #include "estimator/provisioner/size_exclusion.h"
 #include "estimator/swap/plan_json.h"
@@ -85,6 +88,22 @@ std::int64_t global_batch(const crds::TrainingJob& job, const crds::Attempt& att
              : crds::global_batch_of(job.spec.training, attempt.trainers);
 }
 
+// Nothing for a job that trains through host memory, which asks for what it takes.
+std::optional<Bytes> predicted_host_memory(const crds::TrainingJob& job,
+                                           const estimator::Decision& decision) {
+  if (decision.swap || decision.host_memory > Bytes{}) {
+    return std::nullopt;
+  }
+  crds::TrainingSpec training = job.spec.training;
+  if (training.checkpoint_loading == crds::CheckpointLoading::kAuto) {
+    training.checkpoint_loading = crds::CheckpointLoading::kEveryRank;
+  }
+  const std::int64_t processes = std::min(decision.per_node, decision.trainers);
+  const Bytes demand = estimator::host_demand(training, decision.estimate, processes).total();
+  constexpr std::int64_t kGiB = (1_GiB).count;
+  return Bytes{(demand + Bytes{kGiB - 1}).count / kGiB * kGiB};  // as people write limits
+}
+
 }  // namespace
 
 AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& attempt,
@@ -123,6 +142,7 @@ AttemptPlan plan_attempt(const crds::TrainingJob& job, const crds::Attempt& atte
                                  {"breakdown", estimator::to_json(estimate.breakdown)}});
     set_member(plan, "peak", estimator::to_json(estimate.peak));
     made.host_memory = decision.host_memory;
+    made.predicted_host_memory = predicted_host_memory(job, decision);
     if (decision.swap) {
       made.swap = estimator::to_json(*decision.swap);
       made.how = estimator::text_of(*decision.swap);

@@ -37,10 +37,12 @@ struct AttemptPlan {
   std::string swap_text;             // of swap.json; empty: the job trains in GPU memory
   Json swap{};                       // status.swapPlan; null: likewise
   std::string how;                   // "a swap plan (vPP, ...): ..."; empty: likewise
-  Bytes host_memory{};               // that the trainer's container asks for; 0: as the template says
-  Bytes shared_memory{};             // of its /dev/shm; 0: the container runtime's default
-  std::string problem;               // why there is no estimate, or why the job does not fit; else empty
-  std::string reason;                // CamelCase, of the condition Estimated
+  std::optional<Bytes>
+      predicted_host_memory{};  // of a pod, while each trainer loads the model, unless the job says otherwise
+  Bytes host_memory{};          // that the trainer's container asks for; 0: as the template says
+  Bytes shared_memory{};        // of its /dev/shm; 0: the container runtime's default
+  std::string problem;          // why there is no estimate, or why the job does not fit; else empty
+  std::string reason;           // CamelCase, of the condition Estimated
 };
 
 // `job` has its tables; `attempt` its GPU model and trainers. A plan that the budget does not allow, or that

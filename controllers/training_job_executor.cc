@@ -300,6 +300,7 @@ class TrainingJobExecutor {
       return refuse_attempt(splits.error().message);
     }
     attempt.swap_plan = !plan_->swap.isNull();
+    attempt.predicted_host_memory = plan_->predicted_host_memory;
     if (plan_->host_memory > Bytes{}) {
       attempt.host_memory = plan_->host_memory;
     }

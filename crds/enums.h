@@ -129,6 +129,13 @@ template <>
 inline constexpr auto kNames<CheckpointSaving> = std::to_array({"None", "Full", "FullOffloaded", "Sharded",
                                                                 "ShardedAsync"});
 
+// What each trainer reads of a checkpoint into its host's memory before it trains: nothing (weights are made on the card, or come by
+// shards); all of it, and the first trainer alone sends it to the others; or all of it on each, as from_pretrained() does in a script that every rank
+// runs.
+enum class CheckpointLoading { kAuto, kNone, kFirstRank, kEveryRank };
+template <>
+inline constexpr auto kNames<CheckpointLoading> = std::to_array({"Auto", "None", "FirstRank", "EveryRank"});
+
 // torch.nn.utils.clip_grad_norm_, which needs the gradients of all layers at once, or clip_grad_value_.
 enum class GradientClipping { kNone, kNorm, kValue };
 template <>

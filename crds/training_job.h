@@ -243,6 +243,8 @@ struct TrainingSpec {
   GradientClipping gradient_clipping = GradientClipping::kNone;
   bool cudnn_benchmark = false;  // torch.backends.cudnn.benchmark: cuDNN times all plans of a convolution
   CheckpointSaving checkpoint_saving = CheckpointSaving::kNone;
+  CheckpointLoading checkpoint_loading = CheckpointLoading::kAuto;
+  std::int64_t data_loader_workers = 0;    // of each trainer
   std::int64_t last_batch_size = 0;        // of an epoch's last iteration (drop_last=False); 0: as the others
   std::int64_t validation_batch_size = 0;  // of validation passes between iterations; 0: none
   std::vector<std::int64_t> sequence_lengths{};  // of padded batches, besides the model's, the longest

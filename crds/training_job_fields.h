@@ -181,6 +181,8 @@ void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
   visit.choice("gradientClipping", training.gradient_clipping, Presence::kDefaulted);
   visit.boolean("cudnnBenchmark", training.cudnn_benchmark, Presence::kDefaulted);
   visit.choice("checkpointSaving", training.checkpoint_saving, Presence::kDefaulted);
+  visit.choice("checkpointLoading", training.checkpoint_loading, Presence::kDefaulted);
+  visit.integer("dataLoaderWorkers", training.data_loader_workers, Presence::kDefaulted, Range{0, 1024});
   visit.integer("lastBatchSize", training.last_batch_size, Presence::kDefaulted, Range{0, 1 << 24});
   visit.integer("validationBatchSize", training.validation_batch_size, Presence::kDefaulted,
                 Range{0, 1 << 24});

@@ -56,6 +56,7 @@ Attempt decode_attempt(const Json& json) {
   attempt.expandable_segments = member(json, {"expandableSegments"}) == Json(true);
   attempt.swap_plan = member(json, {"swapPlan"}) == Json(true);
   attempt.host_memory = bytes_of(json, "hostMemoryBytes");
+  attempt.predicted_host_memory = bytes_of(json, "predictedHostMemoryBytes");
   attempt.shared_memory = bytes_of(json, "sharedMemoryBytes");
   attempt.shared_memory_full = member(json, {"sharedMemoryFull"}) == Json(true);
   attempt.start_time = text_member(json, {"startTime"});
@@ -106,6 +107,7 @@ Json encode(const Attempt& attempt) {
     json["swapPlan"] = true;
   }
   put(json, "hostMemoryBytes", attempt.host_memory);
+  put(json, "predictedHostMemoryBytes", attempt.predicted_host_memory);
   put(json, "sharedMemoryBytes", attempt.shared_memory);
   if (attempt.shared_memory_full) {
     json["sharedMemoryFull"] = true;

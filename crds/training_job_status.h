@@ -78,14 +78,15 @@ struct Attempt {
   // Nodes on which others filled the cards, as this attempt or one before it found: the pods of later ones are kept off them. At most
   // kMaxAvoidedNodes.
   std::vector<std::string> avoid_nodes{};
-  std::optional<std::int64_t> exit_code{};  // of the trainer that failed first
-  std::string container{};                  // that it was; empty: it was the pod as a whole
-  bool expandable_segments = false;         // Plimsoll set PyTorch's allocator so
-  bool swap_plan = false;                   // it trained through host memory, by a swap plan
-  std::optional<Bytes> host_memory{};       // that Plimsoll had its containers ask for
-  std::optional<Bytes> shared_memory{};     // that Plimsoll gave its /dev/shm at least
-  bool shared_memory_full = false;          // it ended because /dev/shm was full
-  std::string start_time{};                 // RFC 3339; empty until its Job exists
+  std::optional<std::int64_t> exit_code{};       // of the trainer that failed first
+  std::string container{};                       // that it was; empty: it was the pod as a whole
+  bool expandable_segments = false;              // Plimsoll set PyTorch's allocator so
+  bool swap_plan = false;                        // it trained through host memory, by a swap plan
+  std::optional<Bytes> predicted_host_memory{};  // of a pod's trainers, where each loads the whole model
+  std::optional<Bytes> host_memory{};            // that Plimsoll had its containers ask for
+  std::optional<Bytes> shared_memory{};          // that Plimsoll gave its /dev/shm at least
+  bool shared_memory_full = false;               // it ended because /dev/shm was full
+  std::string start_time{};                      // RFC 3339; empty until its Job exists
   std::string completion_time{};
   Outcome outcome = Outcome::kRunning;
   std::string message{};  // the evidence, at most kMaxAttemptMessage bytes

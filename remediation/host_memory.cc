@@ -46,6 +46,7 @@ std::optional<Place> place_of(const crds::TrainingJob& job, const std::string& n
 // What a container may have.
 struct Given {
   Place place;
+  bool trains = false;
   Bytes limit, request;
 
   Bytes memory() const { return limit > Bytes{} ? limit : request; }
@@ -62,6 +63,7 @@ std::optional<Given> given_to(const crds::TrainingJob& job, const std::string& n
       trainer && trainer->index == place->index && trainer->list == std::string_view(place->list);
   const Bytes least = trains ? asked : Bytes{};
   return Given{.place = *place,
+               .trains = trains,
                .limit = std::max(memory_of(container, "limits"), least),
                .request = std::max(memory_of(container, "requests"), least)};
 }
@@ -93,7 +95,8 @@ HostMemory raised(const crds::TrainingJob& job, const Given& given, Bytes now, B
 
 }  // namespace
 
-HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& name, Bytes asked) {
+HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& name, Bytes asked,
+                             Bytes predicted) {
   const std::optional<Given> given = given_to(job, name, asked);
   if (!given || given->memory() == Bytes{}) {
     return {};
@@ -103,6 +106,7 @@ HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std
   Bytes now = in_mebibytes(
       std::max(before * policy.oom_bump_up_ratio,
                before + static_cast<double>(policy.oom_min_bump_up.value_or(crds::kOomMinBumpUp).count)));
+  now = given->trains ? std::max(now, predicted) : now;
   now = most > Bytes{} ? std::min(now, most) : now;
   const double share = static_cast<double>(now.count) / before;
   return raised(job, *given, now, in_mebibytes(static_cast<double>(given->request.count) * share), most);

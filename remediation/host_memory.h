@@ -26,12 +26,12 @@ struct HostMemory {
   Json patch{::Json::arrayValue};
 };
 
-// By failurePolicy.oomBumpUpRatio, and oomMinBumpUp at least; up to `most` (0: no bound). Limit and request
+// By failurePolicy.oomBumpUpRatio, and oomMinBumpUp at least, and to `predicted` where that is more; up to `most` (0: no bound). Limit and request
 // keep their ratio. `container`: a container or init container of the template; empty: the trainer.
 // One that the template does not have (a mesh's proxy) is kUnlimited. `asked`: by Plimsoll for the trainer in the
-// attempt, whatever the template says; 0: nothing.
+// attempt, whatever the template says; 0: nothing. `predicted`: that the trainer takes; 0: not known.
 HostMemory raise_host_memory(const crds::TrainingJob& job, Bytes most, const std::string& container = {},
-                             Bytes asked = {});
+                             Bytes asked = {}, Bytes predicted = {});
 
 // What the container that trains may have: its limit, else its request; 0: neither is given.
 Bytes trainer_memory(const crds::TrainingJob& job, Bytes asked);

@@ -301,11 +301,15 @@ class Policy {
     if (!resizable()) {
       return restarted("started again as it is; give " + what + " more memory", back_off());
     }
-    HostMemory more = raise_host_memory(*inputs_.job, most_host_memory(), last_.container,
-                                        last_.host_memory.value_or(Bytes{}));
+    HostMemory more =
+        raise_host_memory(*inputs_.job, most_host_memory(), last_.container,
+                          last_.host_memory.value_or(Bytes{}), last_.predicted_host_memory.value_or(Bytes{}));
     switch (more.change) {
       case HostMemory::Change::kRaised:
-        return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before),
+        return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before) +
+                             (more.now == last_.predicted_host_memory
+                                  ? ", which is what its trainers take while each loads the model"
+                                  : ""),
                          std::chrono::seconds(0), std::move(more.patch));
       case HostMemory::Change::kUnlimited:
         return restarted(what +

@@ -6,8 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "base/quantity.h"
 #include "base/utf8.h"
 #include "base/words.h"
+#include "estimator/host_training/host_memory.h"
 #include "estimator/provisioner/candidates.h"
 #include "estimator/provisioner/changes_that_fit.h"
 #include "estimator/provisioner/explanation.h"
@@ -407,6 +409,7 @@ class Provisioning {
   void announce(const Candidate& chosen, std::int64_t trainers, bool already) {
     const bool recommend_only = spec_.provisioning.mode == crds::ProvisioningMode::kOff;
     answer_.event_reason = already ? "AlreadyRight" : recommend_only ? "Recommended" : "Provisioned";
+    warn_of_host_memory();
     if (already || recommend_only) {
       return;
     }
@@ -430,6 +433,27 @@ class Provisioning {
     if (given && requested &&
         (given->trainers != requested->trainers || given->gpu_model != requested->gpu_model)) {
       warn({compared_text(*given, *requested)});
+    }
+  }
+
+  // Where the template's limit is below what the trainers of a pod take, by what the job says that they load and keep there.
+  void warn_of_host_memory() {
+    const Decision& decision = *answer_.decision;
+    const Json& containers = member(request_.job->raw, {"spec", "template", "spec", "containers"});
+    const int trainer = crds::trainer_container(containers);
+    if (decision.swap || decision.host_memory > Bytes{} || trainer < 0) {
+      return;
+    }
+    const Json& container = element(containers, static_cast<std::size_t>(trainer));
+    const Bytes limit = quantity_of(member(container, {"resources", "limits", "memory"})).value_or(Bytes{});
+    const std::int64_t processes = std::min(decision.per_node, decision.trainers);
+    const HostDemand demand = host_demand(spec_.training, decision.estimate, processes);
+    const bool said =
+        demand.total() > demand.processes;  // what a process takes alone is too rough to warn of
+    if (said && limit > Bytes{} && limit < demand.total()) {
+      warn({"the trainer container may have " + to_string(limit) + " of host memory, and its " +
+            counted(processes, "trainer") + " take about " + to_string(demand.total()) + ": " +
+            text_of(demand)});
     }
   }
 

@@ -51,6 +51,17 @@ TEST_F(AttemptPlanTest, IsOfTheAttemptsTrainersAndNotTheJobs) {
   EXPECT_EQ(file["peak"], made.estimate["peak"]);
 }
 
+// What remediation goes to where the host's memory runs out.
+TEST_F(AttemptPlanTest, PredictsTheHostMemoryOfAPodWhoseTrainersEachLoadTheModel) {
+  const Bytes of_all = *plan().predicted_host_memory;
+  EXPECT_GE(of_all, 32_GiB) << "8 processes";
+  EXPECT_EQ(of_all.count % (1_GiB).count, 0);
+  object_["spec"]["training"]["checkpointLoading"] = "EveryRank";
+  EXPECT_EQ(*plan().predicted_host_memory, of_all) << "what Auto is taken for";
+  object_["spec"]["training"]["checkpointLoading"] = "None";
+  EXPECT_EQ(*plan().predicted_host_memory, 32_GiB);
+}
+
 TEST_F(AttemptPlanTest, HasTheThroughputBesideThatOfTheRequested) {
   const Json throughput = plan().throughput;
   EXPECT_NE(text_member(throughput, {"iterationSeconds"}), "");

@@ -43,6 +43,7 @@ Attempt full_attempt() {
   attempt.expandable_segments = true;
   attempt.swap_plan = true;
   attempt.host_memory = 200_GiB;
+  attempt.predicted_host_memory = 233_GiB;
   attempt.shared_memory = 16_GiB;
   attempt.shared_memory_full = true;
   attempt.start_time = kNow;

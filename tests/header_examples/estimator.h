@@ -333,6 +333,8 @@ struct model_source_example {
 };
 struct host_memory_example {
   PlannedSwap plan;
+  crds::TrainingJobSpec spec;
+  Estimate estimate;
 };
 struct swap_machine_example {
   AvailableGpu gpu;

@@ -43,6 +43,19 @@ TEST(HostMemory, GrowsByTheRatioAndTheRequestWithTheLimit) {
   EXPECT_EQ(patched(job, raised, "requests"), "24Gi");
 }
 
+// 160 -> 192 -> 230 GiB by a ratio, though what 8 trainers load is known.
+TEST(HostMemory, GrowsToWhatIsPredictedAtOnce) {
+  const crds::TrainingJob job = job_with(R"({"limits": {"memory": "64Gi"}, "requests": {"memory": "16Gi"}})");
+  const HostMemory raised = raise_host_memory(job, 0_GiB, {}, {}, 233_GiB);
+  EXPECT_EQ(raised.now, 233_GiB);
+  EXPECT_EQ(patched(job, raised, "limits"), "233Gi");
+  EXPECT_EQ(raise_host_memory(job, 200_GiB, {}, {}, 233_GiB).now, 200_GiB) << "what a node can give";
+  EXPECT_EQ(raise_host_memory(job, 0_GiB, {}, {}, 70_GiB).now, 96_GiB) << "it ran out all the same";
+  const crds::TrainingJob beside = job_of(
+      R"({"containers": [{"name": "trainer"}, {"name": "logs", "resources": {"limits": {"memory": "1Gi"}}}]})");
+  EXPECT_EQ(raise_host_memory(beside, 0_GiB, "logs", {}, 233_GiB).now, 1536_MiB) << "it is the trainer's";
+}
+
 TEST(HostMemory, ARequestAloneGrowsAlone) {
   const crds::TrainingJob job = job_with(R"({"limits": {"cpu": 8}, "requests": {"memory": 17179869184}})");
   const HostMemory raised = raise_host_memory(job, 0_GiB);

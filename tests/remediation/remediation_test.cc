@@ -450,6 +450,20 @@ TEST(Remediation, HostMemoryIsRaisedUpToWhatNodesHave) {
   EXPECT_THAT(next.message, HasSubstr("data loader"));
 }
 
+// It grew by a ratio, again and again, to what was known before.
+TEST(Remediation, HostMemoryIsRaisedToWhatWasPredicted) {
+  Json object = job_object(100, kGiBOfRows);
+  object["spec"]["template"]["spec"]["containers"][0]["resources"] =
+      parse(R"({"limits": {"memory": "64Gi"}})");
+  History history(object, {available("A100-40GB", 8)});
+  history.gpus[0].host_memory = 1024_GiB;
+  history.admit();
+  history.end(Outcome::kHostOutOfMemory).predicted_host_memory = 233_GiB;
+  const Remediation next = history.decide();
+  EXPECT_TRUE(next.restart);
+  EXPECT_THAT(next.message, HasSubstr("gets 233 GiB instead of 64.0 GiB, which is what its trainers take"));
+}
+
 // It was given more memory, which leaves /dev/shm as it is.
 TEST(Remediation, AFullShmGetsALargerOneUpToWhatNodesHave) {
   Json object = job_object(100, kGiBOfRows);

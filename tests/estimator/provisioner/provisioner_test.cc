@@ -79,6 +79,30 @@ TEST(Provisioner, RaisesARequestThatIsTooSmallAndSaysWhy) {
   EXPECT_THAT(answer.reason, HasSubstr("8 requested, too few to hold it"));
 }
 
+// The host's memory ran out again and again, though ranks x model size was known.
+TEST(Provisioner, AMemoryLimitBelowWhatTheTrainersLoadIsAWarning) {
+  const auto warnings_of = [](const char* loading, const char* limit) {
+    Json job = job_object(1, kGiBOfRows);
+    job["spec"]["model"] = parse(
+        R"({"transformer": {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000, "seqLen": 512}})");
+    job["spec"]["training"] = parse(
+        R"({"batchSizePerTrainer": 1, "optimizer": "AdamW", "precision": "BF16Mixed", "activationCheckpointing": "Full",
+            "parallelism": {"strategy": "FSDP2"}})");
+    job["spec"]["training"]["checkpointLoading"] = loading;
+    job["spec"]["template"]["spec"] =
+        parse(R"({"containers": [{"name": "trainer", "resources": {"limits": {}}}]})");
+    job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] = limit;
+    return provision(job, {available("A100-80GB", 64)}).warnings;
+  };
+  const auto of_host = HasSubstr(
+      "of host memory, and its 8 trainers take about 233 GiB: 32.0 GiB of processes, 201 GiB of the checkpoint");
+  EXPECT_THAT(warnings_of("EveryRank", "160Gi"), Contains(of_host));
+  for (const auto& [loading, limit] : {std::pair("EveryRank", "240Gi"), std::pair("FirstRank", "160Gi"),
+                                       std::pair("Auto", "16Gi"), std::pair("None", "16Gi")}) {
+    EXPECT_THAT(warnings_of(loading, limit), Not(Contains(HasSubstr("of host memory")))) << loading;
+  }
+}
+
 TEST(Provisioner, SaysWhenTheRequestWasRight) {
   const Provision answer = provision(job_object(400, 2 * kGiBOfRows, 16), {available("A100-80GB", 64)});
   ASSERT_TRUE(answer.decided());
