@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -28,8 +29,16 @@ struct Outcome {
 
 using Subcommand = int (*)(const std::vector<std::string>&, cli::Console&);
 
-inline Outcome run(Subcommand command, const std::vector<std::string>& arguments,
-                   const std::string& input = {}) {
+// Answers have no limit of time unless the test gives one: under sanitizers, and beside other tests, they take many times as long.
+inline Outcome run(Subcommand command, std::vector<std::string> arguments, const std::string& input = {}) {
+  const auto is_given = [&](const char* option) {
+    return std::find(arguments.begin(), arguments.end(), option) != arguments.end();
+  };
+  const bool has_timeout = command == cli::run_estimate || command == cli::run_provision ||
+                           command == cli::run_shard || command == cli::run_swap;
+  if (has_timeout && !is_given("--timeout") && !is_given("--help")) {
+    arguments.insert(arguments.end(), {"--timeout", "24h"});
+  }
   std::istringstream in(input);
   std::ostringstream out;
   std::ostringstream err;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -87,9 +86,11 @@ TEST(SwapSource, AConfigIsPlannedForTheCard) {
   EXPECT_TRUE(json["volumes"].isMember("allReduceWire"));
 }
 
-// A profile that was written is read as the one that was derived.
+// A profile that was written is read as the one that was derived. The file had one name for all processes: two that ran at once took it
+// from each other.
 TEST(SwapSource, AWrittenProfileGivesTheSamePlan) {
-  const std::string path = (std::filesystem::temp_directory_path() / "plimsoll-swap-source.json").string();
+  const testing::TemporaryFile file("");
+  const std::string& path = file.path();
   const Json derived =
       run(run_swap, gpt2_xl({"--capacity", "10Gi", "--microbatches", "1,2,4", "--write-profile", path, "-o",
                              "json", "--links", "memory=1555G"}))
@@ -97,7 +98,6 @@ TEST(SwapSource, AWrittenProfileGivesTheSamePlan) {
   const Json again = run(run_swap, {"--profile", path, "--gpus", "4", "--batch-size", "64", "--capacity",
                                     "10Gi", "-o", "json", "--links", "memory=1555G"})
                          .json();
-  std::filesystem::remove(path);
   EXPECT_EQ(derived["packs"], again["packs"]);
   EXPECT_EQ(derived["resident"], again["resident"]);
   EXPECT_GT(derived["resident"].size(), 0U);

@@ -1,9 +1,11 @@
 #include "tests/controlplane/scratch_directory.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 namespace plimsoll::testing {
 namespace {
@@ -34,11 +36,12 @@ TEST(ScratchDirectory, GoesWithItsOwner) {
 TEST(ScratchDirectory, ClearsWhatADeadTestLeft) {
   const auto living = create();
   make_old(living->path());
-  const fs::path abandoned = fs::temp_directory_path() / "plimsoll-test-abandoned";
+  const std::string own = std::to_string(::getpid());  // another process may run the same test
+  const fs::path abandoned = fs::temp_directory_path() / ("plimsoll-test-abandoned-" + own);
   fs::create_directory(abandoned);
   std::ofstream(abandoned / "data") << "text";
   make_old(abandoned);
-  const fs::path fresh = fs::temp_directory_path() / "plimsoll-test-fresh";
+  const fs::path fresh = fs::temp_directory_path() / ("plimsoll-test-fresh-" + own);
   fs::create_directory(fresh);
 
   const auto another = create();
