@@ -59,6 +59,20 @@ std::string closest_word(std::string_view word, const std::vector<std::string>& 
   return best;
 }
 
+std::string slip_of(std::string_view word, const std::vector<std::string>& known) {
+  constexpr std::size_t kShortest = 6;
+  constexpr std::size_t kMostEdits = 2;
+  for (const std::string& candidate : known) {
+    const bool may_be = word.size() >= kShortest && candidate.size() >= kShortest &&
+                        word.size() <= kMaxWord && word.size() <= candidate.size() + kMostEdits &&
+                        candidate.size() <= word.size() + kMostEdits;
+    if (may_be && edit_distance(word, candidate) <= kMostEdits) {
+      return candidate;
+    }
+  }
+  return {};
+}
+
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
   const std::string hint = closest_word(word, known);
   return hint.empty() ? std::string() : "; did you mean " + hint + "?";

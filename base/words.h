@@ -15,6 +15,10 @@ namespace plimsoll {
 // Letters in another case count as equal. Empty when nothing is close, or the word has more than 64 characters.
 std::string closest_word(std::string_view word, const std::vector<std::string>& known);
 
+// The known word that this one is with up to two letters added, left out or replaced: surely a slip, where `closest_word` is a hint. Words of
+// fewer than six letters have none. Empty: none.
+std::string slip_of(std::string_view word, const std::vector<std::string>& known);
+
 // "; did you mean optimizer?", or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
 

@@ -38,7 +38,7 @@ HostDemand host_demand(const crds::TrainingSpec& training, const Estimate& estim
 // {processes, workers, tensors, loading, total}, in bytes.
 Json to_json(const HostDemand& demand);
 
-// "32.0 GiB of processes, 201 GiB of the checkpoint that each loads"; parts of nothing are left out.
+// "32.0 GiB of processes, 201 GiB of the checkpoint while it is loaded"; parts that are 0 are left out.
 std::string text_of(const HostDemand& demand);
 
 }  // namespace plimsoll::estimator::host_training

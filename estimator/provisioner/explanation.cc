@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 #include "base/words.h"
 #include "estimator/provisioner/provisioner.h"
+#include "estimator/spec/transformer_spec.h"
 
 namespace plimsoll::estimator::inline provisioner {
 
@@ -111,7 +112,10 @@ std::string explain_excess(const crds::TrainingJobSpec& spec, const Estimate& es
       "the largest tensor is " + largest.name + " (" + largest.kind + ") with " + to_string(largest.bytes);
   const bool of_logits = largest.name.starts_with("loss") || largest.name.starts_with("head");
   if (of_logits && spec.model.transformer && spec.training.loss_chunks == 1) {
-    text += ", of the logits of all tokens, which training.lossChunks takes in parts";
+    const Result<TransformerSpec> transformer = transformer_spec(*spec.model.transformer);
+    text += transformer && transformer->loss_in_chunks()
+                ? ", of the logits of all tokens, which training.lossChunks takes in parts"
+                : "";
   }
   if (!more_trainers_take_less(spec)) {
     text += "; more trainers would not take less each, because each holds the model and a batch of its own";

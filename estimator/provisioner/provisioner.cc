@@ -106,15 +106,12 @@ class Provisioning {
   std::string excess_of(const std::vector<Candidate>& candidates, const std::string& gpu_model) {
     const auto found = std::find_if(candidates.begin(), candidates.end(),
                                     [&](const Candidate& each) { return each.name() == gpu_model; });
-    std::string text;
-    if (found != candidates.end() && found->failed == 0) {
-      const Result<void> done = request_.budget->run([&]() -> Result<void> {
-        text = search_.excess(*found);
-        return {};
-      });
-      text = done && !text.empty() ? "; " + text : std::string();
+    if (found == candidates.end() || found->failed > 0 || !request_.suggest) {
+      return {};
     }
-    return text;
+    const Result<std::string> text =
+        request_.budget->run([&]() -> Result<std::string> { return search_.excess(*found); });
+    return text && !text->empty() ? "; " + *text : std::string();
   }
 
   void warn(const std::vector<std::string>& texts) {
@@ -448,9 +445,9 @@ class Provisioning {
     const Bytes limit = quantity_of(member(container, {"resources", "limits", "memory"})).value_or(Bytes{});
     const std::int64_t processes = std::min(decision.per_node, decision.trainers);
     const HostDemand demand = host_demand(spec_.training, decision.estimate, processes);
-    const bool said =
-        demand.total() > demand.processes;  // what a process takes alone is too rough to warn of
-    if (said && limit > Bytes{} && limit < demand.total()) {
+    // What processes take by themselves is too rough to warn of.
+    const bool more_than_processes = demand.total() > demand.processes;
+    if (more_than_processes && limit > Bytes{} && limit < demand.total()) {
       warn({"the trainer container may have " + to_string(limit) + " of host memory, and its " +
             counted(processes, "trainer") + " take about " + to_string(demand.total()) + ": " +
             text_of(demand)});

@@ -40,10 +40,18 @@ double ConfigKeys::number(const char* key, double otherwise) {
   return value(key, otherwise, "must be a number", [](JsonView found) { return found.number(); });
 }
 
-double ConfigKeys::number_or_null(const char* key, double otherwise) {
+bool ConfigKeys::is_null(const char* key) {
   asked_.insert(key);
   const std::optional<JsonView> found = JsonView(config_).member(key);
-  return found && found->is_null() ? 0 : number(key, otherwise);
+  return found && found->is_null();
+}
+
+std::int64_t ConfigKeys::integer_or_null(const char* key, std::int64_t otherwise) {
+  return is_null(key) ? 0 : integer(key, otherwise);
+}
+
+double ConfigKeys::number_or_null(const char* key, double otherwise) {
+  return is_null(key) ? 0 : number(key, otherwise);
 }
 
 bool ConfigKeys::boolean(const char* key, bool otherwise) {

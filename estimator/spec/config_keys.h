@@ -26,8 +26,9 @@ class ConfigKeys {
 
   std::int64_t integer(const char* key, std::int64_t otherwise);
   std::int64_t required(const char* key);
-  double number(const char* key, double otherwise);
   // The same, but null is 0 and not the default: for what a null turns off.
+  std::int64_t integer_or_null(const char* key, std::int64_t otherwise);
+  double number(const char* key, double otherwise);
   double number_or_null(const char* key, double otherwise);
   bool boolean(const char* key, bool otherwise);
   std::string text(const char* key, const char* otherwise);
@@ -56,6 +57,8 @@ class ConfigKeys {
   const Json& config() const { return config_; }
 
  private:
+  // Whether the key is there, with null.
+  bool is_null(const char* key);
   template <class Value, class Read>
   Value value(const char* key, Value otherwise, const char* expected, Read read);
 

@@ -94,7 +94,7 @@ void window_of_late_layers(ConfigKeys& keys, TransformerSpec& spec) {
 
 TransformerSpec mistral_spec(ConfigKeys& keys) {
   TransformerSpec spec = llama_spec(keys);
-  spec.window = static_cast<std::int64_t>(keys.number_or_null("sliding_window", 4096));
+  spec.window = keys.integer_or_null("sliding_window", 4096);
   spec.all_slide = spec.window > 0;
   return spec;
 }

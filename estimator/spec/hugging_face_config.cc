@@ -63,36 +63,43 @@ constexpr std::array kFamilies = {
 // What is trained on the family's layers, by the class that `architectures` names; of none, the usual one.
 void read_head(ConfigKeys& keys, TransformerSpec& spec) {
   const std::string name = keys.architecture();
-  const auto is = [&](std::initializer_list<std::string_view> ends) {
+  const auto ends_with_one_of = [&](std::initializer_list<std::string_view> ends) {
     return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
   };
-  std::string known;
-  if (name.empty()) {
-    return;
-  }
+  const bool classifies = ends_with_one_of({"ForSequenceClassification"});
+  std::string_view known;  // of the family
+  bool is_known = name.empty();
   if (spec.image.height > 0) {
-    known = is({"ViTModel", "ForImageClassification"}) ? "" : "ViTModel and ...ForImageClassification";
-  } else if (spec.encoder_decoder || !spec.towers.empty()) {
-    known = is({"ForConditionalGeneration", "WithLMHeadModel", "CLIPModel"})
-                ? ""
-                : "...ForConditionalGeneration and CLIPModel";
+    known = "ViTModel and ViTForImageClassification";
+    is_known = is_known || ends_with_one_of({"ViTModel", "ForImageClassification"});
+  } else if (!spec.towers.empty() && !spec.encoder_decoder) {
+    known = "CLIPModel and WhisperForConditionalGeneration";
+    is_known = is_known || ends_with_one_of({"CLIPModel", "ForConditionalGeneration"});
+  } else if (spec.encoder_decoder) {
+    known = "...ForConditionalGeneration";
+    is_known = is_known || ends_with_one_of({"ForConditionalGeneration", "WithLMHeadModel"});
   } else if (!spec.causal()) {
-    spec.classes = is({"ForSequenceClassification"}) ? keys.labels() : 0;
-    known =
-        is({"Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification"}) && !is({"LMHeadModel"})
-            ? ""
-            : "...Model, ...ForMaskedLM, ...ForPreTraining and ...ForSequenceClassification";
-  } else if (is({"ForSequenceClassification"})) {
-    spec.head = Head::kScore;
-    spec.classes = keys.labels();
-  } else if (!is({"ForCausalLM", "LMHeadModel"})) {
+    known = "...Model, ...ForMaskedLM, ...ForPreTraining and ...ForSequenceClassification";
+    is_known = is_known || classifies || ends_with_one_of({"ForMaskedLM", "ForPreTraining"}) ||
+               (name.ends_with("Model") && !name.ends_with("LMHeadModel"));
+  } else {
     known = "...ForCausalLM and ...ForSequenceClassification";
+    is_known = is_known || classifies || ends_with_one_of({"ForCausalLM", "LMHeadModel"});
+    spec.head = classifies ? Head::kScore : spec.head;
   }
-  if (!known.empty()) {
+  if (!is_known) {
     keys.fail("architectures", "\"" + name.substr(0, 64) + "\" has a head that is not known; known are " +
-                                   known + ". " + kRecord);
+                                   std::string(known) + ". " + kRecord);
+  } else if (classifies) {
+    spec.classes = keys.labels();
+    if (spec.classes < 1) {
+      keys.fail("num_labels", "must be at least 1");
+    }
   }
 }
+
+// Each is compared with the keys that are read.
+constexpr std::size_t kMaxKeys = 512;
 
 // Keys that change what is held in memory and that no family reads. Each is refused unless it has the value that changes nothing.
 struct Refused {
@@ -123,9 +130,12 @@ bool changes_nothing(const Json& value) {
          ((value.isArray() || value.isObject()) && value.empty());
 }
 
-// What was not read and would change memory is refused, and so is what seems to be a key that would have been read. All else passes, because a config
-// has many keys that say nothing of memory.
+// Refuses a key that was not read and would change memory, and one that seems to be a misspelt key. All others pass, because most keys of a
+// config say nothing of memory.
 void check_unread(ConfigKeys& keys) {
+  if (keys.config().size() > kMaxKeys) {
+    return keys.fail("it", "has more than " + std::to_string(kMaxKeys) + " keys, which no config.json has");
+  }
   std::vector<std::string> absent;
   for (const std::string& key : keys.asked()) {
     if (member(keys.config(), {key.c_str()}).isNull()) {
@@ -133,6 +143,9 @@ void check_unread(ConfigKeys& keys) {
     }
   }
   for (const auto& [name, value] : JsonView(keys.config()).members()) {
+    if (keys.error()) {
+      return;
+    }
     const std::string key(name);
     if (keys.asked().contains(key) || key.starts_with('_')) {  // a private attribute of the class
       continue;
@@ -143,7 +156,7 @@ void check_unread(ConfigKeys& keys) {
       if (!changes_nothing(tree_of(value))) {
         keys.fail(key, refused->why);
       }
-    } else if (const std::string meant = closest_word(key, absent); !meant.empty()) {
+    } else if (const std::string meant = slip_of(key, absent); !meant.empty()) {
       keys.fail(key.substr(0, 64), "is not known; did you mean " + meant + "?");
     }
   }

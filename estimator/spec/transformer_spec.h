@@ -116,6 +116,8 @@ struct TransformerSpec {   // NOLINT(clang-analyzer-optin.performance.Padding): 
   bool encoder_decoder = false;
   Head head = Head::kCausal;
   bool causal() const { return head == Head::kCausal || head == Head::kScore; }
+  // Whether training.lossChunks can be more than 1: the layer and the loss of each token by themselves, as torchtune computes them.
+  bool loss_in_chunks() const { return head == Head::kCausal && !head_bias && !softcapped_logits; }
   std::int64_t layers = 0;          // of the decoder, or of a model with one half
   std::int64_t encoder_layers = 0;  // of the encoder of an encoder-decoder
   std::int64_t hidden = 0;

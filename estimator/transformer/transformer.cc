@@ -72,7 +72,7 @@ Result<void> check(const TransformerSpec& spec, const TransformerPart& part) {
 Result<void> check_loss(const TransformerSpec& spec, const crds::TrainingSpec& training,
                         const TransformerPart& part) {
   const std::int64_t tokens = spec.sequence / part.context;
-  if (training.loss_chunks > 1 && (spec.head != Head::kCausal || spec.head_bias || spec.softcapped_logits)) {
+  if (training.loss_chunks > 1 && !spec.loss_in_chunks()) {
     return invalid(
         "training.lossChunks is for models that predict the next token, by an output layer without bias whose "
         "logits are not capped");
@@ -481,11 +481,7 @@ class TransformerLowering : TransformerPiece {
         break;
       }
       case Head::kClasses: {
-        x = first_token("", norm("norm", x));
-        const Shape classes = {per_sample(1), fixed(spec_.classes)};
-        const TensorId logits = builder_.linear("classifier", x, classes, spec_.hidden, spec_.classes, true);
-        builder_.cross_entropy(logits, {per_sample(1)}, false);
-        return;
+        return classify(first_token("", norm("norm", x)));
       }
       case Head::kScore: {
         x = spec_.final_norm ? norm("norm", x) : x;
@@ -529,18 +525,21 @@ class TransformerLowering : TransformerPiece {
 
   // BERT's pooler: the first token through a dense layer and tanh. The mean of the result is used as the
   // loss.
+  // By a vector of each sample.
+  void classify(TensorId x) {
+    const TensorId logits = builder_.linear("classifier", x, {per_sample(1), fixed(spec_.classes)},
+                                            spec_.hidden, spec_.classes, true);
+    builder_.cross_entropy(logits, {per_sample(1)}, false);
+  }
+
   void pool(TensorId x) {
-    const Shape pooled = {per_sample(1), fixed(spec_.hidden)};
-    const TensorId dense =
-        builder_.linear("pooler", first_token("", x), pooled, spec_.hidden, spec_.hidden, true);
-    TensorId x_pooled = builder_.unary(OpKind::kTanh, "pooler.tanh", dense);
+    const TensorId dense = builder_.linear("pooler", first_token("", x), {per_sample(1), fixed(spec_.hidden)},
+                                           spec_.hidden, spec_.hidden, true);
+    const TensorId pooled = builder_.unary(OpKind::kTanh, "pooler.tanh", dense);
     if (spec_.classes > 0) {
-      x_pooled = builder_.dropout("dropout", x_pooled, spec_.residual_dropout);
-      const TensorId logits = builder_.linear("classifier", x_pooled, {per_sample(1), fixed(spec_.classes)},
-                                              spec_.hidden, spec_.classes, true);
-      return builder_.cross_entropy(logits, {per_sample(1)}, false);
+      return classify(builder_.dropout("dropout", pooled, spec_.residual_dropout));
     }
-    graph_.apply(OpKind::kMean, "loss", {x_pooled}, {fixed(1)}, ElementType::kFP32);
+    graph_.apply(OpKind::kMean, "loss", {pooled}, {fixed(1)}, ElementType::kFP32);
   }
 
   TransformerAttention attention_;

@@ -65,7 +65,7 @@ const std::map<std::string, Names> kEstimator = {
       "types"}},
     {"host_training", {"catalog", "estimate", "fixed_costs", "layer_costs", "speed", "swap", "types"}},
     {"provisioner",
-     {"catalog", "estimate", "fixed_costs", "host_training", "sharder", "speed", "trace", "types"}},
+     {"catalog", "estimate", "fixed_costs", "host_training", "sharder", "spec", "speed", "trace", "types"}},
 };
 constexpr std::size_t kMaxFilesOfAFolder = 15;  // sources with their headers, counted once
 

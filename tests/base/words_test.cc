@@ -41,5 +41,16 @@ TEST(Words, OneIsSingular) {
   EXPECT_EQ(counted(8, "trainer"), "8 trainers");
 }
 
+TEST(Words, ASlipIsOfTwoLettersAtMost) {
+  const std::vector<std::string> known = {"num_hidden_layers", "head_dim", "n_layer", "vocab"};
+  EXPECT_EQ(slip_of("num_hiden_layers", known), "num_hidden_layers");
+  EXPECT_EQ(slip_of("num_hidden_layer", known), "num_hidden_layers");
+  EXPECT_EQ(slip_of("n_layers", known), "n_layer");
+  EXPECT_EQ(slip_of("num_layers", known), "") << "another word";
+  EXPECT_EQ(slip_of("rope_dim", known), "") << "four letters";
+  EXPECT_EQ(slip_of("vocat", known), "") << "too short to be sure";
+  EXPECT_EQ(slip_of(std::string(100, 'x'), {std::string(100, 'x')}), "");
+}
+
 }  // namespace
 }  // namespace plimsoll

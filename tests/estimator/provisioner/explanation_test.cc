@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/estimator/llama_job.h"
+
 namespace plimsoll::estimator {
 namespace {
 
@@ -85,8 +87,8 @@ TEST(Explanation, SaysWhichLimitLeavesNoNumber) {
 }
 
 TEST(Explanation, AnExcessNamesTheLargestTensorAndWhetherMoreTrainersHelp) {
-  crds::TrainingJobSpec spec;
-  spec.model.transformer.emplace();
+  crds::TrainingJobSpec spec = testing::llama_job(testing::kLlama8B, 1).spec;
+  spec.training.parallelism.strategy = crds::ParallelStrategy::kDDP;
   Estimate estimate;
   EXPECT_EQ(explain_excess(spec, estimate), "") << "as of the AMP paper's formula";
   estimate.largest_live = {{"layers.0.mlp.up", "activation", 3_GiB}, {"head.cast", "temporary", 1_GiB}};
@@ -101,6 +103,10 @@ TEST(Explanation, AnExcessNamesTheLargestTensorAndWhetherMoreTrainersHelp) {
             "training.lossChunks takes in parts");
   spec.training.loss_chunks = 8;
   EXPECT_EQ(explain_excess(spec, estimate), "the largest tensor is head.cast (temporary) with 1.00 GiB");
+  spec.training.loss_chunks = 1;
+  spec.model.transformer->config = R"({"model_type": "phi"})";
+  EXPECT_EQ(explain_excess(spec, estimate), "the largest tensor is head.cast (temporary) with 1.00 GiB")
+      << "the output layer has a bias, with which the loss cannot be taken in parts";
 }
 
 // That the job keeps its trainers was cut off where the reason was long.

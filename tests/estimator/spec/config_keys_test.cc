@@ -33,6 +33,9 @@ TEST(ConfigKeys, NullIsAbsentButMayTurnOff) {
   EXPECT_EQ(keys.number("cap", 50), 50);
   EXPECT_EQ(keys.number_or_null("cap", 50), 0);
   EXPECT_EQ(keys.number_or_null("absent", 50), 50);
+  EXPECT_EQ(keys.integer_or_null("cap", 50), 0);
+  EXPECT_EQ(keys.integer_or_null("absent", 50), 50);
+  EXPECT_EQ(keys.integer_or_null("layers", 50), 12);
 }
 
 TEST(ConfigKeys, TheFirstWrongValueIsTheError) {

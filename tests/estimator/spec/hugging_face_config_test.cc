@@ -207,6 +207,24 @@ TEST(HuggingFaceConfig, AMisspeltKeyIsRefusedAndAnUnknownOnePasses) {
   read(R"({"model_type": "gemma3_text", "_sliding_window_pattern": 6})");
 }
 
+// Comparing thousands of keys took seconds of a decision.
+TEST(HuggingFaceConfig, MoreKeysThanAnyConfigHasAreRefused) {
+  std::string more;
+  for (int i = 0; i < 600; ++i) {
+    more += ", \"key_" + std::to_string(i) + "\": 1";
+  }
+  expect_refused(llama("llama", more), "more than 512 keys");
+}
+
+TEST(HuggingFaceConfig, AbsurdWindowsAndLabelsAreErrors) {
+  expect_refused(llama("mistral", R"(, "sliding_window": 1e300)"), "sliding_window must be an integer");
+  expect_refused(llama("llama", R"(, "architectures": ["LlamaForSequenceClassification"], "num_labels": 0)"),
+                 "num_labels must be at least 1");
+  expect_refused(
+      R"({"model_type": "bert", "architectures": ["BertForSequenceClassification"], "num_labels": -5})",
+      "num_labels must be at least 1");
+}
+
 // Windows of Mistral and Qwen were ignored: SDPA then has a mask, and grouped keys and values are repeated.
 TEST(HuggingFaceConfig, MistralAndQwenHaveWindows) {
   EXPECT_EQ(read(llama("mistral")).window, 4096) << "MistralConfig's default";
