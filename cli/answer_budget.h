@@ -21,12 +21,12 @@ namespace plimsoll::cli {
 inline constexpr std::chrono::seconds kDefaultTimeout{60};
 
 void add_timeout_option(po::options_description& options);
-// From one second to a day: "90", "90s", "5m" or "2h".
-std::chrono::seconds read_timeout(OptionReader& options);
+// A duration as kubectl takes them (base/duration.h), from a second to a day.
+std::chrono::milliseconds read_timeout(OptionReader& options);
 
 class AnswerBudget {
  public:
-  explicit AnswerBudget(std::chrono::seconds timeout)
+  explicit AnswerBudget(std::chrono::milliseconds timeout)
       : budget_({.deadline = std::chrono::steady_clock::now() + timeout, .memory = 4_GiB}) {}
 
   Budget* get() { return &budget_; }

@@ -73,7 +73,8 @@ Result<estimator::Estimate> estimate_with(estimator::EstimateRequest request, By
   return budget.run([&] { return estimator::estimate_memory(request); });
 }
 
-std::string because(const crds::TrainingJob& job, const Answer& answer) {
+// To be appended to why the job does not fit.
+std::string excess_text(const crds::TrainingJob& job, const Answer& answer) {
   const std::string text = estimator::explain_excess(job.spec, answer.estimate);
   return text.empty() ? text : "; " + text;
 }
@@ -108,11 +109,12 @@ Result<Answer> answer_for(const EstimateInput& input, AnswerBudget& budget) {
   answer.fits = no_card || (placed.why.constraint.empty() && answer.estimate.peak.upper_bound <= usable);
   if (!answer.fits) {
     answer.missing = std::max(Bytes{}, answer.estimate.peak.upper_bound - usable);
-    answer.reason =
-        "does not fit on " + std::to_string(input.request.trainers) + " x " + input.gpu->name + ": " +
-        (placed.why.reason.empty() ? "a trainer takes up to " + to_string(answer.estimate.peak.upper_bound) +
-                                         ", and " + to_string(usable) + " may be used" + because(job, answer)
-                                   : placed.why.reason);
+    answer.reason = "does not fit on " + std::to_string(input.request.trainers) + " x " + input.gpu->name +
+                    ": " +
+                    (placed.why.reason.empty()
+                         ? "a trainer takes up to " + to_string(answer.estimate.peak.upper_bound) + ", and " +
+                               to_string(usable) + " may be used" + excess_text(job, answer)
+                         : placed.why.reason);
   }
   return answer;
 }
@@ -235,7 +237,8 @@ Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& sta
 }
 
 // A job with a global batch is estimated with the fewest parts that fit, as `provision` would choose.
-Result<Answer> answer_for_job(const JobOrError& entry, EstimateInput& input, std::chrono::seconds timeout) {
+Result<Answer> answer_for_job(const JobOrError& entry, EstimateInput& input,
+                              std::chrono::milliseconds timeout) {
   AnswerBudget budget(timeout);
   const Result<std::vector<crds::BatchSplit>> splits =
       crds::batch_splits(entry.job->spec.training, input.request.trainers);
@@ -264,7 +267,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
   }
   OptionReader options(values);
   read_method(options);
-  const std::chrono::seconds timeout = read_timeout(options);
+  const std::chrono::milliseconds timeout = read_timeout(options);
   const bool by_config = options.given("config");
   if (!options.error() && options.given("graph") && !by_config) {
     return run_graph_estimate(values, format, console);

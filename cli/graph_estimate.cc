@@ -42,7 +42,7 @@ struct GraphInput {
   const estimator::GpuModel* gpu = nullptr;        // also on the CPU, for the room and the links of tables
   estimator::EstimateRequest request;
   bool explain = false;
-  std::chrono::seconds timeout = kDefaultTimeout;
+  std::chrono::milliseconds timeout = kDefaultTimeout;
 };
 
 struct GraphAnswer {

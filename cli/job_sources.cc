@@ -1,9 +1,10 @@
 #include "cli/job_sources.h"
 
-#include <algorithm>
 #include <cctype>
+#include <map>
 #include <memory>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/json/view.h"
@@ -27,17 +28,7 @@ Result<std::shared_ptr<const T>> read_key(const ConfigMapReader& config_maps,
   return std::make_shared<const T>(*std::move(content));
 }
 
-bool is(const Json& object, const workloads::ObjectName& name) {
-  const std::string version = text_member(object, {"apiVersion"});
-  const std::string group = version.substr(0, version.find('/') == version.npos ? 0 : version.find('/'));
-  return group == name.group && plural_of(text_member(object, {"kind"})) == name.plural &&
-         text_member(object, {"metadata", "name"}) == name.name &&
-         (name.namespace_name.empty() ||
-          text_member(object, {"metadata", "namespace"}, kDefaultNamespace) == name.namespace_name);
-}
-
-}  // namespace
-
+// A document's kind in the plural of the API, as "clustertrainingruntimes".
 std::string plural_of(std::string_view kind) {
   std::string plural;
   for (const char each : kind) {
@@ -45,6 +36,27 @@ std::string plural_of(std::string_view kind) {
   }
   return plural + 's';
 }
+
+// Group, plural, namespace (of objects of the cluster none) and name.
+using ObjectKey = std::tuple<std::string, std::string, std::string, std::string>;
+
+std::map<ObjectKey, const Json*> by_key(const std::vector<Document>& documents) {
+  std::map<ObjectKey, const Json*> objects;
+  for (const auto& [object, where] : documents) {
+    const std::string version = text_member(object, {"apiVersion"});
+    const std::size_t slash = version.find('/');
+    const std::string group = slash == version.npos ? std::string() : version.substr(0, slash);
+    const std::string plural = plural_of(text_member(object, {"kind"}));
+    const std::string name = text_member(object, {"metadata", "name"});
+    // Whether the kind has a namespace is not known, so that the object is found both ways; the first of a name counts.
+    objects.try_emplace(
+        {group, plural, text_member(object, {"metadata", "namespace"}, kDefaultNamespace), name}, &object);
+    objects.try_emplace({group, plural, "", name}, &object);
+  }
+  return objects;
+}
+
+}  // namespace
 
 JobSources sources_of(const std::vector<Document>& documents, const ClusterState& state) {
   JobSources sources;
@@ -54,11 +66,10 @@ JobSources sources_of(const std::vector<Document>& documents, const ClusterState
   sources.profiles = [&](const std::string& space, const std::string& family) {
     return state.profile_of(space, family);
   };
-  sources.objects = [&](const workloads::ObjectName& name) -> Result<Json> {
-    const auto found = std::find_if(documents.begin(), documents.end(),
-                                    [&](const Document& each) { return is(each.object, name); });
-    if (found != documents.end()) {
-      return found->object;
+  sources.objects = [objects = by_key(documents)](const workloads::ObjectName& name) -> Result<Json> {
+    const auto found = objects.find({name.group, name.plural, name.namespace_name, name.name});
+    if (found != objects.end()) {
+      return *found->second;
     }
     if (name.plural == "customresourcedefinitions") {
       return Json();  // only the patch of a TrainJob depends on it

@@ -40,9 +40,6 @@ struct JobSources {
 // What is among the documents, and in the state that was read from them. Both must outlive the sources.
 JobSources sources_of(const std::vector<Document>& documents, const ClusterState& state);
 
-// A document's kind in the plural of the API, as "clustertrainingruntimes".
-std::string plural_of(std::string_view kind);
-
 // ConfigMaps as models are resolved by (resolve_model). The reader must outlive it.
 class ConfigMapModels final : public estimator::ModelSource {
  public:

@@ -91,7 +91,7 @@ Error why_not(const Json& object) {
     return invalid(
         member(object, {"model_type"}).isString()
             ? "it is a Hugging Face config.json; plimsoll estimate and plimsoll swap take it with --config"
-            : "it is no Kubernetes object, because it has no kind");
+            : "it is not a Kubernetes object: it has no kind");
   }
   if (text_member(object, {"apiVersion"}).starts_with(std::string(crds::kGroup) + "/")) {
     return invalid(std::string(crds::kGroup) + " has no kind " + kind +
@@ -102,8 +102,8 @@ Error why_not(const Json& object) {
     kinds.emplace_back(each.kind);
   }
   return Error(ErrorCode::kUnsupported,
-               "Plimsoll sizes no " + kind + ", but " + listed(kinds, kinds.size()) +
-                   "; to estimate it, describe its model in a TrainingJob (docs/jobs.md)");
+               "Plimsoll does not size " + kind + " objects; it sizes " + listed(kinds, kinds.size()) +
+                   ". To estimate it, describe its model in a TrainingJob (docs/jobs.md)");
 }
 
 // One document after another.

@@ -233,7 +233,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
   }
   OptionReader options(values);
   const estimator::Method method = read_method(options);
-  const std::chrono::seconds timeout = read_timeout(options);
+  const std::chrono::milliseconds timeout = read_timeout(options);
   options.require(options.given("filename"), "name the jobs with -f FILE, or -f - for standard input");
   if (options.error()) {
     return complain(console, kExitUsage, *options.error());

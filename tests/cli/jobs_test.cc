@@ -12,7 +12,9 @@
 namespace plimsoll::cli {
 namespace {
 
+using plimsoll::testing::kDescription;
 using plimsoll::testing::kJob;
+using plimsoll::testing::kPyTorchJob;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -117,36 +119,13 @@ JobsOfInput read_all(const std::string& yaml) {
   return input;
 }
 
-constexpr const char* kPyTorchJob = R"(
-apiVersion: kubeflow.org/v1
-kind: PyTorchJob
-metadata:
-  name: tuned
-  namespace: team
-  annotations: {plimsoll.dev/model: described/model}
-spec:
-  pytorchReplicaSpecs:
-    Master: {template: &pod {spec: {containers: [{name: pytorch, resources: {limits: {cpu: null, nvidia.com/gpu: 8}}}]}}}
-    Worker: {replicas: 3, template: *pod}
-)";
-
-constexpr const char* kDescribed = R"(---
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: described, namespace: team}
-data:
-  model: |
-    model: {transformer: {layers: 4, hidden: 256, heads: 4, ffn: 1024, vocab: 1000, seqLen: 128}}
-    training: {batchSizePerTrainer: 2, precision: BF16Mixed, optimizer: AdamW}
-)";
-
 TEST(ReadJobs, AWorkloadOfAnotherKindThatIsDescribedIsAJob) {
-  const JobsOfInput input = read_all(std::string(kPyTorchJob) + kDescribed);
+  const JobsOfInput input = read_all(std::string(kPyTorchJob) + kDescription);
   ASSERT_EQ(input.jobs.size(), 1U);
   const JobOrError& job = input.jobs.front();
   EXPECT_EQ(job.name, "PyTorchJob team/tuned");
   ASSERT_TRUE(job.job) << to_string(job.job.error());
-  EXPECT_EQ(job.job->spec.trainers.replicas, 32) << "the Master counts";
+  EXPECT_EQ(job.job->spec.trainers.replicas, 16) << "the Master counts";
   EXPECT_EQ(job.job->spec.trainers.per_node, 8);
   EXPECT_THAT(input.notes, ElementsAre(HasSubstr("no label plimsoll.dev/family")));
 }
@@ -156,7 +135,7 @@ TEST(ReadJobs, AWorkloadThatNothingDescribesIsRefusedWithItsSizeAndWhatIsMissing
   ASSERT_EQ(input.jobs.size(), 1U);
   ASSERT_FALSE(input.jobs.front().job);
   const std::string& why = input.jobs.front().job.error().message;
-  EXPECT_THAT(why, HasSubstr("all.yaml, document 1: 4 pods of 8 GPUs: "));
+  EXPECT_THAT(why, HasSubstr("all.yaml, document 1: 2 pods of 8 GPUs: "));
   EXPECT_THAT(why, HasSubstr("ConfigMap team/described is not among the files"));
   std::string without = kPyTorchJob;
   without.replace(without.find("  annotations:"),
@@ -184,8 +163,8 @@ metadata: {name: ads}
 )");
   ASSERT_EQ(input.jobs.size(), 4U);
   EXPECT_EQ(input.jobs[0].name, "MPIJob team/ring");
-  EXPECT_THAT(input.jobs[0].job.error().message,
-              AllOf(HasSubstr("sizes no MPIJob"), HasSubstr("PyTorchJob"), HasSubstr("docs/jobs.md")));
+  EXPECT_THAT(input.jobs[0].job.error().message, AllOf(HasSubstr("does not size MPIJob objects"),
+                                                       HasSubstr("PyTorchJob"), HasSubstr("docs/jobs.md")));
   EXPECT_THAT(input.jobs[1].job.error().message, HasSubstr("did you mean TrainingJob?"));
   EXPECT_THAT(input.jobs[2].job.error().message, HasSubstr("--config"));
   EXPECT_THAT(input.jobs[3].job.error().message, HasSubstr("has no kind"));
@@ -243,11 +222,11 @@ spec:
   runtimeRef: {name: torch}
   trainer: {numNodes: 2, resourcesPerNode: {limits: {nvidia.com/gpu: 2}}}
 )";
-  const JobsOfInput found = read_all(runtime + job + kDescribed);
+  const JobsOfInput found = read_all(runtime + job + kDescription);
   ASSERT_EQ(found.jobs.size(), 1U);
   ASSERT_TRUE(found.jobs.front().job) << to_string(found.jobs.front().job.error());
   EXPECT_EQ(found.jobs.front().job->spec.trainers.replicas, 4);
-  const JobsOfInput missing = read_all(job + kDescribed);
+  const JobsOfInput missing = read_all(job + kDescription);
   ASSERT_EQ(missing.jobs.size(), 1U);
   ASSERT_FALSE(missing.jobs.front().job);
   EXPECT_THAT(missing.jobs.front().job.error().message, HasSubstr("torch is not among the files"));

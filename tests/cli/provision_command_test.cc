@@ -7,7 +7,9 @@ namespace plimsoll::cli {
 namespace {
 
 using plimsoll::testing::kCluster;
+using plimsoll::testing::kDescription;
 using plimsoll::testing::kJob;
+using plimsoll::testing::kPyTorchJob;
 using plimsoll::testing::Outcome;
 using plimsoll::testing::run;
 using plimsoll::testing::source_file;
@@ -108,33 +110,12 @@ data: {tables.csv: "more0,2097152,128,1\n"}
 }
 
 TEST_F(ProvisionCommand, AWorkloadOfAnotherKindGetsThePatchOfItself) {
-  const std::string workload = R"(apiVersion: kubeflow.org/v1
-kind: PyTorchJob
-metadata:
-  name: tuned
-  namespace: team
-  labels: {plimsoll.dev/family: tuned}
-  annotations: {plimsoll.dev/model: described/model}
-spec:
-  pytorchReplicaSpecs:
-    Worker:
-      replicas: 1
-      template: {spec: {containers: [{name: pytorch, resources: {limits: {nvidia.com/gpu: 8}}}]}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: described, namespace: team}
-data:
-  model: |
-    model: {transformer: {layers: 4, hidden: 256, heads: 4, ffn: 1024, vocab: 1000, seqLen: 128}}
-    training: {batchSizePerTrainer: 2, precision: BF16Mixed, optimizer: AdamW}
-)";
-  const Outcome outcome = provision({"-o", "json"}, workload);
+  const Outcome outcome = provision({"-o", "json"}, std::string(kPyTorchJob) + kDescription);
   EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
   const Json json = outcome.json();
   EXPECT_EQ(json["job"].asString(), "PyTorchJob team/tuned");
   EXPECT_EQ(json["kind"].asString(), "PyTorchJob");
-  EXPECT_EQ(json["decision"]["trainers"].asInt64(), 8);
+  EXPECT_EQ(json["decision"]["trainers"].asInt64(), 16);
   std::string paths;
   for (const Json& operation : json["patch"]) {
     paths += operation["path"].asString() + "\n";

@@ -54,6 +54,30 @@ inline std::string source_file(const std::string& path) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/" + path;
 }
 
+// 1 + 1 pods of 8 GPUs, whose model kDescription describes.
+inline constexpr const char* kPyTorchJob = R"(
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: tuned
+  namespace: team
+  annotations: {plimsoll.dev/model: described/model}
+spec:
+  pytorchReplicaSpecs:
+    Master: {template: &pod {spec: {containers: [{name: pytorch, resources: {limits: {cpu: null, nvidia.com/gpu: 8}}}]}}}
+    Worker: {replicas: 1, template: *pod}
+)";
+
+inline constexpr const char* kDescription = R"(---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: described, namespace: team}
+data:
+  model: |
+    model: {transformer: {layers: 4, hidden: 256, heads: 4, ffn: 1024, vocab: 1000, seqLen: 128}}
+    training: {batchSizePerTrainer: 2, precision: BF16Mixed, optimizer: AdamW}
+)";
+
 // A job of 400 GiB of tables asking for 64 trainers.
 inline constexpr const char* kJob = R"(apiVersion: plimsoll.dev/v1alpha1
 kind: TrainingJob
