@@ -308,7 +308,7 @@ class Policy {
       case HostMemory::Change::kRaised:
         return restarted(what + " gets " + to_string(more.now) + " instead of " + to_string(more.before) +
                              (more.now == last_.predicted_host_memory
-                                  ? ", which is what its trainers take while each loads the model"
+                                  ? ", which is what its trainers are predicted to take"
                                   : ""),
                          std::chrono::seconds(0), std::move(more.patch));
       case HostMemory::Change::kUnlimited:
