@@ -35,18 +35,16 @@ Validation refuse(const crds::TrainingJob& job, std::vector<crds::FieldError> wr
 
 // Of a job as it will run: the mutating webhook has sized it.
 std::vector<std::string> warnings_of(const crds::TrainingJob& job) {
-  const Json& annotations = member(job.raw, {"metadata", "annotations"});
-  const bool opted_out = text_member(annotations, {crds::kProvisioningAnnotation}) == "disabled";
-  const Result<Json> decision = parse_json(text_member(annotations, {crds::kDecisionAnnotation}));
-  // One process drives all GPUs of a swap plan, which brings its own /dev/shm.
-  const bool swaps = decision && !member(*decision, {"swapPlan"}).isNull();
-  if (opted_out || swaps || crds::is_managed_elsewhere(job)) {
-    return {};
-  }
   const std::int64_t gpus = std::min(job.spec.trainers.per_node, job.spec.trainers.replicas);
   const crds::SharedMemory given = crds::shared_memory_of(member(job.raw, {"spec", "template", "spec"}));
-  if (gpus < 2 || given.kind != crds::SharedMemory::Kind::kDefault) {
+  const Json& annotations = member(job.raw, {"metadata", "annotations"});
+  if (gpus < 2 || given.kind != crds::SharedMemory::Kind::kDefault || crds::is_managed_elsewhere(job) ||
+      text_member(annotations, {crds::kProvisioningAnnotation}) == "disabled") {
     return {};
+  }
+  const Result<Json> decision = parse_json(text_member(annotations, {crds::kDecisionAnnotation}));
+  if (decision && !member(*decision, {"swapPlan"}).isNull()) {
+    return {};  // one process drives all GPUs of a swap plan, which brings its own /dev/shm
   }
   return {
       "the trainer container has 64 MiB of /dev/shm, which NCCL of " + std::to_string(gpus) +
