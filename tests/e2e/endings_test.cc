@@ -2,6 +2,11 @@
 // Plimsoll makes of them decides the next attempt (tests/remediation/public_endings.yaml has many more).
 #include <gmock/gmock.h>
 
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/e2e/training_stage.h"
 #include "tests/testing/eventually.h"
 
@@ -33,14 +38,13 @@ class EndingsTest : public TrainingTest {
   }
 
   // The pods of its first attempt end so, and those of the next succeed.
-  void create(const std::string& name, const std::string& log, int exit_code = 1) {
-    const TrainingJobManifest manifest{.name = name,
-                                       .max_trainers = 8,
-                                       .annotations = {{"outcome-of-attempt-0", "fail"},
-                                                       {"run-for", "1s"},
-                                                       {"exit-code", std::to_string(exit_code)},
-                                                       {"failure-message", log}}};
-    must({"create", "-f", "-"}, manifest.text());
+  void create(const std::string& name, const std::string& log) {
+    must({"create", "-f", "-"}, manifest(name, {{"failure-message", log}}).text());
+  }
+
+  static TrainingJobManifest manifest(const std::string& name, std::map<std::string, std::string> ending) {
+    ending.insert({{"outcome-of-attempt-0", "fail"}, {"run-for", "1s"}});
+    return {.name = name, .max_trainers = 8, .annotations = std::move(ending)};
   }
 
   Json ended_as(const std::string& name, const std::vector<std::string>& outcomes) {
@@ -76,6 +80,20 @@ TEST_F(EndingsTest, AFullShmGetsALargerOne) {
   EXPECT_THAT(write_json(pod_spec["containers"][0]["volumeMounts"]), HasSubstr("/dev/shm"));
   EXPECT_GT(attempts_of(job)[1]["sharedMemoryBytes"].asInt64(), 0);
   EXPECT_THAT(attempts_of(job)[0]["message"].asString(), HasSubstr("/dev/shm was full"));
+}
+
+// It grew by a ratio, again and again, though what its trainers load was known.
+TEST_F(EndingsTest, AHostThatRunsOutOfMemoryGivesWhatWasPredicted) {
+  std::string text = manifest("host", {{"exit-code", "137"}, {"reason", "OOMKilled"}}).text();
+  const std::string gpus = "limits: {nvidia.com/gpu: 1";
+  text.insert(text.find(gpus) + gpus.size(), ", memory: 1Gi");
+  must({"create", "-f", "-"}, text);
+  const Json job = ended_as("host", {"HostOutOfMemory", "Succeeded"});
+  const std::int64_t predicted = attempts_of(job)[0]["predictedHostMemoryBytes"].asInt64();
+  EXPECT_EQ(predicted % (1 << 30), 0);
+  const Json container = get("job", "host-1")["spec"]["template"]["spec"]["containers"][0];
+  EXPECT_EQ(container["resources"]["limits"]["memory"].asString(), std::to_string(predicted >> 30) + "Gi");
+  EXPECT_GT(predicted >> 30, 1);
 }
 
 // The job grew, though an empty card would have held it.
