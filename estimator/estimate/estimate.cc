@@ -244,7 +244,8 @@ Result<Estimator::Run*> Estimator::run_of(const EstimateRequest& request, const 
           .layers = spec == nullptr ? 0 : spec->layers,
           .batch_size = request.training->batch_size_per_trainer,
           .accumulation = request.training->gradient_accumulation,
-          .without_padding = request.without_padding};
+          .without_padding = request.without_padding,
+          .has_flash = has_flash(request)};
   if (request.graph != nullptr) {
     key.gpu_family = request.gpu == nullptr ? "" : request.gpu->family;
     key.convolution_workspace = request.learned.convolution_workspace;

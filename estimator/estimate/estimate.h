@@ -61,6 +61,7 @@ class Estimator {
     std::int64_t batch_size = 0;
     std::int64_t accumulation = 0;
     bool without_padding = false;
+    bool has_flash = true;
     std::string gpu_family{};                      // of a graph
     std::optional<Bytes> convolution_workspace{};  // of a graph
     bool operator==(const Key&) const = default;

@@ -12,13 +12,15 @@ SpecParts::SpecParts(const Source& source)
     : model_(source.model),
       training_(source.training),
       spec_(source.spec == nullptr ? std::nullopt : std::optional(*source.spec)),
-      options_(source.options) {}
+      options_(source.options),
+      has_flash_(source.has_flash) {}
 
 // All else of a model is equal in one search (Estimator).
 bool SpecParts::is_of(const Source& source) const {
   return source.model == model_ &&
          (source.spec == nullptr ? 0 : source.spec->layers) == (spec_ ? spec_->layers : 0) &&
-         source.options.device == options_.device && source.training == training_;
+         source.options.device == options_.device && source.has_flash == has_flash_ &&
+         source.training == training_;
 }
 
 Result<std::vector<const Recording*>> SpecParts::of_stage(std::int64_t stage) {
@@ -94,7 +96,8 @@ TransformerPart SpecParts::part_of(std::int64_t stage, std::int64_t chunk) const
           .last_layer = (part + 1) * spec_->layers / parts,
           .embeds = part == 0,
           .predicts = part + 1 == parts,
-          .device = options_.device};
+          .device = options_.device,
+          .has_flash = has_flash_};
 }
 
 SpecParts::Key SpecParts::key_of(const TransformerPart& part) const {

@@ -36,6 +36,7 @@ class SpecParts {
     const crds::TrainingSpec& training;
     const TransformerSpec* spec = nullptr;  // of a transformer; null for a DLRM, which is a single part
     const RecordOptions& options;
+    bool has_flash = true;  // TransformerPart's
   };
   explicit SpecParts(const Source& source);
 
@@ -70,6 +71,7 @@ class SpecParts {
   const crds::TrainingSpec training_;
   const std::optional<TransformerSpec> spec_;
   RecordOptions options_;
+  const bool has_flash_;
   std::map<Key, Lowered> graphs_;
   // By stage and chunk, if the shared graph has other layer numbers.
   std::map<std::pair<std::int64_t, std::int64_t>, ForwardGraph> named_;

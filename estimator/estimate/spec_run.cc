@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "estimator/catalog/capabilities.h"
 #include "estimator/execute/run_trace.h"
 #include "estimator/fixed_costs/fixed_costs.h"
 #include "estimator/parallel/optimizer_support.h"
@@ -200,8 +201,10 @@ Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batc
     graph = lower_dlrm(*request.model->dlrm, *request.training, request.budget);
   } else {
     const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
-    graph = spec ? lower_transformer(*spec, *request.training, {.device = request.device}, request.budget)
-                 : Result<ForwardGraph>(spec.error());
+    graph =
+        spec ? lower_transformer(*spec, *request.training,
+                                 {.device = request.device, .has_flash = has_flash(request)}, request.budget)
+             : Result<ForwardGraph>(spec.error());
   }
   if (!graph) {
     return graph.error();
@@ -227,6 +230,13 @@ std::int64_t trainers_that_matter(const EstimateRequest& request) {
   const bool equal = whole && parallelism.expert == 1 && replica.count > 0 &&
                      replica.count <= request.trainers && request.trainers % replica.count == 0;
   return equal ? std::min(request.trainers, 2 * replica.count) : request.trainers;
+}
+
+bool has_flash(const EstimateRequest& request) {
+  const bool asked = request.model != nullptr && request.model->transformer &&
+                     request.model->transformer->attention == crds::AttentionKind::kSDPA;
+  const auto capability = request.gpu == nullptr ? std::nullopt : request.gpu->compute_capability;
+  return !asked || !capability || capabilities_of(*capability).flash_attention_2;
 }
 
 Result<SpecRun> run_spec(const EstimateRequest& request) {
@@ -312,7 +322,8 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
 
   SpecRun run{.heaviest = Ledger(1), .allocated = {}, .dense_parameters = {}};
   KnownSpecParts own;
-  SpecParts& parts = (known == nullptr ? own : *known).of({request.model, training, spec, options});
+  SpecParts& parts =
+      (known == nullptr ? own : *known).of({request.model, training, spec, options, has_flash(request)});
   iteration.prepared = &parts.prepared();
   std::vector<const Recording*> last;  // of the previous stage
   std::size_t first_of_last = 0;       // index of its first rank in run.allocated

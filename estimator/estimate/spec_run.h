@@ -55,8 +55,12 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
                          KnownSpecParts* known = nullptr);
 
 // Requests that differ only in the GPU, the embeddings or the number of trainers have equal runs if this
-// number is equal.
+// number and has_flash() are equal.
 std::int64_t trainers_that_matter(const EstimateRequest& request);
+
+// TransformerPart's: whether the card runs PyTorch's flash kernels, which demand compute capability 8.0 (sdp_utils.cpp:
+// check_flash_attention_hardware_support). True where that is not known, or no such kernel is asked for.
+bool has_flash(const EstimateRequest& request);
 
 // The trainers that hold the same part of the model, each for other samples or other tokens.
 std::int64_t holders_of(const crds::Parallelism& parallelism, std::int64_t trainers);

@@ -16,7 +16,7 @@ bool hopper_or_later(const std::string& family) {
          family != "turing" && family != "ampere" && family != "ada-lovelace";
 }
 
-// Versions of the graph's recording, unless the job sets how kernels are loaded.
+// Versions of the graph's recording or of the training, unless the job sets how kernels are loaded.
 Platform platform_of(const EstimateRequest& request) {
   const GpuModel& gpu = *request.gpu;
   Platform platform{.gpu = gpu.name, .family = gpu.family, .memory = gpu.memory};
@@ -26,6 +26,8 @@ Platform platform_of(const EstimateRequest& request) {
   } else if (request.graph != nullptr) {
     platform.cuda = cuda_version_of(request.graph->producer.torch);
     platform.torch = request.graph->producer.version;
+  } else if (request.training != nullptr && !request.training->torch_version.empty()) {
+    platform.torch = torch_version_of(request.training->torch_version);
   }
   return platform;
 }

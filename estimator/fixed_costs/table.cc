@@ -59,11 +59,18 @@ constexpr std::array<FixedCostRow, 8> kCublasRows = {{
     workspace("", {}, 32_MiB, "CublasHandlePool.cpp: 32 MiB from Hopper on"),
 }};
 
-// Later releases share cuBLAS's workspace, for which these figures are an upper bound.
+// Later releases share cuBLAS's workspace (CUDABlas.cpp: CublasLtWorkspace), for which the figures without a version
+// are an upper bound.
+constexpr std::int32_t kTorchOfSharedWorkspace = 211;  // as measured
 constexpr const char* kCublasLtSource = "CUDABlas.cpp: 1 MiB unless CUBLASLT_WORKSPACE_SIZE is set";
 constexpr const char* kCublasLtLarge = "pytorch#120925: 4 MiB on GPUs of 24 GiB";
 constexpr Bytes kNominal24 = 22_GiB;  // 24 GiB minus the driver's part
-constexpr std::array<FixedCostRow, 10> kCublasLtRows = {{
+constexpr std::array<FixedCostRow, 11> kCublasLtRows = {{
+    {.family = "hopper",
+     .torch = kTorchOfSharedWorkspace,
+     .bytes = {},
+     .source = "shares cuBLAS's workspace: two blocks of 32 MiB are all there is (H100, torch 2.11; "
+               "tests/accuracy/transformers_on_gpu.py)"},
     workspace("kepler", {}, 1_MiB, kCublasLtSource),
     workspace("maxwell", {}, 1_MiB, kCublasLtSource),
     workspace("pascal", {}, 1_MiB, kCublasLtSource),

@@ -92,6 +92,10 @@ Bytes safe_softmax(const KernelCall& call) {
   return Bytes{result.elements} + Bytes{result.elements / std::max<std::int64_t>(1, result.size(-1))};
 }
 
+Bytes softmax_backward(const KernelCall& call) {
+  return std::max(call.input(0).bytes(), call.input(1).bytes());
+}
+
 Bytes embedding_bag_backward(const KernelCall& call) {
   return Bytes{call.input(1).elements} * (3 * kInt64);
 }

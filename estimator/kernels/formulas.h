@@ -21,6 +21,7 @@ Bytes batch_norm_backward(const KernelCall& call);
 Bytes layer_norm_backward(const KernelCall& call);
 Bytes group_norm_backward(const KernelCall& call);
 Bytes safe_softmax(const KernelCall& call);
+Bytes softmax_backward(const KernelCall& call);
 Bytes embedding_bag_backward(const KernelCall& call);
 Bytes embedding_sort(const KernelCall& call);
 Bytes mkldnn_rnn(const KernelCall& call);

@@ -34,6 +34,7 @@ constexpr NamedFormula kFormulas[] = {
     {"mkldnn_rnn", formula::mkldnn_rnn},
     {"mkldnn_rnn_backward", formula::mkldnn_rnn_backward},
     {"safe_softmax", formula::safe_softmax},
+    {"softmax_backward", formula::softmax_backward},
 };
 
 [[noreturn]] void abort_on_row(std::string_view row) {

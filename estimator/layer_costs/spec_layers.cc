@@ -122,7 +122,8 @@ class SpecLayers {
                               .last_layer = block ? first + 1 : first,
                               .embeds = place == Place::kEmbedding,
                               .predicts = place == Place::kHead,
-                              .device = request_.device},
+                              .device = request_.device,
+                              .has_flash = has_flash(request_)},
                              request_.budget);
   }
 

@@ -238,8 +238,12 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
     case OpKind::kRelu:
     case OpKind::kTanh:
     case OpKind::kSigmoid:
-    case OpKind::kSoftmax:
     case OpKind::kLogSoftmax: rule.saved = {AutogradRule::kResult}; break;
+    case OpKind::kSoftmax:
+      // cuda/SoftMax.cu, softmax_backward_cuda_out: the product of gradient and result is made first.
+      rule.saved = {AutogradRule::kResult};
+      rule.backward_temporary = device == Device::kCuda ? graph.bytes(op.outputs[0], batch) : Bytes{};
+      break;
     case OpKind::kRsqrt:
       // -0.5 * grad * result^3, in three steps.
       rule.saved = {AutogradRule::kResult};

@@ -200,6 +200,7 @@ TransformerSpec gpt2_spec(ConfigKeys& keys) {
   spec.residual_dropout = keys.number("resid_pdrop", 0.1);
   spec.attention_dropout = keys.number("attn_pdrop", 0.1);
   spec.tied = keys.boolean("tie_word_embeddings", true);
+  spec.float_softmax = false;
   return spec;
 }
 
@@ -421,6 +422,7 @@ TransformerSpec falcon_spec(ConfigKeys& keys) {
   if (newer && !parallel) {
     keys.fail("parallel_attn", "is supported with new_decoder_architecture only as true");
   }
+  spec.float_softmax = false;
   return spec;
 }
 
@@ -516,6 +518,7 @@ TransformerSpec llama4_spec(ConfigKeys& keys) {
       keys.fail("moe_layers", "is supported only as every interleave_moe_layer_step-th layer");
     }
   }
+  spec.float_softmax = false;
   return spec;
 }
 

@@ -89,6 +89,7 @@ TransformerSpec bert_spec(ConfigKeys& keys) {
   spec.embedding_dropout = spec.residual_dropout = keys.number("hidden_dropout_prob", 0.1);
   spec.attention_dropout = keys.number("attention_probs_dropout_prob", 0.1);
   spec.tied = true;
+  spec.float_softmax = spec.float_loss = false;
   return spec;
 }
 
@@ -112,6 +113,7 @@ TransformerSpec t5_spec(ConfigKeys& keys) {
   spec.embedding_dropout = spec.residual_dropout = spec.attention_dropout = spec.ffn_dropout =
       keys.number("dropout_rate", 0.1);
   spec.tied = keys.boolean("tie_word_embeddings", true);
+  spec.float_softmax = spec.float_loss = false;
   return spec;
 }
 
@@ -186,6 +188,7 @@ TransformerSpec whisper_spec(ConfigKeys& keys) {
     }
   }
   keys.only("apply_spec_augment", false);
+  spec.float_softmax = spec.float_loss = false;
   return spec;
 }
 

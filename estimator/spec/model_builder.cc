@@ -271,19 +271,20 @@ void ModelBuilder::chunked_loss(TensorId x, TensorId weight, Shape part, Shape l
 }
 
 TensorId ModelBuilder::cross_entropy_of(TensorId logits, const std::string& name, Shape label_shape,
-                                        bool split) {
+                                        LossForm form) {
   const TensorId labels = graph_.add_input(name + ".labels", std::move(label_shape), ElementType::kInt64);
   if (compiled_) {
     return graph_.apply(OpKind::kCrossEntropy, name, {logits, labels}, {fixed(1)}, ElementType::kFP32);
   }
-  const TensorId log = unary(split ? OpKind::kSplitLogSoftmax : OpKind::kLogSoftmax, name + ".log_softmax",
-                             cast(logits, ElementType::kFP32));
-  return graph_.apply(split ? OpKind::kSplitNllLoss : OpKind::kNllLoss, name, {log, labels}, {fixed(1)},
+  const TensorId in = form.as_float || form.split ? cast(logits, ElementType::kFP32) : logits;
+  const TensorId log =
+      as_float(unary(form.split ? OpKind::kSplitLogSoftmax : OpKind::kLogSoftmax, name + ".log_softmax", in));
+  return graph_.apply(form.split ? OpKind::kSplitNllLoss : OpKind::kNllLoss, name, {log, labels}, {fixed(1)},
                       ElementType::kFP32);
 }
 
-void ModelBuilder::cross_entropy(TensorId logits, Shape label_shape, bool split) {
-  cross_entropy_of(logits, "loss", std::move(label_shape), split);
+void ModelBuilder::cross_entropy(TensorId logits, Shape label_shape, LossForm form) {
+  cross_entropy_of(logits, "loss", std::move(label_shape), form);
   // The model's forward holds its logits until it returns the loss.
   graph_.end_scope({logits});
 }

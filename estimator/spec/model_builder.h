@@ -108,11 +108,15 @@ class ModelBuilder {
   TensorId layer_norm(const std::string& name, TensorId x, std::int64_t width, bool bias);
   // As Hugging Face's LlamaRMSNorm and its relatives, operator by operator, in fp32; compiled, one kernel.
   TensorId rms_norm(const std::string& name, TensorId x, std::int64_t width, RmsForm form = RmsForm::kLlama);
-  // Mean cross entropy of the logits, in fp32. `split`: each trainer has a part of the vocabulary, as with
-  // torch.distributed.tensor.parallel.loss_parallel.
-  void cross_entropy(TensorId logits, Shape label_shape, bool split);
+  struct LossForm {
+    bool split =
+        false;  // each trainer has a part of the vocabulary: torch.distributed.tensor.parallel.loss_parallel
+    bool as_float = true;  // the logits are cast to fp32 first; otherwise autocast casts their log-softmax
+  };
+  // Mean cross entropy of the logits.
+  void cross_entropy(TensorId logits, Shape label_shape, LossForm form);
   // One of several losses of a model.
-  TensorId cross_entropy_of(TensorId logits, const std::string& name, Shape label_shape, bool split = false);
+  TensorId cross_entropy_of(TensorId logits, const std::string& name, Shape label_shape, LossForm form);
   // The same of x * weight^T, with as many tokens of each sample at a time as `part` has; no more logits exist.
   void chunked_loss(TensorId x, TensorId weight, Shape part, Shape label_shape);
 

@@ -151,7 +151,8 @@ Result<std::vector<ForwardGraph>> lower_stages(const EstimateRequest& job, const
                                .last_layer = (stage + 1) * spec->layers / stages,
                                .embeds = stage == 0,
                                .predicts = stage + 1 == stages,
-                               .device = job.device};
+                               .device = job.device,
+                               .has_flash = has_flash(job)};
     if (Result<void> added = add(lower_transformer(*spec, layout.training, part, job.budget)); !added) {
       return added.error();
     }

@@ -441,8 +441,8 @@ class TransformerLowering : TransformerPiece {
     const Shape pairs = {per_sample(1), per_sample(1)};
     const TensorId products = builder_.matmul("logits.products", text, image, pairs);
     const TensorId logits = builder_.binary(OpKind::kMul, "logits", products, scale, pairs);
-    const TensorId texts = builder_.cross_entropy_of(logits, "loss.texts", {per_sample(1)});
-    const TensorId images = builder_.cross_entropy_of(logits, "loss.images", {per_sample(1)});
+    const TensorId texts = builder_.cross_entropy_of(logits, "loss.texts", {per_sample(1)}, {});
+    const TensorId images = builder_.cross_entropy_of(logits, "loss.images", {per_sample(1)}, {});
     graph_.apply(OpKind::kAdd, "loss", {texts, images}, {fixed(1)}, ElementType::kFP32);
   }
 
@@ -490,7 +490,7 @@ class TransformerLowering : TransformerPiece {
         const TensorId ends = graph_.add_input("score.ends", {per_sample(1)}, ElementType::kInt64);
         const TensorId logits = graph_.apply(OpKind::kSelectRows, "score.pooled", {scores, ends},
                                              {per_sample(1), fixed(spec_.classes)}, builder_.type(scores));
-        return builder_.cross_entropy(logits, {per_sample(1)}, false);
+        return builder_.cross_entropy(logits, {per_sample(1)}, loss_form());
       }
       case Head::kEncoder: return pool(spec_.final_norm ? norm("norm", x) : x);
     }
@@ -520,7 +520,11 @@ class TransformerLowering : TransformerPiece {
           builder_.unary(OpKind::kScale, "head.uncapped", builder_.unary(OpKind::kTanh, "head.tanh", logits));
     }
     graph_.set_result(logits);
-    builder_.cross_entropy(logits, {per_sample(1), fixed(tokens_)}, splits_loss());
+    builder_.cross_entropy(logits, {per_sample(1), fixed(tokens_)}, loss_form(splits_loss()));
+  }
+
+  ModelBuilder::LossForm loss_form(bool split = false) const {
+    return {.split = split, .as_float = spec_.float_loss};
   }
 
   // BERT's pooler: the first token through a dense layer and tanh. The mean of the result is used as the
@@ -529,7 +533,7 @@ class TransformerLowering : TransformerPiece {
   void classify(TensorId x) {
     const TensorId logits = builder_.linear("classifier", x, {per_sample(1), fixed(spec_.classes)},
                                             spec_.hidden, spec_.classes, true);
-    builder_.cross_entropy(logits, {per_sample(1)}, false);
+    builder_.cross_entropy(logits, {per_sample(1)}, loss_form());
   }
 
   void pool(TensorId x) {

@@ -356,9 +356,8 @@ TensorId TransformerAttention::scores(const std::string& name, TensorId products
   return use.causal && mask >= 0 ? builder_.add(name + ".masked", scores, mask) : scores;
 }
 
-// The values by their weights, token by token.
-TensorId TransformerAttention::weighted(const std::string& name, TensorId weights, TensorId values) {
-  TensorId out = builder_.matmul(name + ".weighted", weights, values, heads_shape(heads_, value_dim()));
+// What the output projection needs, of a result by heads.
+TensorId TransformerAttention::by_token(const std::string& name, TensorId out) {
   out = graph_.alias(OpKind::kReshape, name + ".by_head", {out}, heads_shape(heads_, value_dim()));
   return graph_.apply(OpKind::kCopy, name + ".by_token", {out}, tokens_shape(heads_ * value_dim()),
                       builder_.type(out));
@@ -379,32 +378,65 @@ TensorId TransformerAttention::attend_eagerly(const std::string& name, Heads hea
                            builder_.compute());
   }
   const TensorId products = builder_.matmul(name + ".products", queries, keys, scores_shape(heads));
-  const TensorId weights = graph_.apply(OpKind::kSoftmax, name + ".softmax", {scores(name, products, use)},
-                                        scores_shape(heads), ElementType::kFP32);
+  const TensorId finished = scores(name, products, use);
+  const bool as_float = spec_.float_softmax || (builder_.mixed() && part_.device == Device::kCuda);
+  const TensorId weights = graph_.apply(OpKind::kSoftmax, name + ".softmax", {finished}, scores_shape(heads),
+                                        as_float ? ElementType::kFP32 : builder_.type(finished));
   const TensorId used = builder_.dropout(name + ".dropout", builder_.cast(weights, builder_.type(heads.q)),
                                          spec_.attention_dropout);
   if (!repeats) {
     values = arrange(".values", heads.v, value_dim());
   }
   weights_ = used;
-  return weighted(name, used, values);
+  return by_token(name, builder_.matmul(name + ".weighted", used, values, heads_shape(heads_, value_dim())));
 }
 
-// SDPA without a kernel, for keys of fewer heads that are not repeated (attention.cpp:
-// _scaled_dot_product_attention_math): queries and keys are scaled by themselves, and the mask is added in place.
+// Whether CUDA has no kernel for these heads. Without a mask transformers gives SDPA fewer keys than queries
+// (sdpa_attention.py: use_gqa_in_sdpa), which of the kernels only flash takes (sdp_utils.cpp:
+// check_batch_size_and_num_heads_dense), in 16 bits; and Falcon does without saying so, which none takes.
+bool TransformerAttention::by_parts(const AttentionUse& use) const {
+  if (part_.device != Device::kCuda || spec_.attention != crds::AttentionKind::kSDPA) {
+    return false;
+  }
+  const bool grouped =
+      heads_ != kv_heads_ && spec_.fused_qkv != FusedQkv::kGroups && window_of(use) < 0 && use.bias < 0;
+  const bool flash = part_.has_flash && builder_.compute() != ElementType::kFP32;
+  return multi_query() || (grouped && !flash);
+}
+
+// SDPA without a kernel (attention.cpp: _scaled_dot_product_attention_math), in fp32: queries and keys are scaled by
+// themselves, and the mask is added in place.
 TensorId TransformerAttention::attend_by_parts(const std::string& name, Heads heads) {
+  const ElementType type = ElementType::kFP32;
+  const auto as_float = [&](TensorId x) { return builder_.cast(builder_.cast(x, builder_.compute()), type); };
   const auto scaled = [&](const char* what, TensorId x) {
-    return builder_.unary(OpKind::kScale, name + what, builder_.cast(x, builder_.compute()));
+    return builder_.unary(OpKind::kScale, name + what, x);
   };
-  const TensorId queries = graph_.apply(OpKind::kCopy, name + ".queries", {scaled(".q.scaled", heads.q)},
-                                        heads_shape(heads_, spec_.head_dim), builder_.compute());
-  const TensorId keys =
-      arranged(OpKind::kRepeat, name + ".keys", scaled(".k.scaled", heads.k), heads, spec_.head_dim);
-  const TensorId products = builder_.matmul(name + ".products", queries, keys, scores_shape(heads));
+  const auto repeated = [&](const char* what, TensorId x, std::int64_t width) {
+    return arranged(OpKind::kRepeat, name + what, x, heads, width);
+  };
+  const auto product = [&](const char* what, TensorId a, TensorId b, Shape shape) {
+    return graph_.apply(OpKind::kMatMul, name + what, {a, b}, std::move(shape), type);
+  };
+  const TensorId scaled_queries = scaled(".q.scaled", as_float(heads.q));
+  TensorId keys = as_float(heads.k), values = as_float(heads.v);
+  if (multi_query()) {
+    keys = repeated(".keys", scaled(".k.scaled", keys), spec_.head_dim);
+  } else {
+    keys = repeated(".keys", keys, spec_.head_dim);
+    values = repeated(".values", values, value_dim());
+    keys = scaled(".k.scaled", keys);
+  }
+  const TensorId queries = graph_.apply(OpKind::kCopy, name + ".queries", {scaled_queries},
+                                        heads_shape(heads_, spec_.head_dim), type);
+  const TensorId products = product(".products", queries, keys, scores_shape(heads));
   const TensorId weights = builder_.unary(OpKind::kSoftmax, name + ".softmax", products);
-  const TensorId values = arranged(OpKind::kRepeat, name + ".values",
-                                   builder_.cast(heads.v, builder_.compute()), heads, value_dim());
-  return weighted(name, weights, values);
+  if (multi_query()) {
+    values = repeated(".values", values, value_dim());
+  }
+  const TensorId out = builder_.cast(product(".weighted", weights, values, heads_shape(heads_, value_dim())),
+                                     builder_.compute());
+  return by_token(name, out);
 }
 
 TensorId TransformerAttention::attend_by_kernel(const std::string& name, Heads heads,
@@ -429,9 +461,8 @@ TensorId TransformerAttention::attend_by_kernel(const std::string& name, Heads h
 }
 
 TensorId TransformerAttention::attend(const std::string& name, Heads heads, const AttentionUse& use) {
-  // CUDA's kernels need as many keys as queries (sdp_utils.cpp: check_batch_size_and_num_heads_dense).
-  const bool by_parts = multi_query() && part_.device == Device::kCuda;
-  const bool ring = part_.context > 1 && !eager() && !by_parts && window_of(use) < 0 && use.bias < 0;
+  const bool without_kernel = by_parts(use);
+  const bool ring = part_.context > 1 && !eager() && !without_kernel && window_of(use) < 0 && use.bias < 0;
   if (part_.context > 1 && !ring) {
     heads.k = gather_tokens(name + ".k", heads.k, kv_heads_, spec_.head_dim);
     heads.v = gather_tokens(name + ".v", heads.v, kv_heads_, value_dim());
@@ -440,15 +471,15 @@ TensorId TransformerAttention::attend(const std::string& name, Heads heads, cons
   if (eager()) {
     return attend_eagerly(name, heads, use);
   }
-  if (by_parts) {
+  if (without_kernel) {
     return attend_by_parts(name, heads);
   }
   const TensorId out = ring ? attend_in_ring(name, heads) : attend_by_kernel(name, heads, use);
   // The kernels store their result as the queries are stored (FlashAttentionKernel.cpp, flash_api.cpp: empty_like),
   // and the output projection needs it token by token.
-  const Shape by_token = tokens_shape(heads_ * value_dim());
-  return heads.by_head ? graph_.apply(OpKind::kCopy, name + ".by_token", {out}, by_token, builder_.type(out))
-                       : graph_.view(name + ".tokens", out, by_token);
+  const Shape shape = tokens_shape(heads_ * value_dim());
+  return heads.by_head ? graph_.apply(OpKind::kCopy, name + ".by_token", {out}, shape, builder_.type(out))
+                       : graph_.view(name + ".tokens", out, shape);
 }
 
 TensorId TransformerAttention::run(const std::string& name, TensorId x, const AttentionUse& use) {

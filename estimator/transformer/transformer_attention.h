@@ -83,8 +83,9 @@ class TransformerAttention : TransformerPiece {
   Shape mask_shape() const { return {per_sample(1), fixed(1), fixed(tokens_), fixed(spec_.sequence)}; }
   TensorId mask(const char* name, const Shape& shape, ElementType type);
   TensorId scores(const std::string& name, TensorId products, const AttentionUse& use);
-  TensorId weighted(const std::string& name, TensorId weights, TensorId values);
+  TensorId by_token(const std::string& name, TensorId out);
   TensorId attend_eagerly(const std::string& name, Heads heads, const AttentionUse& use);
+  bool by_parts(const AttentionUse& use) const;
   TensorId attend_by_parts(const std::string& name, Heads heads);
   TensorId attend_by_kernel(const std::string& name, Heads heads, const AttentionUse& use);
   TensorId attend_in_ring(const std::string& name, const Heads& heads);

@@ -1,5 +1,6 @@
 #include "estimator/transformer/transformer_feed_forward.h"
 
+#include <utility>
 #include <vector>
 
 namespace plimsoll::estimator::inline transformer {
@@ -83,10 +84,22 @@ TensorId TransformerFeedForward::experts(const std::string& name, TensorId x) {
                ? graph_.add_expert_parameters(name + which, {fixed(width)}, builder_.stored(), local_experts)
                : builder_.parameter(name + which, {fixed(local_experts), fixed(width)});
   };
+  // Autocast knows no grouped product: rows are cast to the weights' type, which stays fp32 (integrations/moe.py:
+  // _grouped_mm). Experts that are modules of their own are linear layers.
+  const auto product = [&](const char* which, TensorId rows_in, TensorId weight, TensorId bias, Shape shape) {
+    if (spec_.split_experts || !builder_.mixed()) {
+      return builder_.linear(name + which, rows_in, weight, bias, std::move(shape));
+    }
+    const ElementType type = builder_.type(weight);
+    TensorIds inputs = {builder_.cast(rows_in, type), weight};
+    if (bias >= 0) {
+      inputs.push_back(bias);
+    }
+    return graph_.apply(OpKind::kLinear, name + which, inputs, std::move(shape), type);
+  };
   const TensorId up_weight = expert_weight(".experts.gate_up", up_width, spec_.hidden);
-  TensorId inner =
-      builder_.linear(name + ".experts.up", in, up_weight, expert_bias(".experts.gate_up_bias", up_width),
-                      {per_sample(rows), fixed(up_width)});
+  TensorId inner = product(".experts.up", in, up_weight, expert_bias(".experts.gate_up_bias", up_width),
+                           {per_sample(rows), fixed(up_width)});
   const Shape inner_shape = {per_sample(rows), fixed(ffn)};
   {
     const CheckpointedModule act(context_, name + ".experts.act", false);
@@ -100,7 +113,7 @@ TensorId TransformerFeedForward::experts(const std::string& name, TensorId x) {
     }
   }
   const TensorId down_weight = expert_weight(".experts.down", spec_.hidden, ffn);
-  TensorId out = builder_.linear(name + ".experts.down", inner, down_weight, -1, row_shape);
+  TensorId out = product(".experts.down", inner, down_weight, -1, row_shape);
   if (const TensorId bias = expert_bias(".experts.down_bias", spec_.hidden); bias >= 0) {
     out = builder_.binary(OpKind::kAdd, name + ".experts.biased", out,
                           builder_.cast(bias, builder_.type(out)), row_shape);

@@ -60,10 +60,12 @@ TensorId TransformerPiece::activate(const std::string& name, TensorId x) {
   if (builder_.compiled()) {
     return builder_.unary(OpKind::kGelu, name, x);
   }
-  // 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))
+  // 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))), of which CUDA's autocast takes the power in fp32, and with
+  // it all that is added and multiplied to it (autocast_mode.h: AT_FORALL_FP32); the CPU's does not.
   const TensorId half = builder_.unary(OpKind::kScale, name + ".half", x);
+  const TensorId cubed = part_.device == Device::kCuda ? builder_.as_float(x) : x;
   const TensorId cube = builder_.unary(OpKind::kScale, name + ".scaled_cube",
-                                       builder_.unary(OpKind::kPower, name + ".cube", x));
+                                       builder_.unary(OpKind::kPower, name + ".cube", cubed));
   const TensorId inner =
       builder_.unary(OpKind::kScale, name + ".inner", builder_.add(name + ".sum", x, cube));
   const TensorId outer = builder_.unary(OpKind::kScale, name + ".one_more",

@@ -29,6 +29,7 @@ struct TransformerPart {
   bool embeds = true;             // has the token embedding: the first pipeline stage
   bool predicts = true;           // has the head and computes the loss: the last pipeline stage
   Device device = Device::kCuda;  // PyTorch chooses kernels by it
+  bool has_flash = true;          // the card runs PyTorch's flash kernels: compute capability 8.0 and above
 };
 
 struct TransformerContext {

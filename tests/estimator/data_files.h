@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -86,21 +87,24 @@ struct MeasuredRun {
   std::int64_t trainers = 1;
 };
 
+// `model` and `training` of the row.
+inline crds::TrainingJobSpec spec_of_row(const Json& row) {
+  Json object;
+  object["apiVersion"] = "plimsoll.dev/v1alpha1";
+  object["kind"] = "TrainingJob";
+  object["metadata"]["name"] = "measured";
+  object["spec"]["model"] = row["model"];
+  object["spec"]["training"] = row["training"];
+  Result<crds::TrainingJob> job = crds::decode_training_job(object);
+  EXPECT_TRUE(job.ok()) << write_json(row) << ": " << (job ? "" : to_string(job.error()));
+  return job ? std::move(job->spec) : crds::TrainingJobSpec();
+}
+
 inline std::vector<MeasuredRun> measured_runs(const std::string& file) {
   std::vector<MeasuredRun> runs;
   for (const Json& row : yaml_rows(file)) {
-    Json object;
-    object["apiVersion"] = "plimsoll.dev/v1alpha1";
-    object["kind"] = "TrainingJob";
-    object["metadata"]["name"] = "measured";
-    object["spec"]["model"] = row["model"];
-    object["spec"]["training"] = row["training"];
-    const Result<crds::TrainingJob> job = crds::decode_training_job(object);
-    EXPECT_TRUE(job.ok()) << file << ": " << write_json(row) << ": " << (job ? "" : to_string(job.error()));
-    if (job) {
-      runs.push_back(
-          {row["case"].asString(), job->spec, row["bytes"].asInt64(), row.get("trainers", 1).asInt64()});
-    }
+    runs.push_back(
+        {row["case"].asString(), spec_of_row(row), row["bytes"].asInt64(), row.get("trainers", 1).asInt64()});
   }
   return runs;
 }

@@ -50,14 +50,16 @@ TEST_F(Margins, OfCudnnNeedConvolutions) {
             Bytes::ceil(400 * 1024 * 1024 * kCudnnMargin));
 }
 
-// VGG16 at batch 128 on an A100 reserved 6.2 GiB more than is simulated; on an RTX 3060 VGGs reserved 0.7 GiB more.
-TEST_F(Margins, OfWinogradsTransformsAreForTheA100) {
+// VGG16 at batch 128 reserved 6.2 GiB more than is simulated on an A100, and 5.1 GiB on an H100; on an RTX 3060 VGGs reserved 0.7 GiB more.
+TEST_F(Margins, OfWinogradsTransformsAreForTheA100AndTheH100) {
   const ConvolutionTotals convolutions = {.traffic = 1_GiB, .transforms = 700_MiB};
   EXPECT_EQ(margin("cudnnTransforms", convolutions), std::nullopt) << "no card";
   const GpuCatalog catalog = GpuCatalog::built_in();
   request_.gpu = catalog.find("RTX 3060");
   EXPECT_EQ(margin("cudnnTransforms", convolutions), std::nullopt);
   request_.gpu = catalog.find("A100-40GB");
+  EXPECT_EQ(margin("cudnnTransforms", convolutions), 700_MiB);
+  request_.gpu = catalog.find("H100-80GB");
   EXPECT_EQ(margin("cudnnTransforms", convolutions), 700_MiB);
   EXPECT_EQ(margin("cudnnTransforms"), std::nullopt);
 }

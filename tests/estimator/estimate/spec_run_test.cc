@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "estimator/catalog/gpu_catalog.h"
+#include "estimator/estimate/estimate.h"
 #include "estimator/trace/shapes.h"
 
 namespace plimsoll::estimator {
@@ -168,6 +170,43 @@ TEST(SpecRun, ALossInChunksHasTheLogitsOfOneChunk) {
   EXPECT_GT(chunked, Bytes{4 * kLogits / 8});
   job.training.loss_chunks = 17;
   EXPECT_THAT(job.refusal(), HasSubstr("training.lossChunks is 17 and must be from 1 to the 16 tokens"));
+}
+
+// A T4 has no flash kernel, and so scores of grouped heads; a card that is not known is assumed to have one.
+TEST(SpecRun, WithoutFlashKernelsGroupedHeadsHaveScores) {
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  SpecJob job = transformer();
+  job.model.transformer->kv_heads = 2;
+  job.model.transformer->attention = crds::AttentionKind::kSDPA;
+  job.training.precision = crds::Precision::kFP16Mixed;
+  job.request.device = Device::kCuda;
+  const auto peak_on = [&](const char* gpu) {
+    job.request.gpu = gpu == nullptr ? nullptr : catalog.find(gpu);
+    return job.run().heaviest.peak();
+  };
+  EXPECT_GT(peak_on("T4"), peak_on("A100-80GB"));
+  EXPECT_EQ(peak_on(nullptr), peak_on("A100-80GB"));
+  job.request.gpu = catalog.find("T4");
+  EXPECT_FALSE(has_flash(job()));
+  job.model.transformer->attention = crds::AttentionKind::kEager;
+  EXPECT_TRUE(has_flash(job())) << "no such kernel is asked for";
+}
+
+// One search over both cards keeps their runs apart.
+TEST(Estimator, ACardWithoutFlashKernelsHasARunOfItsOwn) {
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  SpecJob job = transformer();
+  job.model.transformer->kv_heads = 2;
+  job.training.precision = crds::Precision::kFP16Mixed;
+  job.request.device = Device::kCuda;
+  Estimator estimator;
+  const auto activations_on = [&](const char* gpu) {
+    job.request.gpu = catalog.find(gpu);
+    return estimator.estimate(job())->breakdown.activations;
+  };
+  const Bytes on_t4 = activations_on("T4"), on_a100 = activations_on("A100-80GB");
+  EXPECT_GT(on_t4, on_a100);
+  EXPECT_EQ(activations_on("T4"), on_t4);
 }
 
 TEST(SpecRun, Float8GathersLessAndNeedsSixteenBits) {

@@ -23,7 +23,7 @@ TEST(FixedCostTable, EveryRowHasASourceAndTheLastOneHoldsForAll) {
   for (const auto rows : fixed_cost_tables()) {
     for (const FixedCostRow& row : rows) {
       EXPECT_GT(std::string(row.source).size(), 20U);
-      EXPECT_GT(row.bytes.count, 0);
+      EXPECT_TRUE(row.bytes.count > 0 || std::string(row.source).starts_with("shares"));
     }
     EXPECT_TRUE(rows.back().gpu.empty() && rows.back().family.empty());
     EXPECT_EQ(rows.back().cuda + rows.back().torch + rows.back().least_memory.count, 0);
@@ -96,6 +96,16 @@ TEST(FixedCostTable, TheWorkspaceOfCublasLtDependsOnTheMemory) {
   EXPECT_EQ(cublas_lt_row(on).bytes, 4_MiB);
   on.memory = 22_GiB - 1_B;
   EXPECT_EQ(cublas_lt_row(on).bytes, 1_MiB);
+}
+
+// Measured on an H100 with torch 2.11; a version that is not known gets the larger figure.
+TEST(FixedCostTable, LaterReleasesShareTheWorkspaceOfCublas) {
+  Platform on{.gpu = "H100-80GB", .family = "hopper", .memory = 80_GiB, .torch = 211};
+  EXPECT_EQ(cublas_lt_row(on).bytes, Bytes{});
+  on.torch = 210;
+  EXPECT_EQ(cublas_lt_row(on).bytes, 32_MiB);
+  on.torch = 0;
+  EXPECT_EQ(cublas_lt_row(on).bytes, 32_MiB);
 }
 
 }  // namespace

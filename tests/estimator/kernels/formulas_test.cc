@@ -106,5 +106,15 @@ TEST(KernelFormulas, SafeSoftmaxHasABooleanPerElementAndRow) {
   EXPECT_EQ(bytes_of(built, formula::safe_softmax), Bytes{});
 }
 
+TEST(KernelFormulas, SoftmaxBackwardHasTheProductOfGradientAndResult) {
+  OperatorTrace built;
+  const std::int32_t half = built.tensor({2, 8}, "bfloat16");
+  const std::int32_t full = built.tensor({2, 8});
+  built.add("aten::_softmax_backward_data", {full, full}, {half});
+  EXPECT_EQ(bytes_of(built, formula::softmax_backward), Bytes{16 * 4});
+  built.add("aten::_softmax_backward_data", {half, half}, {half});
+  EXPECT_EQ(bytes_of(built, formula::softmax_backward), Bytes{16 * 2});
+}
+
 }  // namespace
 }  // namespace plimsoll::estimator

@@ -63,6 +63,17 @@ TEST(AutogradRules, AnActivationSavesItsResultOrItsInput) {
   EXPECT_FALSE(Model().rule_of(OpKind::kRelu).expensive);
 }
 
+// 22 layers of TinyLlama in fp32 took a matrix of scores more than estimated on an H100.
+TEST(AutogradRules, OnCudaSoftmaxMultipliesGradientAndResultFirst) {
+  Model model;
+  model.graph.apply(OpKind::kSoftmax, "softmax", {model.y}, kRow, ElementType::kFP32);
+  const Op op = model.graph.op(model.graph.op_count() - 1);
+  const Bytes result = model.graph.bytes(op.outputs[0], 4);
+  EXPECT_GT(result, Bytes{});
+  EXPECT_EQ(rule_for(model.graph, op, Device::kCuda, 4).backward_temporary, result);
+  EXPECT_EQ(rule_for(model.graph, op, Device::kCpu, 4).backward_temporary, Bytes{});
+}
+
 TEST(AutogradRules, ASumPassesItsGradientOn) {
   Model model;
   const TensorId bias = model.graph.add_parameter("bias", {fixed(8)}, ElementType::kFP32);

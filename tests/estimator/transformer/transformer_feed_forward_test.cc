@@ -16,10 +16,11 @@ TransformerSpec small() {
   return *transformer_spec(model);
 }
 
-ForwardGraph feed(const TransformerSpec& spec, bool sparse = false) {
+ForwardGraph feed(const TransformerSpec& spec, bool sparse = false,
+                  crds::Precision precision = crds::Precision::kFP32) {
   const crds::TrainingSpec training;
   const TransformerPart part;
-  ModelBuilder builder(crds::Precision::kFP32);
+  ModelBuilder builder(precision);
   ModulePatterns patterns({});
   TransformerContext context{spec, training, part, builder, patterns};
   const TensorId x =
@@ -47,6 +48,28 @@ TEST(TransformerFeedForward, ExpertsAreARouterAndTheirMatrices) {
   EXPECT_EQ(feed(spec, true).parameter_bytes().count, (4 * 64 + 4 * 3 * 64 * 32) * 4);
   spec.mlp_bias = true;
   EXPECT_EQ(feed(spec, true).parameter_bytes().count, (4 * 64 + 4 * 3 * 64 * 32 + 4 * (2 * 32 + 64)) * 4);
+}
+
+// Mixtral under autocast took 12 % more on an H100 than with half copies.
+TEST(TransformerFeedForward, GroupedExpertsStayInFloatUnderAutocast) {
+  TransformerSpec spec = small();
+  spec.experts = 4;
+  spec.experts_per_token = 2;
+  spec.expert_ffn = 32;
+  const auto product = [&](crds::Precision precision) {
+    const ForwardGraph graph = feed(spec, true, precision);
+    for (std::int32_t i = 0; i < graph.op_count(); ++i) {
+      const Op op = graph.op(i);
+      if (op.kind == OpKind::kLinear && graph.name_of(op.outputs[0]) == "mlp.experts.up") {
+        return graph.tensor(op.outputs[0]).type;
+      }
+    }
+    return ElementType::kInt64;
+  };
+  EXPECT_EQ(product(crds::Precision::kBF16Mixed), ElementType::kFP32);
+  EXPECT_EQ(product(crds::Precision::kBF16), ElementType::kBF16);
+  spec.split_experts = true;
+  EXPECT_EQ(product(crds::Precision::kBF16Mixed), ElementType::kBF16) << "linear layers";
 }
 
 }  // namespace

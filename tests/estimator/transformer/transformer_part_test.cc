@@ -7,6 +7,7 @@ namespace {
 
 class Piece : public TransformerPiece {
  public:
+  using TransformerPiece::activate;
   using TransformerPiece::enter_region;
   using TransformerPiece::leave_region;
   using TransformerPiece::residual_shape;
@@ -50,6 +51,22 @@ TEST_F(TransformerPieces, SequenceParallelismSplitsTheTokensOutside) {
   const TensorId inside = piece.enter_region("a", x);
   EXPECT_EQ(builder.graph().bytes(inside, 1).count, 16 * 64 * 4);
   EXPECT_EQ(builder.graph().bytes(piece.leave_region("a", inside), 1).count, 8 * 64 * 4);
+}
+
+// GPT-2 under autocast took 17 % more on an H100 than with a power in 16 bits.
+TEST_F(TransformerPieces, CudasAutocastTakesTheNewGelusPowerInFloat) {
+  spec.activation = Activation::kGeluNew;
+  const auto result = [&](crds::Precision precision, Device device) {
+    ModelBuilder own(precision);
+    const TransformerPart part{.device = device};
+    TransformerContext context{spec, training, part, own, patterns};
+    Piece piece(context);
+    const TensorId x = own.graph().add_input("x", piece.tokens_shape(64), own.compute());
+    return own.type(piece.activate("act", x));
+  };
+  EXPECT_EQ(result(crds::Precision::kBF16Mixed, Device::kCuda), ElementType::kFP32);
+  EXPECT_EQ(result(crds::Precision::kBF16Mixed, Device::kCpu), ElementType::kBF16);
+  EXPECT_EQ(result(crds::Precision::kBF16, Device::kCuda), ElementType::kBF16);
 }
 
 }  // namespace

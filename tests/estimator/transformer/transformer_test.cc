@@ -127,7 +127,7 @@ TEST(LowerTransformer, OnlyEagerAttentionHasScores) {
   const ForwardGraph scores = *lower(eager);
   EXPECT_EQ(count_of(scores, OpKind::kSoftmax), 4);
   EXPECT_EQ(count_of(scores, OpKind::kAttention), 0);
-  const ForwardGraph fused = *lower(small());
+  const ForwardGraph fused = *lower(small(), {.device = Device::kCpu});
   EXPECT_EQ(count_of(fused, OpKind::kSoftmax), 0);
   EXPECT_EQ(count_of(fused, OpKind::kAttention), 4);
 }
