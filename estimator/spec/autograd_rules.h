@@ -33,7 +33,10 @@ struct AutogradRule {
   Bytes auxiliary;                        // saved besides: computed by the operator only for its backward
   Bytes forward_temporary;                // allocated while the operator runs
   Bytes backward_temporary;               // allocated while its backward runs
-  bool expensive = false;                 // a matrix product: selective checkpointing keeps its result
+  // Backward makes the gradient of the last input first: the generated code takes the operands by their names in
+  // derivatives.yaml, and mat2 of mm and bmm and other of mul come before self.
+  bool last_first = false;
+  bool expensive = false;  // a matrix product: selective checkpointing keeps its result
 };
 
 AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, std::int64_t batch);

@@ -254,7 +254,9 @@ TensorId ModelBuilder::rms_norm(const std::string& name, TensorId x, std::int64_
   }
   TensorId weight = parameter(name + ".weight", {fixed(width)});
   if (form == RmsForm::kLlama) {
-    return binary(OpKind::kMul, name, cast(normal, original), weight, shape(normal));
+    const TensorId out = binary(OpKind::kMul, name, cast(normal, original), weight, shape(normal));
+    graph_.end_scope({normal});  // `hidden_states`, until the function returns
+    return out;
   }
   if (form == RmsForm::kGemma) {
     weight = unary(OpKind::kScale, name + ".one_more", cast(weight, ElementType::kFP32));

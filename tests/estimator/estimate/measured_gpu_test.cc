@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ constexpr const char* kFile = PLIMSOLL_SOURCE_DIR "/tests/accuracy/measured_gpu/
 // Percent. docs/estimation.md, "On an H100", says what is known of the rows that are further off.
 constexpr double kWithin = 0.45;
 constexpr double kMedianWithin = 0.02;
-constexpr double kReservedMedianWithin = 0.6;
+constexpr double kReservedMedianWithin = 0.4;
+constexpr double kReservedMeanWithin = 1.3;
 constexpr double kCompiledWithin = 1.4;
 const std::map<std::string, double> kFurtherOff = {
     {"Falcon, 8 layers", 1.2}, {"GPT-2 XL", 1.8},   {"Mamba, 4 layers", 7.9},
@@ -36,7 +38,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndAllButOneAreUnderTheBound) {
+TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndUnderTheBound) {
   const Result<std::string> text = read_file(kFile);
   ASSERT_TRUE(text.ok());
   const Result<std::vector<Json>> documents = parse_yaml_documents(*text);
@@ -46,7 +48,6 @@ TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndAllButOneAreUnderTheBound) {
   const GpuModel* const gpu = catalog.find(measured["gpu"].asString());
   ASSERT_NE(gpu, nullptr) << measured["gpu"].asString();
   std::vector<double> allocated, reserved;
-  std::vector<std::string> above;
   std::string torch = measured["torch"].asString();  // 2.11.0+cu130
   torch = torch.substr(0, torch.find('+'));
   for (Json row : measured["rows"]) {
@@ -69,9 +70,7 @@ TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndAllButOneAreUnderTheBound) {
                                                               : further->second)
         << write_json(row);
     const std::int64_t card = row["card"].asInt64() - row["cardBefore"].asInt64();
-    if (card > estimate->peak.upper_bound.count) {
-      above.push_back(name + " " + crds::name_of(spec.training.activation_checkpointing));
-    }
+    EXPECT_LE(card, estimate->peak.upper_bound.count) << write_json(row);
     allocated.push_back(std::abs(error));
     reserved.push_back(std::abs(of_reserved));
   }
@@ -79,7 +78,8 @@ TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndAllButOneAreUnderTheBound) {
               median(reserved));
   EXPECT_LE(median(allocated), kMedianWithin);
   EXPECT_LE(median(reserved), kReservedMedianWithin);
-  EXPECT_EQ(above, std::vector<std::string>{"Mixtral, small Full"});
+  EXPECT_LE(std::accumulate(reserved.begin(), reserved.end(), 0.0) / static_cast<double>(reserved.size()),
+            kReservedMeanWithin);
 }
 
 }  // namespace

@@ -63,6 +63,20 @@ TEST(AutogradRules, AnActivationSavesItsResultOrItsInput) {
   EXPECT_FALSE(Model().rule_of(OpKind::kRelu).expensive);
 }
 
+// A trace of an H100: mm, bmm and mul make the gradient of their second operand first, addmm that of its first.
+TEST(AutogradRules, ProductsMakeTheGradientOfTheirLastInputFirstUnlessTheyHaveABias) {
+  Model model;
+  model.graph.apply(OpKind::kLinear, "z", {model.y, model.weight}, kRow, ElementType::kFP32);
+  EXPECT_TRUE(model.rule().last_first);
+  const TensorId bias = model.graph.add_parameter("bias", {fixed(8)}, ElementType::kFP32);
+  model.graph.apply(OpKind::kLinear, "biased", {model.y, model.weight, bias}, kRow, ElementType::kFP32);
+  EXPECT_FALSE(model.rule().last_first);
+  model.graph.apply(OpKind::kMatMul, "m", {model.y, model.weight}, kRow, ElementType::kFP32);
+  EXPECT_TRUE(model.rule().last_first);
+  model.graph.apply(OpKind::kMul, "p", {model.y, model.y}, kRow, ElementType::kFP32);
+  EXPECT_TRUE(model.rule().last_first);
+}
+
 // 22 layers of TinyLlama in fp32 took a matrix of scores more than estimated on an H100.
 TEST(AutogradRules, OnCudaSoftmaxMultipliesGradientAndResultFirst) {
   Model model;
