@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""usage: run_programs.py BUILD LABEL [--without REGEX] [--only REGEX]
+"""usage: run_programs.py BUILD LABEL [--without REGEX] [--only REGEX] [--processor-seconds N]
 
 Runs the tests of BUILD that have the label, as ctest would, with one difference: tests of one suite share processes, ten each at
 most. Under a sanitizer, starting a process for each test takes longer than most tests. When a process fails, its tests are run
 once more, each in a process of its own, so that a crash hides no other test and the one that fails is named; where all of them pass
 then, the process is called flaky and does not fail the run. The exit code is 1 where a test failed.
+
+A process may take N seconds (default 1200) of the processor, so that other load on the machine fails no test; one that waits
+for ever is ended after an hour.
 """
 
 import argparse
@@ -13,12 +16,14 @@ import concurrent.futures
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 
 TESTS_PER_PROCESS = 10
-TIMEOUT_SECONDS = 1200
+PROCESSOR_SECONDS = 1200
+WAIT_SECONDS = 3600
 FILTER = "--gtest_filter="
 
 
@@ -47,48 +52,53 @@ def processes_of(build, label, without, only):
     return processes + alone, sum(map(len, suites.values())) + len(alone)
 
 
-def run(command):
-    began = time.time()
+def run(command, processor_seconds):
+    """(exit code or what ended it, output, seconds)"""
+    began = time.monotonic()
     try:
-        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_SECONDS, check=False)
+        ended = subprocess.run(["prlimit", f"--cpu={processor_seconds}", *command], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, timeout=WAIT_SECONDS, check=False)
         code, output = ended.returncode, ended.stdout
+        if code in (-signal.SIGXCPU, -signal.SIGKILL):
+            code = f"took {processor_seconds} s of the processor, or was killed"
     except subprocess.TimeoutExpired as expired:
-        code, output = f"timed out after {TIMEOUT_SECONDS} s", expired.stdout or b""
-    return code, output.decode(errors="replace"), time.time() - began
+        code, output = f"did not end within {WAIT_SECONDS} s", expired.stdout or b""
+    return code, output.decode(errors="replace"), time.monotonic() - began
 
 
-def failures_of(process):
+def failures_of(process, processor_seconds):
     """The tests of a process that failed which fail alone, too, with their outputs."""
     command, name, filters = process
     failures = []
     for test, single in [(each, [command[0], "--gtest_brief=1", FILTER + each]) for each in filters] or [(name, command)]:
-        code, output, _ = run(single)
+        code, output, _ = run(single, processor_seconds)
         if code != 0:
             failures.append((test, code, output))
     return failures
 
 
-def main(build, label, without, only):
+def main(build, label, without, only, processor_seconds):
     processes, tests = processes_of(build, label, without, only)
     if not processes:
         sys.exit(f"no tests with the label {label} in {build}" + (f" match {only}" if only else ""))
-    began, failed, flaky = time.time(), [], []
+    began, failed, flaky = time.monotonic(), [], []
     # One more than there are processors: many tests wait.
     with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
         to_repeat = []
-        for process, (code, output, seconds) in zip(processes, pool.map(run, [command for command, _, _ in processes])):
+        ended = pool.map(lambda process: run(process[0], processor_seconds), processes)
+        for process, (code, output, seconds) in zip(processes, ended):
             print(f"{process[1]}: {'passed' if code == 0 else f'FAILED ({code})'} in {seconds:.0f} s", flush=True)
             if code != 0:
                 print(output, flush=True)
                 to_repeat.append(process)
     for process in to_repeat:
-        failures = failures_of(process)
+        failures = failures_of(process, processor_seconds)
         if not failures:
             flaky.append(process[1])
         for name, code, output in failures:
             failed.append(name)
             print(f"{name}: FAILED ({code}), alone\n{output}", flush=True)
-    print(f"{tests} tests in {len(processes)} processes, {time.time() - began:.0f} s; failed: {', '.join(failed) or 'none'}")
+    print(f"{tests} tests in {len(processes)} processes, {time.monotonic() - began:.0f} s; failed: {', '.join(failed) or 'none'}")
     for name in flaky:
         print(f"FLAKY: {name}")
     return 1 if failed else 0
@@ -100,5 +110,6 @@ if __name__ == "__main__":
     parser.add_argument("label")
     parser.add_argument("--without")
     parser.add_argument("--only")
+    parser.add_argument("--processor-seconds", type=int, default=PROCESSOR_SECONDS)
     options = parser.parse_args()
-    sys.exit(main(options.build, options.label, options.without, options.only))
+    sys.exit(main(options.build, options.label, options.without, options.only, options.processor_seconds))
