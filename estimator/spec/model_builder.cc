@@ -13,10 +13,13 @@ TensorId ModelBuilder::cast(TensorId x, ElementType type) {
 
 TensorId ModelBuilder::linear(const std::string& name, TensorId x, TensorId weight, TensorId bias,
                               Shape shape, std::int64_t count) {
-  // What was gathered in 8 bits is multiplied as it is.
-  TensorIds inputs = {type(x) == ElementType::kFP8 ? x : cast(x, compute_), cast(weight, compute_)};
+  // Autocast casts the last operand first: the order in which g++ evaluates the arguments of a call (autocast_mode.h:
+  // cached_cast of each in WrapFunction_). What was gathered in 8 bits is multiplied as it is.
+  const TensorId cast_bias = bias >= 0 ? cast(bias, compute_) : -1;
+  const TensorId cast_weight = cast(weight, compute_);
+  TensorIds inputs = {type(x) == ElementType::kFP8 ? x : cast(x, compute_), cast_weight};
   if (bias >= 0) {
-    inputs.push_back(cast(bias, compute_));
+    inputs.push_back(cast_bias);
   }
   const OpKind kind = !float8_ || count > 1 ? OpKind::kLinear
                       : compiled_           ? OpKind::kFusedFloat8Linear
@@ -64,7 +67,8 @@ TensorId ModelBuilder::parameter(const std::string& name, Shape shape, std::int6
 
 TensorId ModelBuilder::product(const std::string& name, TensorId x, TensorId weight, Shape shape) {
   const ElementType type = product_type(x);
-  return graph_.apply(OpKind::kLinear, name, {cast(x, type), cast(weight, type)}, std::move(shape), type);
+  const TensorId cast_weight = cast(weight, type);
+  return graph_.apply(OpKind::kLinear, name, {cast(x, type), cast_weight}, std::move(shape), type);
 }
 
 // bitsandbytes, nn/modules.py, Linear4bit and Linear8bitLt; functional.py, quantize_4bit: a maximum for each block of 64
@@ -214,8 +218,8 @@ TensorId ModelBuilder::dora(const std::string& name, const Adapter& adapter, Ten
 }
 
 TensorId ModelBuilder::matmul(const std::string& name, TensorId a, TensorId b, Shape shape) {
-  return graph_.apply(OpKind::kMatMul, name, {cast(a, compute_), cast(b, compute_)}, std::move(shape),
-                      compute_);
+  const TensorId cast_b = cast(b, compute_);
+  return graph_.apply(OpKind::kMatMul, name, {cast(a, compute_), cast_b}, std::move(shape), compute_);
 }
 
 TensorId ModelBuilder::layer_norm(const std::string& name, TensorId x, std::int64_t width, bool bias) {

@@ -447,8 +447,10 @@ TensorId TransformerAttention::attend_by_kernel(const std::string& name, Heads h
     heads.k = arranged(OpKind::kRepeat, name + ".keys", heads.k, heads, spec_.head_dim);
     heads.v = arranged(OpKind::kRepeat, name + ".values", heads.v, heads, value_dim());
   }
-  TensorIds inputs = {builder_.cast(heads.q, builder_.compute()), builder_.cast(heads.k, builder_.compute()),
-                      builder_.cast(heads.v, builder_.compute())};
+  // Autocast casts the last operand first (ModelBuilder::linear).
+  const TensorId v = builder_.cast(heads.v, builder_.compute());
+  const TensorId k = builder_.cast(heads.k, builder_.compute());
+  TensorIds inputs = {builder_.cast(heads.q, builder_.compute()), k, v};
   if (window >= 0) {
     // Each call converts the mask to numbers, a copy a sample (attention.cpp: convert_boolean_attn_mask).
     inputs.push_back(
