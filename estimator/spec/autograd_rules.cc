@@ -182,7 +182,7 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
         set_gradient(0, InputGradient::kNewView);
       }
       set_gradient(1, InputGradient::kNewView);
-      rule.last_first = op.inputs.size() == 2;  // mm; with a bias it is addmm, whose mat1 comes first
+      rule.last_input_first = op.inputs.size() == 2;  // mm; with a bias it is addmm, whose mat1 comes first
       rule.expensive = true;
       break;
     case OpKind::kLinear4bitOfInput:
@@ -219,7 +219,7 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
           rule.saved.push_back(static_cast<std::int16_t>(i));
         }
       }
-      rule.last_first = true;
+      rule.last_input_first = true;
       break;
     case OpKind::kNllLoss:
     case OpKind::kBceWithLogits: rule.saved = {0, 1}; break;
@@ -312,7 +312,7 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
       }
       break;
     case OpKind::kMul:
-      rule.last_first = true;
+      rule.last_input_first = true;
       for (const std::size_t i : {0, 1}) {
         if (needs_grad(i)) {
           rule.saved.push_back(static_cast<std::int16_t>(1 - i));

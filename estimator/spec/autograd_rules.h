@@ -33,9 +33,9 @@ struct AutogradRule {
   Bytes auxiliary;                        // saved besides: computed by the operator only for its backward
   Bytes forward_temporary;                // allocated while the operator runs
   Bytes backward_temporary;               // allocated while its backward runs
-  // Backward makes the gradient of the last input first: the generated code takes the operands by their names in
-  // derivatives.yaml, and mat2 of mm and bmm and other of mul come before self.
-  bool last_first = false;
+  // Backward makes the gradient of the last input first. PyTorch's generated code takes operands in the alphabetical order
+  // of their names in derivatives.yaml: mat2 of mm and bmm, and other of mul, come before self.
+  bool last_input_first = false;
   bool expensive = false;  // a matrix product: selective checkpointing keeps its result
 };
 

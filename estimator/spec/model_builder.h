@@ -109,9 +109,10 @@ class ModelBuilder {
   // As Hugging Face's LlamaRMSNorm and its relatives, operator by operator, in fp32; compiled, one kernel.
   TensorId rms_norm(const std::string& name, TensorId x, std::int64_t width, RmsForm form = RmsForm::kLlama);
   struct LossForm {
-    bool split =
-        false;  // each trainer has a part of the vocabulary: torch.distributed.tensor.parallel.loss_parallel
-    bool as_float = true;  // the logits are cast to fp32 first; otherwise autocast casts their log-softmax
+    // Each trainer has a part of the vocabulary, as with torch.distributed.tensor.parallel.loss_parallel.
+    bool split = false;
+    // The logits are cast to fp32 first; otherwise autocast casts their log-softmax.
+    bool as_float = true;
   };
   // Mean cross entropy of the logits.
   void cross_entropy(TensorId logits, Shape label_shape, LossForm form);

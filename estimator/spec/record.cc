@@ -362,7 +362,7 @@ class Recorder {
     new_gradients_.clear();
     input_gradients_.clear();
     for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-      const std::size_t j = rule.last_first ? op.inputs.size() - 1 - k : k;
+      const std::size_t j = rule.last_input_first ? op.inputs.size() - 1 - k : k;
       const InputGradient gradient = rule.gradients[j];
       if (gradient == InputGradient::kNew || gradient == InputGradient::kNewView) {
         new_gradients_.emplace_back(op.inputs[j], new_gradient(op.inputs[j]));
@@ -375,7 +375,7 @@ class Recorder {
                                       Pending{shared, part || gradient == InputGradient::kPart});
       }
     }
-    if (rule.last_first) {  // they are passed on in the order of the inputs
+    if (rule.last_input_first) {  // they are passed on in the order of the inputs
       std::reverse(input_gradients_.begin(), input_gradients_.end());
     }
     if (rule.backward_temporary.count > 0) {

@@ -140,10 +140,11 @@ struct TransformerSpec {   // NOLINT(clang-analyzer-optin.performance.Padding): 
   bool scaled_queries = false;     // before the product with the keys, as in OPT
   bool softcapped_scores = false;  // cap * tanh(scores / cap), as in Gemma 2
   bool softcapped_logits = false;
-  // Whether eager attention asks softmax for fp32, and the loss casts its logits to fp32 (loss_utils.py:
-  // ForCausalLMLoss). BERT, T5, Whisper, ... leave both to autocast, which only softmax of CUDA and nll_loss see: the
-  // log-softmax in cross_entropy is given the logits' own type (LossNLL.cpp: cross_entropy_loss).
+  // Whether eager attention asks for a softmax in fp32. Otherwise it is in the type of the scores, or under CUDA's autocast in
+  // fp32.
   bool float_softmax = true;
+  // Whether the loss casts the logits to fp32 (loss_utils.py: ForCausalLMLoss). Otherwise cross_entropy takes their
+  // log-softmax in their own type (LossNLL.cpp: cross_entropy_loss), and autocast casts what nll_loss reads.
   bool float_loss = true;
 
   // Layers whose tokens see only `window` tokens before them: all, or those with a flag in `sliding`.

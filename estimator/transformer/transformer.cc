@@ -527,15 +527,15 @@ class TransformerLowering : TransformerPiece {
     return {.split = split, .as_float = spec_.float_loss};
   }
 
-  // BERT's pooler: the first token through a dense layer and tanh. The mean of the result is used as the
-  // loss.
-  // By a vector of each sample.
+  // Trains on classes, by one vector of each sample.
   void classify(TensorId x) {
     const TensorId logits = builder_.linear("classifier", x, {per_sample(1), fixed(spec_.classes)},
                                             spec_.hidden, spec_.classes, true);
     builder_.cross_entropy(logits, {per_sample(1)}, loss_form());
   }
 
+  // BERT's pooler: the first token through a dense layer and tanh. The mean of the result is used as the
+  // loss.
   void pool(TensorId x) {
     const TensorId dense = builder_.linear("pooler", first_token("", x), {per_sample(1), fixed(spec_.hidden)},
                                            spec_.hidden, spec_.hidden, true);

@@ -394,7 +394,7 @@ TensorId TransformerAttention::attend_eagerly(const std::string& name, Heads hea
 // Whether CUDA has no kernel for these heads. Without a mask transformers gives SDPA fewer keys than queries
 // (sdpa_attention.py: use_gqa_in_sdpa), which of the kernels only flash takes (sdp_utils.cpp:
 // check_batch_size_and_num_heads_dense), in 16 bits; and Falcon does without saying so, which none takes.
-bool TransformerAttention::by_parts(const AttentionUse& use) const {
+bool TransformerAttention::lacks_kernel(const AttentionUse& use) const {
   if (part_.device != Device::kCuda || spec_.attention != crds::AttentionKind::kSDPA) {
     return false;
   }
@@ -463,7 +463,7 @@ TensorId TransformerAttention::attend_by_kernel(const std::string& name, Heads h
 }
 
 TensorId TransformerAttention::attend(const std::string& name, Heads heads, const AttentionUse& use) {
-  const bool without_kernel = by_parts(use);
+  const bool without_kernel = lacks_kernel(use);
   const bool ring = part_.context > 1 && !eager() && !without_kernel && window_of(use) < 0 && use.bias < 0;
   if (part_.context > 1 && !ring) {
     heads.k = gather_tokens(name + ".k", heads.k, kv_heads_, spec_.head_dim);

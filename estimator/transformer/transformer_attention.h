@@ -85,7 +85,7 @@ class TransformerAttention : TransformerPiece {
   TensorId scores(const std::string& name, TensorId products, const AttentionUse& use);
   TensorId by_token(const std::string& name, TensorId out);
   TensorId attend_eagerly(const std::string& name, Heads heads, const AttentionUse& use);
-  bool by_parts(const AttentionUse& use) const;
+  bool lacks_kernel(const AttentionUse& use) const;
   TensorId attend_by_parts(const std::string& name, Heads heads);
   TensorId attend_by_kernel(const std::string& name, Heads heads, const AttentionUse& use);
   TensorId attend_in_ring(const std::string& name, const Heads& heads);

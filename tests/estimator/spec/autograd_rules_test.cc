@@ -67,14 +67,14 @@ TEST(AutogradRules, AnActivationSavesItsResultOrItsInput) {
 TEST(AutogradRules, ProductsMakeTheGradientOfTheirLastInputFirstUnlessTheyHaveABias) {
   Model model;
   model.graph.apply(OpKind::kLinear, "z", {model.y, model.weight}, kRow, ElementType::kFP32);
-  EXPECT_TRUE(model.rule().last_first);
+  EXPECT_TRUE(model.rule().last_input_first);
   const TensorId bias = model.graph.add_parameter("bias", {fixed(8)}, ElementType::kFP32);
   model.graph.apply(OpKind::kLinear, "biased", {model.y, model.weight, bias}, kRow, ElementType::kFP32);
-  EXPECT_FALSE(model.rule().last_first);
+  EXPECT_FALSE(model.rule().last_input_first);
   model.graph.apply(OpKind::kMatMul, "m", {model.y, model.weight}, kRow, ElementType::kFP32);
-  EXPECT_TRUE(model.rule().last_first);
+  EXPECT_TRUE(model.rule().last_input_first);
   model.graph.apply(OpKind::kMul, "p", {model.y, model.y}, kRow, ElementType::kFP32);
-  EXPECT_TRUE(model.rule().last_first);
+  EXPECT_TRUE(model.rule().last_input_first);
 }
 
 // 22 layers of TinyLlama in fp32 took a matrix of scores more than estimated on an H100.
