@@ -3,7 +3,7 @@
 //   Result<CertificateAuthority> authority = CertificateAuthority::create("test CA");
 //   Result<KeyPair> server = authority->issue("plimsoll-webhook", {"localhost", "127.0.0.1"});
 //
-// ECDSA P-256, valid for a day from five minutes ago. Keys stay in memory unless the caller writes them.
+// Valid for a day from five minutes ago, for servers and clients. Keys stay in memory unless the caller writes them.
 // Plain values; any thread.
 #pragma once
 
@@ -11,13 +11,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "http/certificate_authority.h"
 
 namespace plimsoll::testing {
 
-struct KeyPair {
-  std::string certificate_pem;
-  std::string key_pem;
-};
+using http::KeyPair;
 
 class CertificateAuthority {
  public:
@@ -32,9 +30,6 @@ class CertificateAuthority {
 
   KeyPair pair_;
 };
-
-// A P-256 private key, PEM: what the API server signs service-account tokens with.
-Result<std::string> generate_private_key_pem();
 
 // Random bytes as hexadecimal text: tokens.
 std::string random_hex(std::size_t bytes);

@@ -152,7 +152,7 @@ class RealApiServer final : public ApiServer {
     if (const Result<void> issued = issue_certificate(*authority); !issued) {
       return issued;
     }
-    const Result<std::string> signing_key = generate_private_key_pem();
+    const Result<std::string> signing_key = http::make_private_key();
     if (!signing_key) {
       return signing_key.error();
     }

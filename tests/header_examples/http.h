@@ -1,6 +1,7 @@
 // What the examples of http/ leave open.
 #pragma once
 
+#include "http/certificate_authority.h"
 #include "http/certificate_source.h"
 #include "http/connection.h"
 #include "http/connection_table.h"
@@ -13,6 +14,9 @@
 namespace plimsoll::examples {
 using namespace http;
 
+struct certificate_authority_example {
+  Clock::WallTime now, in_three_months, in_five_years;
+};
 struct certificate_source_example {
   std::string dir;
   ServerOptions options;

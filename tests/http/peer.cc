@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #include <array>
 #include <csignal>
 
+#include "http/certificate_authority.h"
 #include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
@@ -52,6 +54,14 @@ Peer::~Peer() {
 
 bool Peer::start_tls(const TlsOptions& options) {
   context_ = SSL_CTX_new(TLS_client_method());
+  for (const plimsoll::http::Certificate& authority :
+       plimsoll::http::read_certificates(options.authorities)) {
+    BIO* const text = BIO_new_mem_buf(authority.pem.data(), static_cast<int>(authority.pem.size()));
+    X509* const certificate = PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
+    X509_STORE_add_cert(SSL_CTX_get_cert_store(context_), certificate);
+    X509_free(certificate);
+    BIO_free(text);
+  }
   if (options.highest_version != 0) {
     SSL_CTX_set_min_proto_version(context_, 0);
     SSL_CTX_set_max_proto_version(context_, options.highest_version);
@@ -64,6 +74,13 @@ bool Peer::start_tls(const TlsOptions& options) {
   }
   if (options.session != nullptr) {
     SSL_set_session(ssl_, options.session);
+  }
+  if (!options.host.empty()) {
+    SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);
+    SSL_set1_host(ssl_, options.host.c_str());
+    if (options.time != 0) {
+      X509_VERIFY_PARAM_set_time(SSL_get0_param(ssl_), options.time);
+    }
   }
   SSL_set_fd(ssl_, socket_);
   const bool done = SSL_connect(ssl_) == 1;

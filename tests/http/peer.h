@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,9 @@ struct TlsOptions {
   std::string alpn;                // in the wire format, "\x08http/1.1"; empty: none offered
   SSL_SESSION* session = nullptr;  // to resume
   int highest_version = 0;         // of TLS; 0: any
+  std::string host{};              // if given, the server's certificate must name it
+  std::string authorities{};       // ... and lead to one of these, as PEM
+  std::time_t time = 0;            // ... at this time; 0: now
 };
 
 class Peer {
