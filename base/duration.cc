@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::array<std::pair<std::string_view, double>, 4> kUnits = {
     {{"ms", 1}, {"s", 1'000}, {"m", 60'000}, {"h", 3'600'000}}};
-constexpr double kMaxMilliseconds = 24 * 3'600'000;
 
 }  // namespace
 
-std::optional<std::chrono::milliseconds> parse_duration(const std::string& text) {
+std::optional<std::chrono::milliseconds> parse_duration(const std::string& text,
+                                                        std::chrono::milliseconds limit) {
   double total = 0;
   const char* at = text.c_str();
   do {
@@ -35,7 +35,7 @@ std::optional<std::chrono::milliseconds> parse_duration(const std::string& text)
     total += number * unit->second;
     at = end + unit->first.size();
   } while (*at != '\0');
-  if (!(total <= kMaxMilliseconds)) {
+  if (!(total <= static_cast<double>(limit.count()))) {
     return std::nullopt;
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(total));

@@ -7,7 +7,8 @@
 
 namespace plimsoll {
 
-// Nothing for what is not a duration in the units h, m, s and ms, is negative, or exceeds a day.
-std::optional<std::chrono::milliseconds> parse_duration(const std::string& text);
+// Nothing for what is not a duration in the units h, m, s and ms, is negative, or exceeds the limit.
+std::optional<std::chrono::milliseconds> parse_duration(
+    const std::string& text, std::chrono::milliseconds limit = std::chrono::hours(24));
 
 }  // namespace plimsoll

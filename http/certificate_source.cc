@@ -247,4 +247,9 @@ CertificateStatus FileCertificateSource::status() const {
   return status_;
 }
 
+Result<void> FileCertificateSource::ready() const {
+  const MutexLock lock(mutex_);
+  return current_ != nullptr ? Result<void>() : Error(ErrorCode::kUnavailable, status_.problem);
+}
+
 }  // namespace plimsoll::http

@@ -38,6 +38,25 @@ class CertificateSource {
   virtual std::shared_ptr<boost::asio::ssl::context> current() const = 0;
 };
 
+struct CertificateStatus {
+  std::uint64_t loads = 0;                     // certificates that were loaded
+  std::uint64_t failures = 0;                  // tries that did not lead to a certificate
+  std::string problem;                         // why the last try failed; empty when it did not
+  std::optional<Clock::WallTime> not_after{};  // of the current certificate
+};
+
+// One that looks for new certificates in the background.
+class RenewedCertificateSource : public CertificateSource {
+ public:
+  // Errors: kUnavailable where the system has no resources for it. That there is no certificate yet is not an error.
+  virtual Result<void> start() = 0;
+  virtual void stop() = 0;  // waits
+
+  virtual CertificateStatus status() const = 0;
+  // Whether clients can be served. Errors: kUnavailable, with the reason.
+  virtual Result<void> ready() const = 0;
+};
+
 struct ServerCertificate {
   std::shared_ptr<boost::asio::ssl::context> context;  // TLS 1.2 and up, ALPN http/1.1
   Clock::WallTime not_after;
@@ -54,14 +73,7 @@ struct FileCertificateOptions {
   const Clock* clock = &system_clock();
 };
 
-struct CertificateStatus {
-  std::uint64_t loads = 0;                     // certificates that were loaded
-  std::uint64_t failures = 0;                  // readings of files that cannot be used
-  std::string problem;                         // why the present files cannot be used; empty when they can
-  std::optional<Clock::WallTime> not_after{};  // of the current certificate
-};
-
-class FileCertificateSource : public CertificateSource {
+class FileCertificateSource : public RenewedCertificateSource {
  public:
   explicit FileCertificateSource(FileCertificateOptions options);
   ~FileCertificateSource() override;  // stop()
@@ -70,11 +82,12 @@ class FileCertificateSource : public CertificateSource {
 
   // Reads the files once and begins to watch. Errors: kUnavailable when inotify fails. Missing or bad files
   // are not an error: current() stays null, and the log says why, until they are good.
-  Result<void> start();
-  void stop();
+  Result<void> start() override;
+  void stop() override;
 
   std::shared_ptr<boost::asio::ssl::context> current() const override;
-  CertificateStatus status() const;
+  CertificateStatus status() const override;
+  Result<void> ready() const override;
 
  private:
   void watch(int inotify, int wake);

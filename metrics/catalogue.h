@@ -41,7 +41,7 @@ inline constexpr auto kCatalogue = std::to_array<Metric>({
     {"plimsoll_webhook_rejected_total", Type::kCounter, "reason", "webhook",
      "Requests and connections refused before a handler saw them"},
     {"plimsoll_webhook_certificate_loads_total", Type::kCounter, "result", "webhook",
-     "Readings of the certificate's files; result is taken or refused"},
+     "Certificates that were found, and tries that found none; result is taken or refused"},
     {"plimsoll_webhook_certificate_expiration_timestamp_seconds", Type::kGauge, "", "webhook",
      "When the serving certificate expires, as Unix time"},
 

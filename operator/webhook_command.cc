@@ -10,9 +10,9 @@
 #include "base/duration.h"
 #include "base/log.h"
 #include "base/memory_pool.h"
-#include "http/certificate_source.h"
 #include "http/server.h"
 #include "http/tls_dial.h"
+#include "operator/certificate_options.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
 #include "operator/resource_metrics.h"
@@ -35,15 +35,17 @@ constexpr std::chrono::milliseconds kDialTimeout{900};
 
 constexpr ServerCommand kCommand{
     "webhook",
-    "usage: plimsoll webhook --certificate-directory DIR [options]\n"
+    "usage: plimsoll webhook (--certificate-directory DIR | --certificate-secret NAMESPACE/NAME) [options]\n"
     "\n"
     "Serves the admission webhooks of TrainingJobs over TLS until SIGTERM: sets the GPU model and the\n"
     "number of trainers of each job, and refuses jobs that cannot be run. It reads GPUModels,\n"
-    "MemoryProfiles and the ConfigMaps that jobs name, and writes nothing. A second signal ends it at\n"
-    "once.\n",
+    "MemoryProfiles and the ConfigMaps that jobs name. It writes nothing but its own certificates, and\n"
+    "those only with --certificate-secret. A second signal ends it at once.\n",
     "\n"
     "Examples:\n"
     "  plimsoll webhook --certificate-directory /etc/plimsoll/tls\n"
+    "  plimsoll webhook --certificate-secret plimsoll-system/plimsoll-webhook-tls \\\n"
+    "      --certificate-names plimsoll-webhook.plimsoll-system.svc --webhook-configuration plimsoll\n"
     "  plimsoll webhook --certificate-directory tls --bind-address 127.0.0.1 --port 0 --port-file port \\\n"
     "      --kubeconfig ~/.kube/config\n"};
 
@@ -52,7 +54,7 @@ struct WebhookOptions {
   std::string bind_address = "0.0.0.0";
   int port = 9443;  // wider than a port: Boost reads -1 into an unsigned as a large number
   std::string port_file;
-  std::string certificate_directory;
+  CertificateOptions certificates;
   int workers = 0;
   std::string lame_duck = "5s";
 };
@@ -61,8 +63,6 @@ po::options_description describe(WebhookOptions& options) {
   po::options_description own("Options");
   own.add_options()             //
       ("help,h", "print this")  //
-      ("certificate-directory", po::value(&options.certificate_directory)->value_name("DIR"),
-       "holds tls.crt, tls.key and, optionally, ca.crt; watched, and read again when they change")  //
       ("bind-address",
        po::value(&options.bind_address)->default_value(options.bind_address)->value_name("IP"),
        "where the webhooks are served")  //
@@ -74,7 +74,7 @@ po::options_description describe(WebhookOptions& options) {
        "admissions that compute at the same time; 0: by the processors and the memory of the cgroup")  //
       ("lame-duck", po::value(&options.lame_duck)->default_value(options.lame_duck)->value_name("DURATION"),
        "how long new connections are still taken after SIGTERM, while the cluster learns of it");
-  own.add(describe(options.server));
+  own.add(describe(options.certificates)).add(describe(options.server));
   return own;
 }
 
@@ -92,6 +92,7 @@ int deciders_of(const WebhookOptions& options, const ResourcePlan& plan) {
 class WebhookProcess final : public ServerProcess {
  public:
   WebhookProcess(const WebhookOptions& options, std::chrono::milliseconds lame_duck,
+                 const std::optional<webhook::CertificateRotatorOptions>& rotation,
                  std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
       : options_(options),
         lame_duck_(lame_duck),
@@ -100,8 +101,7 @@ class WebhookProcess final : public ServerProcess {
         keeper_(*client_, std::move(catalog), view_, view_metrics_.observers()),
         tables_(*client_, {.cache_limit = plan_.table_cache}),
         objects_(*client_),
-        certificates_(std::make_shared<http::FileCertificateSource>(
-            http::FileCertificateOptions{.directory = options.certificate_directory})),
+        certificates_(make_certificates(options.certificates, rotation, *client_)),
         server_(
             {.bind_address = options.bind_address,
              .port = static_cast<std::uint16_t>(options.port),
@@ -117,11 +117,7 @@ class WebhookProcess final : public ServerProcess {
                             return ready_if(keeper_.has_synced(),
                                             "GPUModels and MemoryProfiles are not listed yet");
                           }},
-                         {"certificate",
-                          [this] {
-                            return ready_if(certificates_->current() != nullptr,
-                                            certificates_->status().problem);
-                          }},
+                         {"certificate", [this] { return certificates_->ready(); }},
                          {"webhook",
                           [this] {
                             return server_.draining()
@@ -191,7 +187,7 @@ class WebhookProcess final : public ServerProcess {
   webhook::ClusterViewKeeper keeper_;
   webhook::ConfigMapTableSource tables_;
   webhook::ClusterObjects objects_;
-  const std::shared_ptr<http::FileCertificateSource> certificates_;
+  const std::shared_ptr<http::RenewedCertificateSource> certificates_;
   webhook::AdmissionHandler handler_{{.cluster = &view_,
                                       .tables = &tables_,
                                       .objects = &objects_,
@@ -213,8 +209,10 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
   if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {
     return *code;
   }
-  if (options.certificate_directory.empty()) {
-    return wrong_usage(kCommand, "--certificate-directory is needed: the folder of tls.crt and tls.key");
+  const Result<std::optional<webhook::CertificateRotatorOptions>> rotation =
+      rotation_of(options.certificates);
+  if (!rotation) {
+    return wrong_usage(kCommand, rotation.error().message);
   }
   const std::optional<std::chrono::milliseconds> lame_duck = parse_duration(options.lame_duck);
   if (!lame_duck) {
@@ -230,7 +228,8 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
     return wrong_usage(kCommand, prepared.error().message);
   }
   return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<WebhookProcess>(options, *lame_duck, std::move(client), std::move(catalog));
+    return std::make_unique<WebhookProcess>(options, *lame_duck, *rotation, std::move(client),
+                                            std::move(catalog));
   });
 }
 

@@ -37,7 +37,7 @@ void AdmissionMetrics::record_saved(std::int64_t gpus) {
   saved_.Increment(static_cast<double>(gpus));
 }
 
-ServerMetrics::ServerMetrics(const http::Server& server, const http::FileCertificateSource& certificates,
+ServerMetrics::ServerMetrics(const http::Server& server, const http::RenewedCertificateSource& certificates,
                              const DecisionScheduler* scheduler)
     : server_(server), certificates_(certificates), scheduler_(scheduler) {}
 

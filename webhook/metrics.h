@@ -42,13 +42,13 @@ class AdmissionMetrics {
 class ServerMetrics : public prometheus::Collectable {
  public:
   // `scheduler` may be null.
-  ServerMetrics(const http::Server& server, const http::FileCertificateSource& certificates,
+  ServerMetrics(const http::Server& server, const http::RenewedCertificateSource& certificates,
                 const DecisionScheduler* scheduler = nullptr);
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   const http::Server& server_;
-  const http::FileCertificateSource& certificates_;
+  const http::RenewedCertificateSource& certificates_;
   const DecisionScheduler* const scheduler_;
 };
 

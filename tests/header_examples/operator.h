@@ -5,6 +5,7 @@
 
 #include "base/memory_pool.h"
 #include "kube/client.h"
+#include "operator/certificate_options.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/process.h"
@@ -13,6 +14,12 @@
 namespace plimsoll::examples {
 using namespace process;
 
+struct certificate_options_example {
+  CertificateOptions options;
+  boost::program_options::options_description description;
+  std::shared_ptr<http::RenewedCertificateSource> certificates;
+  kube::Client& client;
+};
 struct leadership_example {
   kube::Client& client;
   std::optional<kube::LeaseOptions> lease;

@@ -9,6 +9,8 @@
 #include "tests/header_examples/anything.h"
 #include "webhook/admission_handler.h"
 #include "webhook/admission_review.h"
+#include "webhook/certificate_plan.h"
+#include "webhook/certificate_rotator.h"
 #include "webhook/cluster_objects.h"
 #include "webhook/cluster_view_keeper.h"
 #include "webhook/decision_scheduler.h"
@@ -30,6 +32,19 @@ struct admission_review_example {
   std::string body;
   Anything reply(int status, const std::string& body);
   AdmissionAnswer handle(const AdmissionRequest& request);
+};
+struct certificate_plan_example {
+  CertificateSecret held;
+  bool newest_is_trusted;
+  Clock::WallTime now;
+  void write(const CertificateSecret& secret);
+};
+struct certificate_rotator_example {
+  using Server = http::Server;
+  kube::Client& client;
+  CertificateRotatorOptions options;
+  http::ServerOptions server_options;
+  http::Handler handler;
 };
 struct cluster_objects_example {
   kube::Client& client;
