@@ -4,18 +4,24 @@
 
 #include <chrono>
 #include <filesystem>
+#include <thread>
 
+#include "base/base64.h"
 #include "tests/chart/helm.h"
 #include "tests/checkout.h"
 #include "tests/controlplane/binaries.h"
-#include "tests/controlplane/certificates.h"
 #include "tests/e2e/plimsoll_process.h"
 #include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Ne;
+
+constexpr const char* kSecret = "sail-plimsoll-webhook-certificates";
 
 constexpr const char* kNode = R"(
 apiVersion: v1
@@ -53,9 +59,6 @@ class InstallTest : public HelmTest {
     }
     server_ = start_api_server(ApiServerKind::kReal);
     ASSERT_NE(server_, nullptr);
-    // The API server parses the authority's certificate; its own will do.
-    values_ = {"--set", "certificates.source=secret", "--set-file",
-               "webhook.caBundle=" + server_->directory() + "/ca.crt"};
     expect_done(kubectl({"create", "namespace", kNamespace}));
     expect_done(kubectl({"label", "namespace", kNamespace, "pod-security.kubernetes.io/enforce=restricted"}));
   }
@@ -70,7 +73,6 @@ class InstallTest : public HelmTest {
     std::vector<std::string> arguments = {verb, "sail"};
     if (verb != "uninstall") {
       arguments.emplace_back(kChart);
-      arguments.insert(arguments.end(), values_.begin(), values_.end());
     }
     arguments.insert(arguments.end(), {"--namespace", kNamespace, "--kubeconfig", server_->kubeconfig()});
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -107,14 +109,8 @@ class InstallTest : public HelmTest {
     return path;
   }
 
-  std::unique_ptr<ApiServer> server_;
-  std::vector<std::string> values_;
-};
-
-TEST_F(InstallTest, ServerSideDryRunTakesEveryObject) {
-  for (const std::filesystem::path& combination : combinations_of_values()) {
-    std::vector<std::string> values = {"--values", combination};
-    values.insert(values.end(), values_.begin(), values_.end());
+  // What the server says to all that is rendered with these values.
+  CommandResult dry_run(const std::vector<std::string>& values) const {
     std::string objects;
     for (const Json& object : render(values)) {
       // Those of the Prometheus operator, which is not there; promtool checks what they hold.
@@ -122,11 +118,64 @@ TEST_F(InstallTest, ServerSideDryRunTakesEveryObject) {
         objects += "---\n" + write_json(object) + "\n";
       }
     }
+    return kubectl({"apply", "--dry-run=server", "--validate=strict", "-f", "-"}, objects);
+  }
+
+  // With certificates of its own making, for the address where this machine's API server reaches it.
+  Result<std::unique_ptr<PlimsollProcess>> start_webhook(const std::string& kubeconfig,
+                                                         const std::string& name) const {
+    return PlimsollProcess::start(
+        "webhook",
+        {std::string("--certificate-secret=") + kNamespace + "/" + kSecret, "--certificate-names=127.0.0.1",
+         "--webhook-configuration=sail-plimsoll", "--certificate-trust-delay=5s"},
+        kubeconfig, server_->directory(), name);
+  }
+
+  // The configurations name the Service, which leads nowhere without a cluster network.
+  void call_webhook_at(int port) const {
+    for (const char* kind : {"mutatingwebhookconfiguration", "validatingwebhookconfiguration"}) {
+      const Result<Json> object = parse_json(kubectl({"get", kind, "sail-plimsoll", "-o", "json"}).output);
+      ASSERT_TRUE(object.ok());
+      Json patch(::Json::arrayValue);
+      for (Json::ArrayIndex i = 0; i < (*object)["webhooks"].size(); ++i) {
+        const std::string at = "/webhooks/" + std::to_string(i) + "/clientConfig/";
+        const Json& service = (*object)["webhooks"][i]["clientConfig"]["service"];
+        Json remove;
+        remove["op"] = "remove";
+        remove["path"] = at + "service";
+        Json add;
+        add["op"] = "add";
+        add["path"] = at + "url";
+        add["value"] = "https://127.0.0.1:" + std::to_string(port) + service["path"].asString();
+        patch.append(remove);
+        patch.append(add);
+      }
+      expect_done(kubectl({"patch", kind, "sail-plimsoll", "--type=json", "-p", write_json(patch)}));
+    }
+  }
+
+  // The key in the Secret of the certificates, decoded.
+  std::string secret_value(const std::string& key) const {
+    const Result<Json> secret =
+        parse_json(kubectl({"get", "secret", kSecret, "-n", kNamespace, "-o", "json"}).output);
+    return secret ? *base64_decode(text_member(*secret, {"data", key})) : "";
+  }
+
+  std::unique_ptr<ApiServer> server_;
+};
+
+TEST_F(InstallTest, ServerSideDryRunTakesEveryObject) {
+  // Without cert-manager, which is not there. The server parses the authority's certificate; its own will do.
+  for (const std::filesystem::path& combination : combinations_of_values()) {
     const CommandResult applied =
-        kubectl({"apply", "--dry-run=server", "--validate=strict", "-f", "-"}, objects);
+        dry_run({"--values", combination, "--set", "certificates.source=secret", "--set-file",
+                 "webhook.caBundle=" + server_->directory() + "/ca.crt"});
     EXPECT_EQ(applied.exit_code, 0) << combination << '\n' << applied.errors;
     EXPECT_EQ(applied.errors, "") << combination;  // a warning is an error in the chart, too
   }
+  const CommandResult applied = dry_run({});
+  EXPECT_EQ(applied.exit_code, 0) << applied.errors;
+  EXPECT_EQ(applied.errors, "");
 }
 
 TEST_F(InstallTest, InstallsUpgradesAndLeavesTheJobsTheirKinds) {
@@ -170,6 +219,8 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
   const std::vector<std::vector<std::string>> refused = {
       {"webhook", "list", "configmaps"},
       {"webhook", "get", "secrets"},
+      {"webhook", "create", "secrets"},
+      {"webhook", "patch", "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
       {"webhook", "create", "gpumodels.plimsoll.dev"},
       {"webhook", "update", "trainingjobs.plimsoll.dev"},
       {"operator", "get", "secrets"},
@@ -188,28 +239,70 @@ TEST_F(InstallTest, RolesAllowTheWorkAndNoMore) {
   }
 }
 
+// RBAC alone would let a stolen token of the operator rewrite every ConfigMap of the cluster.
+TEST_F(InstallTest, TheOperatorWritesOnlyWhatATrainingJobOwns) {
+  expect_done(release("install"));
+  const std::string as = std::string("--as=system:serviceaccount:") + kNamespace + ":sail-plimsoll-operator";
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& input = {}) {
+    arguments.push_back(as);
+    EXPECT_TRUE(eventually(
+        ::testing::PrintToString(arguments), [&] { return kubectl(arguments, input).errors; },
+        HasSubstr("TrainingJob owns")));
+  };
+  for (const char* space : {"kube-system", "default"}) {
+    expect_done(kubectl({"create", "configmap", "strangers", "--from-literal=key=theirs", "-n", space}));
+  }
+  const std::string orphan = R"(
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: orphan, namespace: default, labels: {plimsoll.dev/job-name: ads}}
+)";
+  // A policy takes a moment to be in force; a dry run leaves nothing until then.
+  refused({"create", "--dry-run=server", "-f", "-"}, orphan);
+  refused({"create", "service", "clusterip", "none", "--clusterip=None"});
+  refused({"create", "job", "none", "--image=none"});
+  refused({"patch", "configmap", "strangers", "-n", "kube-system", "-p", R"({"data": {"key": "mine"}})"});
+  refused({"delete", "configmap", "strangers"});
+  // Nor may it make a stranger's object its own, or disown one.
+  expect_done(
+      kubectl({"wait", "--for=condition=Established", "--timeout=30s", "crd/trainingjobs.plimsoll.dev"}));
+  expect_done(kubectl({"create", "-f", PLIMSOLL_SOURCE_DIR "/examples/single-gpu.yaml"}));
+  const std::string uid = kubectl({"get", "tj", "single-gpu", "-o", "jsonpath={.metadata.uid}"}).output;
+  const std::string owner =
+      R"({"metadata": {"ownerReferences": [{"apiVersion": "plimsoll.dev/v1alpha1", "kind": "TrainingJob",
+      "name": "single-gpu", "controller": true, "uid": ")" +
+      uid + R"("}]}})";
+  refused({"patch", "configmap", "strangers", "-p", owner});
+  expect_done(kubectl({"create", "-f", "-"}, orphan));
+  refused({"patch", "configmap", "orphan", "-p", R"({"data": {"plan": "none"}})"});
+  expect_done(kubectl({"patch", "configmap", "orphan", "-p", owner, as}));
+  expect_done(kubectl({"patch", "configmap", "orphan", "-p", R"({"data": {"plan": "one"}})", as}));
+  expect_done(kubectl({"delete", "configmap", "orphan", as}));
+}
+
+TEST_F(InstallTest, WhoeverIsAuthenticatedMayReadGpuModels) {
+  expect_done(release("install"));
+  const auto somebody_may = [&](const std::string& verb) {
+    return kubectl({"auth", "can-i", verb, "gpumodels.plimsoll.dev", "--as=somebody",
+                    "--as-group=system:authenticated"})
+        .output;
+  };
+  EXPECT_THAT(somebody_may("list"), HasSubstr("yes"));
+  EXPECT_THAT(somebody_may("update"), HasSubstr("no"));
+}
+
 // The roles are enough, too: both servers become ready with nothing but their service accounts' tokens, and
 // the operator runs a job.
 TEST_F(InstallTest, TheServersWorkWithTheRightsOfTheirServiceAccounts) {
   expect_done(release("install"));
   expect_done(kubectl({"create", "-f", "-"}, kNode));
-  const Result<CertificateAuthority> authority = CertificateAuthority::create("test");
-  ASSERT_TRUE(authority.ok());
-  const Result<KeyPair> pair = authority->issue("webhook", {"127.0.0.1"});
-  ASSERT_TRUE(pair.ok());
-  const std::string folder = server_->directory() + "/webhook-tls";
-  std::filesystem::create_directory(folder);
-  ASSERT_TRUE(write_private_file(folder + "/tls.crt", pair->certificate_pem).ok());
-  ASSERT_TRUE(write_private_file(folder + "/tls.key", pair->key_pem).ok());
-
   const auto operator_process =
       PlimsollProcess::start("operator",
                              {"--leader-elect-resource-namespace", kNamespace, "--leader-elect-resource-name",
                               "sail-plimsoll-operator"},
                              kubeconfig_of("operator"), server_->directory());
   ASSERT_TRUE(operator_process.ok()) << to_string(operator_process.error());
-  const auto webhook_process = PlimsollProcess::start("webhook", {"--certificate-directory=" + folder},
-                                                      kubeconfig_of("webhook"), server_->directory());
+  const auto webhook_process = start_webhook(kubeconfig_of("webhook"), "webhook");
   ASSERT_TRUE(webhook_process.ok()) << to_string(webhook_process.error());
   const auto comes = [&](const std::vector<std::string>& question, const std::string& answer) {
     EXPECT_TRUE(eventually(
@@ -224,9 +317,64 @@ TEST_F(InstallTest, TheServersWorkWithTheRightsOfTheirServiceAccounts) {
         "Normal");
 }
 
+// Two replicas with the webhook's own rights make the certificates; the authority changes three times while jobs are
+// admitted, and a webhook that could not be called would refuse them.
+TEST_F(InstallTest, CertificatesAreMadeAndRotatedWithoutALostAdmission) {
+  expect_done(release("install", {"--set", "webhook.mutatingFailurePolicy=Fail", "--set",
+                                  "webhook.validatingFailurePolicy=Fail"}));
+  const std::string kubeconfig = kubeconfig_of("webhook");
+  const auto webhook = start_webhook(kubeconfig, "webhook");
+  ASSERT_TRUE(webhook.ok()) << to_string(webhook.error());
+  const auto other = start_webhook(kubeconfig, "other");
+  ASSERT_TRUE(other.ok()) << to_string(other.error());
+  ASSERT_NO_FATAL_FAILURE(call_webhook_at((*webhook)->port()));
+  const auto admit = [this] {
+    const CommandResult created =
+        kubectl({"create", "--dry-run=server", "-f", PLIMSOLL_SOURCE_DIR "/examples/single-gpu.yaml"});
+    return created.exit_code == 0 ? std::string("admitted") : created.errors;
+  };
+  // The API server learns of the configurations by watches.
+  ASSERT_TRUE(eventually("the first admission", admit, std::string("admitted"))) << (*webhook)->log();
+
+  std::vector<std::string> refusals;
+  int admissions = 0;
+  {
+    const std::jthread load([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const std::string answer = admit();
+        ++admissions;
+        if (answer != "admitted") {
+          refusals.push_back(answer);
+        }
+      }
+    });
+    for (int rotation = 0; rotation < 3; ++rotation) {
+      const std::string authorities = secret_value("ca.crt");
+      const std::string certificate = secret_value("tls.crt");
+      EXPECT_EQ(kubectl({"patch", "secret", kSecret, "-n", kNamespace, "--type=json", "-p",
+                         R"([{"op": "remove", "path": "/data/ca.key"}])"})
+                    .exit_code,
+                0);
+      EXPECT_TRUE(eventually(
+          "a new authority beside the old one", [&] { return secret_value("ca.crt"); },
+          AllOf(HasSubstr(authorities), Ne(authorities))));
+      EXPECT_TRUE(eventually(
+          "its certificate", [&] { return secret_value("tls.crt"); }, Ne(certificate)));
+    }
+    // Both replicas serve what is in the Secret: each counts the first certificate and three more.
+    for (const auto* replica : {&webhook, &other}) {
+      EXPECT_TRUE(eventually(
+          "the last certificate is served", [&] { return http_get((**replica)->ops_port(), "/metrics"); },
+          HasSubstr("plimsoll_webhook_certificate_loads_total{result=\"taken\"} 4")));
+    }
+  }
+  EXPECT_THAT(refusals, IsEmpty());
+  EXPECT_GT(admissions, 3);
+}
+
 // A Deployment only warns of its pods' security; the pods themselves are refused.
 TEST_F(InstallTest, PodsPassTheRestrictedStandard) {
-  const std::vector<Json> objects = render(values_);
+  const std::vector<Json> objects = render();
   for (const char* component : {"webhook", "operator"}) {
     const Json& deployment = find_object(objects, std::string("Deployment/sail-plimsoll-") + component);
     Json pod;

@@ -33,19 +33,22 @@ TEST_F(RenderTest, LintsClean) {
 TEST_F(RenderTest, HoldsTheseObjects) {
   EXPECT_THAT(
       names_of(render()),
-      ElementsAre("Certificate/sail-plimsoll-webhook", "ClusterRole/sail-plimsoll-editor",
+      ElementsAre("ClusterRole/sail-plimsoll-editor", "ClusterRole/sail-plimsoll-gpumodels",
                   "ClusterRole/sail-plimsoll-operator", "ClusterRole/sail-plimsoll-viewer",
-                  "ClusterRole/sail-plimsoll-webhook", "ClusterRoleBinding/sail-plimsoll-operator",
-                  "ClusterRoleBinding/sail-plimsoll-webhook",
+                  "ClusterRole/sail-plimsoll-webhook", "ClusterRoleBinding/sail-plimsoll-gpumodels",
+                  "ClusterRoleBinding/sail-plimsoll-operator", "ClusterRoleBinding/sail-plimsoll-webhook",
                   "CustomResourceDefinition/gpumodels.plimsoll.dev",
                   "CustomResourceDefinition/memoryprofiles.plimsoll.dev",
                   "CustomResourceDefinition/trainingjobs.plimsoll.dev", "Deployment/sail-plimsoll-operator",
-                  "Deployment/sail-plimsoll-webhook", "Issuer/sail-plimsoll-selfsigned",
-                  "MutatingWebhookConfiguration/sail-plimsoll", "Pod/sail-plimsoll-test",
-                  "PodDisruptionBudget/sail-plimsoll-operator", "PodDisruptionBudget/sail-plimsoll-webhook",
-                  "Role/sail-plimsoll-operator", "RoleBinding/sail-plimsoll-operator",
+                  "Deployment/sail-plimsoll-webhook", "MutatingWebhookConfiguration/sail-plimsoll",
+                  "Pod/sail-plimsoll-test", "PodDisruptionBudget/sail-plimsoll-operator",
+                  "PodDisruptionBudget/sail-plimsoll-webhook", "Role/sail-plimsoll-operator",
+                  "Role/sail-plimsoll-webhook", "RoleBinding/sail-plimsoll-operator",
+                  "RoleBinding/sail-plimsoll-webhook", "Secret/sail-plimsoll-webhook-certificates",
                   "Service/sail-plimsoll-operator", "Service/sail-plimsoll-webhook",
                   "ServiceAccount/sail-plimsoll-operator", "ServiceAccount/sail-plimsoll-webhook",
+                  "ValidatingAdmissionPolicy/sail-plimsoll-operator",
+                  "ValidatingAdmissionPolicyBinding/sail-plimsoll-operator",
                   "ValidatingWebhookConfiguration/sail-plimsoll"));
 }
 
@@ -185,7 +188,12 @@ TEST_F(RenderTest, RolesGrantExactlyThis) {
       R"({"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]},)"
       R"({"apiGroups":["trainer.kubeflow.org"],"resources":["trainingruntimes","clustertrainingruntimes"],"verbs":["get"]},)"
       R"({"apiGroups":["apiextensions.k8s.io"],"resourceNames":["trainjobs.trainer.kubeflow.org"],)"
-      R"("resources":["customresourcedefinitions"],"verbs":["get"]}])");
+      R"("resources":["customresourcedefinitions"],"verbs":["get"]},)"
+      R"({"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["sail-plimsoll"],)"
+      R"("resources":["mutatingwebhookconfigurations","validatingwebhookconfigurations"],"verbs":["get","list","watch","patch"]}])");
+  EXPECT_EQ(
+      write_json(find_object(objects, "Role/sail-plimsoll-webhook")["rules"]),
+      R"([{"apiGroups":[""],"resourceNames":["sail-plimsoll-webhook-certificates"],"resources":["secrets"],"verbs":["get","list","watch","update"]}])");
   EXPECT_EQ(
       rules("operator"),
       R"([{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["get","list","watch"]},)"
@@ -222,7 +230,8 @@ TEST_F(RenderTest, SchemaRefusesWhatItDoesNotKnow) {
       {"log.level=loud", "/log/level"},
       {"crds.enabled=perhaps", "/crds/enabled"},
       {"certificates.source=wish", "/certificates/source"},
-      {"certificates.certManager.duration=soon", "/certificates/certManager/duration"},
+      {"certificates.duration=soon", "/certificates/duration"},
+      {"certificates.certManager.duration=2160h", "duration"},
       {"operator.replicas=0", "/operator/replicas"},
       {"operator.resources.request.cpu=1", "request"},
       {"operator.podDisruptionBudget.minAvailable=half", "/operator/podDisruptionBudget/minAvailable"},
@@ -246,15 +255,25 @@ TEST_F(RenderTest, GuardsRefuseWhatCannotWork) {
   const CommandResult nowhere = render_text({"--set", "webhook.deploy=false"});
   EXPECT_THAT(nowhere.errors, HasSubstr("webhook.url"));
   const CommandResult untrusted = render_text({"--set", "certificates.source=secret"});
-  EXPECT_THAT(untrusted.errors, HasSubstr("webhook.caBundle"));
-  for (const CommandResult& refused : {twice, nowhere, untrusted}) {
+  EXPECT_THAT(untrusted.errors, HasSubstr("webhook.caBundle is needed"));
+  const CommandResult overwritten = render_text({"--set", "webhook.caBundle=-----BEGIN CERTIFICATE-----"});
+  EXPECT_THAT(overwritten.errors, HasSubstr("webhook.caBundle would be overwritten"));
+  for (const CommandResult& refused : {twice, nowhere, untrusted, overwritten}) {
     EXPECT_NE(refused.exit_code, 0);
   }
 }
 
-TEST_F(RenderTest, CertificatesOfTheUsersOwnNeedNoCertManager) {
+TEST_F(RenderTest, ByDefaultNothingIsNeededForTheCertificates) {
+  for (const Json& object : render()) {
+    EXPECT_THAT(text_member(object, {"apiVersion"}), Not(HasSubstr("cert-manager")));
+  }
+}
+
+TEST_F(RenderTest, CertificatesOfTheUsersOwnGiveTheWebhookNoRightToASecret) {
   const std::vector<Json> objects = render(kOwnSecret);
-  EXPECT_EQ(find_object(objects, "Certificate/sail-plimsoll-webhook"), Json());
+  EXPECT_EQ(find_object(objects, "Role/sail-plimsoll-webhook"), Json());
+  EXPECT_THAT(write_json(find_object(objects, "ClusterRole/sail-plimsoll-webhook")),
+              Not(HasSubstr("webhookconfigurations")));
   const Json& volumes =
       find_object(objects, "Deployment/sail-plimsoll-webhook")["spec"]["template"]["spec"]["volumes"];
   EXPECT_EQ(text_member(volumes[0], {"secret", "secretName"}), "our-tls");

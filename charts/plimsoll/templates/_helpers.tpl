@@ -40,13 +40,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
+{{/* Another name for each source, so that an upgrade may change it: a Secret of cert-manager's is not Helm's to adopt. */}}
 {{- define "plimsoll.webhookSecret" -}}
-{{- default (printf "%s-webhook-tls" (include "plimsoll.fullname" .)) .Values.certificates.secretName }}
+{{- $suffix := ternary "certificates" "tls" (eq .Values.certificates.source "builtIn") }}
+{{- default (printf "%s-webhook-%s" (include "plimsoll.fullname" .) $suffix) .Values.certificates.secretName }}
 {{- end }}
 
-{{/* Whether cert-manager issues the webhook's certificate: not for a webhook that runs elsewhere. */}}
-{{- define "plimsoll.usesCertManager" -}}
-{{- if and .Values.webhook.deploy (eq .Values.certificates.source "certManager") }}true{{ end }}
+{{/* Where the webhook's certificate comes from; empty for a webhook that runs elsewhere. */}}
+{{- define "plimsoll.certificateSource" -}}
+{{- if .Values.webhook.deploy }}{{ .Values.certificates.source }}{{ end }}
+{{- end }}
+
+{{/* The webhook's name in the cluster, as the API server calls it. */}}
+{{- define "plimsoll.webhookHost" -}}
+{{ include "plimsoll.fullname" . }}-webhook.{{ .Release.Namespace }}.svc
 {{- end }}
 
 {{/* How the API server reaches the webhook; call with (dict "root" $ "path" "/..."). */}}
