@@ -189,23 +189,28 @@ TEST_F(FakeServer, NoticesThatAWatchingClientDisconnected) {
 }
 
 TEST_F(FakeServer, StopsUnderLoad) {
+  kube::WatchOptions options;
+  options.resource_version = "0";
+  Watching watching(*client_, options);
+  // Opened before the load: four callers without a pause keep two processors from anything else.
+  ASSERT_TRUE(eventually(
+      "bookmarks", [&] { return watching.bookmarks.load(); }, ::testing::Gt(0)))
+      << (watching.ended ? to_string(watching.result().error()) : "the watch is open");
   std::atomic<bool> stop = false;
   std::vector<std::jthread> callers;
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back([&, i] {
       kube::CallOptions brief;
-      brief.timeout = milliseconds(500);
+      brief.timeout = seconds(5);
       for (int n = 0; !stop; ++n) {
         static_cast<void>(client_->create(
             kConfigMaps, "default", config_map("c" + std::to_string(i) + "-" + std::to_string(n)), brief));
       }
     });
   }
-  kube::WatchOptions options;
-  options.resource_version = "0";
-  Watching watching(*client_, options);
   EXPECT_TRUE(eventually(
-      "events", [&] { return watching.events.load(); }, ::testing::Gt(20)));
+      "events", [&] { return watching.events.load(); }, ::testing::Gt(20)))
+      << (watching.ended ? "the watch has ended" : "the watch is open");
   server_.reset();
   stop = true;
   static_cast<void>(watching.result());
