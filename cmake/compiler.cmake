@@ -16,11 +16,19 @@ if(CCACHE)
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
 endif()
 
+# Each architecture has its own protection against jumps to where none should lead. Contracted to one operation, a product and a
+# sum would be rounded otherwise than where there is none: decisions must not depend on the architecture.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(architecture_options -mbranch-protection=standard -ffp-contract=off)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|i.86)$")
+  set(architecture_options -fcf-protection)
+endif()
+
 add_library(plimsoll_compiler INTERFACE)
 target_include_directories(plimsoll_compiler INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(plimsoll_compiler INTERFACE
   -Wall -Wextra -Werror -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wimplicit-fallthrough
-  -fstack-protector-strong -fcf-protection
+  -fstack-protector-strong ${architecture_options}
   # g++ 12 sees overlaps in std::string's operator+ that are not there (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 # cpprestsdk defines a macro U(x) that breaks Boost headers included after it.
