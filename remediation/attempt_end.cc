@@ -31,7 +31,7 @@ std::string with_message(const std::string& reason, const std::string& message) 
 }
 
 // What read the containers' output, and with what.
-struct Reader {
+struct OutputReader {
   const std::vector<LogTail>& logs;
   const Patterns& patterns;
 };
@@ -238,7 +238,7 @@ std::optional<int> exit_code_of(const Json& terminated) {
 
 // A container that ended without success: what counts, and after it what does not.
 std::vector<Sign> signs_of_end(const Json& terminated, const Evidence& where, bool deleted,
-                               const Reader& reader) {
+                               const OutputReader& reader) {
   const std::string time = text_member(terminated, {"finishedAt"});
   const std::string reason = text_member(terminated, {"reason"});
   const std::string message = text_member(terminated, {"message"});
@@ -309,7 +309,7 @@ Priority priority_of_sidecar(const Sign& sign, const Sign& trainer) {
 }
 
 std::vector<Sign> signs_of_containers(const Json& pod, const std::string& name, bool deleted,
-                                      const Reader& reader) {
+                                      const OutputReader& reader) {
   std::vector<Sign> signs;
   for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
     for (const Json& status : member(pod, {"status", list})) {
@@ -335,7 +335,7 @@ std::vector<Sign> signs_of_containers(const Json& pod, const std::string& name, 
   return signs;
 }
 
-std::vector<Sign> signs_of_pod(const Json& pod, const Reader& reader) {
+std::vector<Sign> signs_of_pod(const Json& pod, const OutputReader& reader) {
   const std::string name = text_member(pod, {"metadata", "name"});
   const bool deleted = !member(pod, {"metadata", "deletionTimestamp"}).isNull();
   std::vector<Sign> signs = signs_of_containers(pod, name, deleted, reader);
@@ -399,7 +399,7 @@ AttemptEnd end_by_phase(const std::vector<Json>& pods, std::size_t succeeded, st
 
 ExplainedEnd explain(const std::vector<Json>& pods, const std::vector<LogTail>& logs,
                      const Patterns& patterns) {
-  const Reader reader{.logs = logs, .patterns = patterns};
+  const OutputReader reader{.logs = logs, .patterns = patterns};
   std::vector<Sign> signs;
   std::size_t succeeded = 0;
   std::size_t failed = 0;

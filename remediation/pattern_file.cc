@@ -37,6 +37,7 @@ bool has_outcome(Rule rule) {
 template <class Range, class Name>
 std::string listed_names(const Range& range, Name name) {
   std::vector<std::string> names;
+  names.reserve(std::size(range));
   for (const auto& one : range) {
     names.emplace_back(name(one));
   }

@@ -44,7 +44,7 @@ class Patterns::Compiled {
     for (const Pattern& pattern : patterns_) {
       const std::string written = pattern.is_regex ? pattern.text : RE2::QuoteMeta(pattern.text);
       for (const std::string& expression : {written, pattern.with, pattern.unless}) {
-        if (const Result<void> known = add(expression); !known) {
+        if (Result<void> known = add(expression); !known) {
           return known;
         }
       }
