@@ -4,7 +4,7 @@
 #include <sstream>
 #include <vector>
 
-#include "base/duration.h"
+#include "operator/process.h"
 
 namespace plimsoll::process {
 namespace {
@@ -12,15 +12,6 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr std::chrono::hours kLongest{100 * 365 * 24};
-
-Result<std::chrono::milliseconds> duration_of(const char* option, const std::string& text) {
-  const std::optional<std::chrono::milliseconds> time = parse_duration(text, kLongest);
-  if (!time) {
-    return invalid(std::string("--") + option + " must be a duration such as 2160h, is " +
-                   text.substr(0, 64));
-  }
-  return *time;
-}
 
 std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts;
@@ -84,10 +75,11 @@ Result<std::optional<webhook::CertificateRotatorOptions>> rotation_of(const Cert
   }
   rotation.configuration = options.configuration;
   rotation.policy.names = split_at_commas(options.names);
-  const auto valid = duration_of("certificate-duration", options.duration);
-  const auto before = duration_of("certificate-renew-before", options.renew_before);
-  const auto authority = duration_of("certificate-authority-duration", options.authority_duration);
-  const auto delay = duration_of("certificate-trust-delay", options.trust_delay);
+  const auto valid = duration_option("certificate-duration", options.duration, kLongest);
+  const auto before = duration_option("certificate-renew-before", options.renew_before, kLongest);
+  const auto authority =
+      duration_option("certificate-authority-duration", options.authority_duration, kLongest);
+  const auto delay = duration_option("certificate-trust-delay", options.trust_delay, kLongest);
   for (const auto* time : {&valid, &before, &authority, &delay}) {
     if (!*time) {
       return time->error();

@@ -3,7 +3,6 @@
 #include <random>
 #include <utility>
 
-#include "base/duration.h"
 #include "base/file.h"
 #include "operator/process.h"
 
@@ -20,14 +19,6 @@ std::string identity() {
   char number[20];
   std::snprintf(number, sizeof number, "_%08x%08x", random(), random());
   return host_name() + number;
-}
-
-Result<std::chrono::milliseconds> duration(const char* option, const std::string& text) {
-  const std::optional<std::chrono::milliseconds> time = parse_duration(text);
-  if (!time) {
-    return invalid(std::string("--") + option + " must be a duration such as 15s", text.substr(0, 64));
-  }
-  return *time;
 }
 
 }  // namespace
@@ -63,9 +54,9 @@ Result<kube::LeaseOptions> lease_of(const LeadershipOptions& options) {
     const Result<std::string> own = read_file(kPodNamespace);
     lease.namespace_name = own ? *own : "default";
   }
-  const auto lasts = duration("leader-elect-lease-duration", options.lease_duration);
-  const auto renew = duration("leader-elect-renew-deadline", options.renew_deadline);
-  const auto retry = duration("leader-elect-retry-period", options.retry_period);
+  const auto lasts = duration_option("leader-elect-lease-duration", options.lease_duration);
+  const auto renew = duration_option("leader-elect-renew-deadline", options.renew_deadline);
+  const auto retry = duration_option("leader-elect-retry-period", options.retry_period);
   for (const auto* time : {&lasts, &renew, &retry}) {
     if (!*time) {
       return time->error();

@@ -16,6 +16,7 @@
 
 #include "base/allocator.h"
 #include "base/cgroup.h"
+#include "base/duration.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "kube/http_client.h"
@@ -89,6 +90,15 @@ po::options_description describe(ServerOptions& options) {
       ("log-level", po::value(&options.log_level)->default_value(options.log_level)->value_name("LEVEL"),
        "debug, info, warning or error");
   return description;
+}
+
+Result<std::chrono::milliseconds> duration_option(const char* name, const std::string& text,
+                                                  std::chrono::milliseconds limit) {
+  const std::optional<std::chrono::milliseconds> time = parse_duration(text, limit);
+  if (!time) {
+    return invalid(std::string("--") + name + " must be a duration such as 15s, is " + text.substr(0, 64));
+  }
+  return *time;
 }
 
 int wrong_usage(const ServerCommand& command, const std::string& problem) {

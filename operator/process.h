@@ -63,6 +63,10 @@ std::optional<int> read_command_line(const ServerCommand& command,
 // Prints the problem to stderr, and gives kExitUsage.
 int wrong_usage(const ServerCommand& command, const std::string& problem);
 
+// The duration that an option gives as text. Errors: kInvalid, naming the option.
+Result<std::chrono::milliseconds> duration_option(const char* name, const std::string& text,
+                                                  std::chrono::milliseconds limit = std::chrono::hours(24));
+
 // Configures the log and malloc, raises the limit of open files, ignores SIGPIPE, and blocks SIGTERM and
 // SIGINT in this thread and those that it starts, until wait_for_stop_signal receives them. Call it before
 // the first thread is started. Errors: kInvalid for an unknown log format or level.

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "base/duration.h"
 #include "base/log.h"
 #include "base/memory_pool.h"
 #include "http/server.h"
@@ -214,9 +213,9 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
   if (!rotation) {
     return wrong_usage(kCommand, rotation.error().message);
   }
-  const std::optional<std::chrono::milliseconds> lame_duck = parse_duration(options.lame_duck);
+  const Result<std::chrono::milliseconds> lame_duck = duration_option("lame-duck", options.lame_duck);
   if (!lame_duck) {
-    return wrong_usage(kCommand, "--lame-duck must be a duration such as 5s, is " + options.lame_duck);
+    return wrong_usage(kCommand, lame_duck.error().message);
   }
   if (options.port < 0 || options.port > 65535) {
     return wrong_usage(kCommand, "--port must lie between 0 and 65535");

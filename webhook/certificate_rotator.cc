@@ -304,7 +304,7 @@ Result<void> CertificateRotator::write_configurations(const std::vector<Configur
     if (!written) {
       return written.error().within("write caBundle of " + name);
     }
-    log_info("Told the API server whom to trust", {{"configuration", name}});
+    log_info("Updated caBundle", {{"configuration", name}});
   }
   return {};
 }

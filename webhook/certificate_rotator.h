@@ -1,6 +1,6 @@
 // CertificateRotator: makes and renews the webhook's certificates itself, so that a cluster needs nothing for them. It keeps
-// an authority and a serving certificate in one Secret, and its authority in the webhook configurations, from where the API
-// servers take whom to trust.
+// an authority and a serving certificate in one Secret, and its authority in `caBundle` of the webhook configurations, which
+// tells the API servers whom to trust.
 //
 //   auto certificates = std::make_shared<CertificateRotator>(client, options);
 //   certificates->start();
@@ -43,8 +43,8 @@ namespace plimsoll::webhook {
 struct CertificateRotatorOptions {
   std::string secret_namespace;
   std::string secret_name;
-  std::string
-      configuration;  // name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration
+  // The name of the MutatingWebhookConfiguration and of the ValidatingWebhookConfiguration.
+  std::string configuration;
   CertificatePolicy policy;
   // How long all configurations must have trusted a new authority before it signs: API servers learn of them by watches.
   std::chrono::milliseconds trust_delay = std::chrono::minutes(5);

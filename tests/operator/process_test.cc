@@ -41,6 +41,14 @@ ServerOptions parse(const std::vector<std::string>& arguments) {
   return options;
 }
 
+TEST(DurationOption, NamesTheOptionThatIsWrong) {
+  EXPECT_EQ(*duration_option("lame-duck", "1m30s"), std::chrono::seconds(90));
+  EXPECT_EQ(duration_option("lame-duck", "soon").error().message,
+            "--lame-duck must be a duration such as 15s, is soon");
+  EXPECT_FALSE(duration_option("lame-duck", "25h").ok());
+  EXPECT_TRUE(duration_option("lame-duck", "25h", std::chrono::hours(26)).ok());
+}
+
 TEST(ServerOptions, HaveTheirDefaultsAndTakeWhatIsGiven) {
   EXPECT_EQ(parse({}).ops_port, 8081);
   EXPECT_EQ(parse({}).log_level, "info");
