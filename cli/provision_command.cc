@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/subcommands.h"
 #include "cli/text_table.h"
+#include "estimator/provisioner/cluster_policy.h"
 #include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"
 #include "kube/http_client.h"
@@ -217,7 +218,10 @@ po::options_description provision_options() {
                                                      "without --cluster: context of the kubeconfig")(
       "namespace,n", po::value<std::string>()->value_name("NAME"), "of jobs that name none")(
       "method", po::value<std::string>()->default_value("plimsoll")->value_name("NAME"),
-      "plimsoll, or amp for the formula published in the AMP paper");
+      "plimsoll, or amp for the formula published in the AMP paper")(
+      "min-share-of-asked",
+      po::value<std::string>()->default_value(estimator::kMinShareOfAsked)->value_name("PERCENT"),
+      "as the chart's provisioning.minShareOfAsked: never fewer than this share of the requested trainers");
   add_timeout_option(options);
   add_output_option(options);
   options.add_options()("help,h", "print this help");
@@ -233,6 +237,8 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
   }
   OptionReader options(values);
   const estimator::Method method = read_method(options);
+  const double min_share_of_asked =
+      options.take("min-share-of-asked", parse_percentage(options.text("min-share-of-asked")));
   const std::chrono::milliseconds timeout = read_timeout(options);
   options.require(options.given("filename"), "name the jobs with -f FILE, or -f - for standard input");
   if (options.error()) {
@@ -268,6 +274,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     AnswerBudget budget(timeout);
     request.budget = budget.get();
     request.suggest = true;
+    request.min_share_of_asked = min_share_of_asked;
     const auto start = std::chrono::steady_clock::now();
     const estimator::Provision provision = estimator::provision(request);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -5,6 +5,7 @@
 #include "base/json/edit.h"
 #include "base/words.h"
 #include "crds/unknown_fields.h"
+#include "estimator/provisioner/cluster_policy.h"
 #include "workloads/description.h"
 
 namespace plimsoll::cli {
@@ -56,10 +57,9 @@ Result<std::shared_ptr<const WorkloadJob>> read_workload_job(const workloads::Ki
   if (!workload) {
     return workload.error();
   }
-  const std::string mode = annotation(object, workloads::kModeAnnotation);
+  const std::string mode = annotation(object, estimator::kModeKey);
   if (!mode.empty() && mode != "Auto" && mode != "Off") {
-    return invalid(std::string("annotation ") + workloads::kModeAnnotation + " must be Auto or Off, is " +
-                   mode);
+    return invalid(std::string("annotation ") + estimator::kModeKey + " must be Auto or Off, is " + mode);
   }
   const std::string family = text_member(object, {"metadata", "labels", workloads::kFamilyLabel});
   ConfigMapModels models(sources.config_maps);

@@ -24,6 +24,7 @@ inline const kube::Resource kConfigMaps{"", "v1", "configmaps", true};
 inline const kube::Resource kServices{"", "v1", "services", true};
 inline const kube::Resource kPods{"", "v1", "pods", true};
 inline const kube::Resource kJobs{"batch", "v1", "jobs", true};
+inline const kube::Resource kNamespaces{"", "v1", "namespaces", false};
 inline const kube::Resource kTrainingJobs{crds::kGroup, crds::kVersion, "trainingjobs", true};
 
 // On all children and their pods. A label holds 63 bytes and a job's name may be longer: then it is the

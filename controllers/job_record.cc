@@ -38,6 +38,11 @@ void JobRecord::set(const char* type, bool holds, const std::string& reason, con
              now());
 }
 
+void JobRecord::settle_mode(std::optional<crds::ProvisioningMode> of_namespace) {
+  namespace_mode_ = of_namespace;
+  context_.policy.settle_mode(job_.spec.provisioning, namespace_mode_);
+}
+
 void JobRecord::event(kube::EventType type, const std::string& reason, const std::string& message) {
   events_.push_back({type, reason, message});
 }
@@ -85,6 +90,7 @@ Result<void> JobRecord::patch(const Json& operations) {
   }
   object_ = *std::move(answer);
   job_ = *std::move(job);
+  context_.policy.settle_mode(job_.spec.provisioning, namespace_mode_);
   return {};
 }
 

@@ -9,6 +9,7 @@
 // context and call must outlive it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ class JobRecord {
   const crds::TrainingJob& job() const { return job_; }
   std::string uid() const { return text_member(object_, {"metadata", "uid"}); }
   std::string now() const { return format_time(context_.clock->wall_now()); }
+
+  // Sets the job's mode, now and after each patch, by the policy of the cluster and the label of the job's namespace.
+  void settle_mode(std::optional<crds::ProvisioningMode> of_namespace);
 
   crds::JobStatus status;  // changes are kept here until write()
 
@@ -57,6 +61,7 @@ class JobRecord {
   const kube::CallOptions& call_;
   Json object_;
   crds::TrainingJob job_;
+  std::optional<crds::ProvisioningMode> namespace_mode_;
   crds::JobStatus written_;
   std::vector<Event> events_;
 };

@@ -11,6 +11,7 @@
 #include "base/json/json.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
+#include "estimator/provisioner/cluster_policy.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "estimator/provisioner/provisioner.h"
@@ -44,6 +45,7 @@ struct PassContext {
   std::function<std::vector<Json>(const std::string& child_key)> departed_pods;
   std::stop_token stop;
   Bytes decision_memory = estimator::kDecisionMemory;
+  estimator::ClusterPolicy policy = {};
   const remediation::Patterns* patterns = &remediation::Patterns::built_in();  // of failures
 };
 

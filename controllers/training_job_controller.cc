@@ -242,6 +242,7 @@ Result<RequeueAfter> TrainingJobController::reconcile(const kube::SharedObject& 
     context.stop = stop;
     context.decision_memory = options_.decision_memory;
     context.patterns = options_.patterns;
+    context.policy = options_.policy;
     next = options_.reconcile(context, object.tree());
   });
   if (!thrown) {
@@ -259,7 +260,8 @@ Result<RequeueAfter> TrainingJobController::reconcile(const kube::SharedObject& 
 
 void TrainingJobController::handle(const std::string& key, const std::stop_token& stop) {
   const kube::SharedObject object = jobs_.find(key);
-  if (object == nullptr || (options_.leads && !options_.leads())) {
+  const bool excluded = options_.excluded_namespaces.contains(key.substr(0, key.find('/')));
+  if (object == nullptr || excluded || (options_.leads && !options_.leads())) {
     queue_.forget(key);
     return;
   }

@@ -71,6 +71,9 @@ class TrainingJobExecutor {
 
   // Until the planner has nothing to do.
   Result<RequeueAfter> run() {
+    if (const Result<void> known = settle_mode(); !known) {
+      return known.error();
+    }
     reset_facts();
     for (int i = 0; i < kMaxActions && !ended_; ++i) {
       facts_.now = context_.clock->wall_now();
@@ -233,9 +236,36 @@ class TrainingJobExecutor {
     return *budget_;
   }
 
+  // A job that names no mode has it in its spec once the webhook or size() has sized it.
+  Result<void> settle_mode() {
+    const bool over = record_.status.is_true("Succeeded") || record_.status.is_true("Failed");
+    std::optional<crds::ProvisioningMode> of_namespace;
+    if (!job().spec.provisioning.mode_given && !over && !context_.policy.advice_only) {
+      const Result<Json> found = context_.client->get(kNamespaces, {}, job().namespace_name, call_);
+      if (found) {
+        of_namespace =
+            estimator::mode_of_label(text_member(*found, {"metadata", "labels", estimator::kModeKey}));
+      } else if (found.error().code != ErrorCode::kNotFound) {
+        return found.error().within("read the mode of the job's namespace");
+      }
+    }
+    record_.settle_mode(of_namespace);
+    return {};
+  }
+
   // Sizes a job that the webhook has not seen.
   Result<void> size() {
     facts_.sized = true;
+    const Result<void> done = decide_size();
+    const std::string advice =
+        text_member(record_.object(), {"metadata", "annotations", crds::kReasonAnnotation});
+    if (done && !advice.empty() && job().spec.provisioning.mode == crds::ProvisioningMode::kOff) {
+      record_.event(EventType::kNormal, "Recommended", advice);
+    }
+    return done;
+  }
+
+  Result<void> decide_size() {
     const Json& annotations = member(record_.object(), {"metadata", "annotations"});
     if (text_member(annotations, {crds::kProvisioningAnnotation}) == "disabled" ||
         !member(annotations, {crds::kDecisionAnnotation}).isNull()) {
@@ -257,7 +287,8 @@ class TrainingJobExecutor {
                               .profile = cluster->profile_of(job().namespace_name, job().spec.model.family),
                               .method = estimator::Method::kPlimsoll,
                               .budget = &budget(),
-                              .suggest = true});
+                              .suggest = true,
+                              .min_share_of_asked = context_.policy.min_share_of_asked});
     if (context_.stop.stop_requested()) {
       return cancelled();
     }
@@ -595,6 +626,7 @@ class TrainingJobExecutor {
                                 .attempts = &status.attempts,
                                 .restarts_counted = status.restarts_counted,
                                 .restarts_uncounted = status.restarts - status.restarts_counted,
+                                .min_share_of_asked = context_.policy.min_share_of_asked,
                                 .budget = &budget()});
     if (context_.stop.stop_requested()) {
       return cancelled();  // with more time the decision might be another

@@ -71,6 +71,7 @@ Result<TrainingJob> decode_training_job(const JsonView& object) {
   if (!job.spec.trainers.replicas_given) {
     job.spec.trainers.replicas = job.spec.provisioning.min_trainers;
   }
+  job.spec.provisioning.mode_given = !member(spec, {"provisioning", "mode"}).is_null();
   job.raw = without_model(object);
   return job;
 }

@@ -215,7 +215,7 @@ void describe(Visitor& visit, Of<Parallelism> auto& parallelism) {
 
 template <class Visitor>
 void describe(Visitor& visit, Of<ProvisioningSpec> auto& provisioning) {
-  visit.choice("mode", provisioning.mode, Presence::kDefaulted);
+  visit.choice("mode", provisioning.mode, Presence::kOptional);
   visit.texts("gpuModels", provisioning.gpu_models, Range{0, 64}, kRequiredGpuModelName);
   visit.integer("minTrainers", provisioning.min_trainers, Presence::kDefaulted, kTrainerCounts);
   visit.integer("maxTrainers", provisioning.max_trainers, Presence::kDefaulted, kTrainerCounts);

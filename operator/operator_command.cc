@@ -22,6 +22,7 @@
 #include "metrics/kubernetes_metrics.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
+#include "operator/policy_options.h"
 #include "operator/process.h"
 #include "operator/resource_metrics.h"
 #include "operator/resource_plan.h"
@@ -58,6 +59,8 @@ constexpr ServerCommand kCommand{
 struct OperatorOptions {
   ServerOptions server;
   LeadershipOptions leadership;
+  PolicyOptions policy;
+  std::vector<std::string> excluded_namespaces;
   int workers = 0;               // 0: by the processors and memory of the cgroup
   std::string prometheus_url;    // empty: not used
   std::string failure_patterns;  // a file; empty: those built in
@@ -80,10 +83,12 @@ class Refresher final : public prometheus::Collectable {
 // the lease, which is released after all controllers have stopped.
 class OperatorProcess final : public ServerProcess {
  public:
-  OperatorProcess(const OperatorOptions& options, const remediation::Patterns& patterns,
-                  std::optional<kube::LeaseOptions> lease, std::unique_ptr<kube::Client> client,
-                  std::unique_ptr<kube::Client> prometheus, estimator::GpuCatalog catalog)
+  OperatorProcess(const OperatorOptions& options, const estimator::ClusterPolicy& policy,
+                  const remediation::Patterns& patterns, std::optional<kube::LeaseOptions> lease,
+                  std::unique_ptr<kube::Client> client, std::unique_ptr<kube::Client> prometheus,
+                  estimator::GpuCatalog catalog)
       : options_(options),
+        policy_(policy),
         patterns_(patterns),
         client_(std::move(client)),
         prometheus_(std::move(prometheus)),
@@ -163,6 +168,8 @@ class OperatorProcess final : public ServerProcess {
     options.workers = workers();
     options.decision_memory = plan_.reconcile;
     options.patterns = &patterns_;
+    options.policy = policy_;
+    options.excluded_namespaces = {options_.excluded_namespaces.begin(), options_.excluded_namespaces.end()};
     options.leads = [this] { return leadership_.leads(); };
     options.cluster_is_known = [this] { return keeper_.has_synced() && inventory_.ready(); };
     options.registry = registry_.get();
@@ -215,6 +222,7 @@ class OperatorProcess final : public ServerProcess {
   }
 
   const OperatorOptions& options_;
+  const estimator::ClusterPolicy policy_;
   const remediation::Patterns& patterns_;
   const ResourcePlan plan_ = plan_resources(process_limits());
   const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
@@ -265,7 +273,10 @@ int run_operator_command(const std::vector<std::string>& arguments) {
                        "http://prometheus.monitoring:9090")(
       "failure-patterns", po::value(&options.failure_patterns)->value_name("FILE"),
       "YAML of texts by which failures are recognised, tried before the built-in ones; `plimsoll classify "
-      "--patterns` tries it out");
+      "--patterns` tries it out")(
+      "exclude-namespace", po::value(&options.excluded_namespaces)->value_name("NAME"),
+      "namespace whose training jobs are left alone, neither sized nor run; may be repeated");
+  description.add(describe(options.policy));
   description.add(describe(options.leadership));
   description.add(describe(options.server));
   if (const std::optional<int> code = read_command_line(kCommand, description, arguments)) {
@@ -286,6 +297,10 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   if (!patterns) {
     return wrong_usage(kCommand, "--failure-patterns: " + patterns.error().message);
   }
+  const Result<estimator::ClusterPolicy> policy = policy_of(options.policy);
+  if (!policy) {
+    return wrong_usage(kCommand, policy.error().message);
+  }
   std::unique_ptr<kube::Client> prometheus;
   if (!options.prometheus_url.empty()) {
     kube::ClientConfig server;
@@ -300,7 +315,7 @@ int run_operator_command(const std::vector<std::string>& arguments) {
     return wrong_usage(kCommand, prepared.error().message);
   }
   return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<OperatorProcess>(options, *patterns, lease, std::move(client),
+    return std::make_unique<OperatorProcess>(options, *policy, *patterns, lease, std::move(client),
                                              std::move(prometheus), std::move(catalog));
   });
 }

@@ -13,6 +13,7 @@
 #include "http/tls_dial.h"
 #include "operator/certificate_options.h"
 #include "operator/ops_server.h"
+#include "operator/policy_options.h"
 #include "operator/process.h"
 #include "operator/resource_metrics.h"
 #include "operator/resource_plan.h"
@@ -54,6 +55,7 @@ struct WebhookOptions {
   int port = 9443;  // wider than a port: Boost reads -1 into an unsigned as a large number
   std::string port_file;
   CertificateOptions certificates;
+  PolicyOptions policy;
   int workers = 0;
   std::string lame_duck = "5s";
 };
@@ -73,7 +75,7 @@ po::options_description describe(WebhookOptions& options) {
        "admissions that compute at the same time; 0: by the processors and the memory of the cgroup")  //
       ("lame-duck", po::value(&options.lame_duck)->default_value(options.lame_duck)->value_name("DURATION"),
        "how long new connections are still taken after SIGTERM, while the cluster learns of it");
-  own.add(describe(options.certificates)).add(describe(options.server));
+  own.add(describe(options.certificates)).add(describe(options.policy)).add(describe(options.server));
   return own;
 }
 
@@ -91,10 +93,12 @@ int deciders_of(const WebhookOptions& options, const ResourcePlan& plan) {
 class WebhookProcess final : public ServerProcess {
  public:
   WebhookProcess(const WebhookOptions& options, std::chrono::milliseconds lame_duck,
+                 const estimator::ClusterPolicy& policy,
                  const std::optional<webhook::CertificateRotatorOptions>& rotation,
                  std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
       : options_(options),
         lame_duck_(lame_duck),
+        policy_(policy),
         scheduler_(webhook::DecisionScheduler::for_cpus(deciders_of(options, plan_))),
         client_(std::move(client)),
         keeper_(*client_, std::move(catalog), view_, view_metrics_.observers()),
@@ -173,6 +177,7 @@ class WebhookProcess final : public ServerProcess {
 
   const WebhookOptions& options_;
   const std::chrono::milliseconds lame_duck_;
+  const estimator::ClusterPolicy policy_;
   const ResourcePlan plan_ = plan_resources(process_limits());
   const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
   MemoryPool reviews_{plan_.reviews};
@@ -195,7 +200,8 @@ class WebhookProcess final : public ServerProcess {
                                       .decision_memory = plan_.decision,
                                       .imports = &imports_,
                                       .import_memory = plan_.import,
-                                      .scheduler = &scheduler_}};
+                                      .scheduler = &scheduler_,
+                                      .policy = policy_}};
   http::Server server_;
   OpsServer ops_;
 };
@@ -217,6 +223,10 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
   if (!lame_duck) {
     return wrong_usage(kCommand, lame_duck.error().message);
   }
+  const Result<estimator::ClusterPolicy> policy = policy_of(options.policy);
+  if (!policy) {
+    return wrong_usage(kCommand, policy.error().message);
+  }
   if (options.port < 0 || options.port > 65535) {
     return wrong_usage(kCommand, "--port must lie between 0 and 65535");
   }
@@ -227,7 +237,7 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
     return wrong_usage(kCommand, prepared.error().message);
   }
   return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<WebhookProcess>(options, *lame_duck, *rotation, std::move(client),
+    return std::make_unique<WebhookProcess>(options, *lame_duck, *policy, *rotation, std::move(client),
                                             std::move(catalog));
   });
 }

@@ -37,6 +37,7 @@ Provision provision(const RemediationInputs& inputs, estimator::ProvisionRequest
   request.job = &job;
   request.graph = inputs.graph;
   request.profile = inputs.profile;
+  request.min_share_of_asked = inputs.min_share_of_asked;
   return estimator::provision(request);
 }
 

@@ -39,6 +39,7 @@ struct RemediationInputs {
   const std::vector<crds::Attempt>* attempts = nullptr;        // oldest first; the last one has ended
   std::int64_t restarts_counted = 0;                           // towards failurePolicy.maxRestarts
   std::int64_t restarts_uncounted = 0;
+  double min_share_of_asked = 0;  // as in estimator::ProvisionRequest
   // For the search of a new size; where it is exceeded the job grows by failurePolicy.oomBumpUpRatio. Null:
   // no limit.
   Budget* budget = nullptr;

@@ -41,6 +41,26 @@ bool is_of_workload(const http::Request& request) {
   return request.path == kMutateWorkloadPath || request.path == kAdviseWorkloadPath;
 }
 
+// What the path says of the namespace's mode.
+std::optional<crds::ProvisioningMode> namespace_mode(const http::Request& request) {
+  if (request.path == kMutateWorkloadPath) {
+    return crds::ProvisioningMode::kAuto;
+  }
+  if (request.path == kAdviseWorkloadPath) {
+    return crds::ProvisioningMode::kOff;
+  }
+  for (const auto& [mode, name] : kModesInPaths) {
+    if (request.path == std::string(kMutatePath) + "/" + name) {
+      return mode;
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_of_training_job(const http::Request& request) {
+  return request.path == kMutatePath || (!is_of_workload(request) && namespace_mode(request));
+}
+
 // Of a workload of another kind its runtime or its family's MemoryProfile may name them.
 bool may_read_objects(const AdmissionRequest& review, const http::Request& request) {
   return is_of_workload(request) || !member(review.object, {"spec", "model", "graph"}).is_null() ||
@@ -84,7 +104,7 @@ std::chrono::milliseconds time_to_answer(std::string_view query) {
 }
 
 http::Response AdmissionHandler::handle(const http::Request& request) const {
-  const bool mutating = request.path == kMutatePath || is_of_workload(request);
+  const bool mutating = is_of_training_job(request) || is_of_workload(request);
   if (!mutating && request.path != kValidatePath) {
     return {404, "text/plain; charset=utf-8", "not found\n"};
   }
@@ -168,12 +188,13 @@ Mutation AdmissionHandler::decide(const AdmissionRequest& review, const http::Re
   Budget budget(
       {.deadline = deadline, .stop = turn->stop(), .memory = options_.decision_memory + for_import.bytes()});
   const std::shared_ptr<const estimator::ClusterView> cluster = options_.cluster->get();
-  const MutateInputs inputs{
-      .cluster = cluster.get(), .tables = options_.tables, .budget = &budget, .objects = options_.objects};
-  Mutation mutation = !is_of_workload(request) ? mutate(review, inputs)
-                      : request.path == kMutateWorkloadPath
-                          ? mutate_workload(review, crds::ProvisioningMode::kAuto, inputs)
-                          : mutate_workload(review, crds::ProvisioningMode::kOff, inputs);
+  const MutateInputs inputs{.cluster = cluster.get(),
+                            .tables = options_.tables,
+                            .budget = &budget,
+                            .objects = options_.objects,
+                            .policy = options_.policy,
+                            .namespace_mode = namespace_mode(request)};
+  Mutation mutation = is_of_workload(request) ? mutate_workload(review, inputs) : mutate(review, inputs);
   if (!mutation.applied && turn->stopped_for_others()) {
     return keep_as_is(
         Error(ErrorCode::kTooManyRequests,

@@ -3,21 +3,24 @@
 //   AdmissionHandler handler({.cluster = &store, .tables = &tables, .metrics = &metrics});
 //   http::Server server(options, [&](const http::Request& request) { return handler.handle(request); }, ...);
 //
-// POST kMutatePath, kMutateWorkloadPath, kAdviseWorkloadPath and kValidatePath with an AdmissionReview; every response there is an AdmissionReview,
-// too. The decision is limited by the API server's timeout (?timeout=5s) less a fifth, by the request's
+// POST an AdmissionReview to kMutatePath, to one below it that names the mode of the namespace, to kMutateWorkloadPath,
+// kAdviseWorkloadPath or kValidatePath; every response there is an AdmissionReview, too. The decision is limited by the API server's timeout (?timeout=5s) less a fifth, by the request's
 // stop token, and by the memory that is reserved for it. Under overload a mutating review leaves the job
 // unchanged, with a warning, and a validating one gets 429, so that its failurePolicy decides. Thread-safe;
 // the objects that the options point to must outlive the handler.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/budget.h"
 #include "base/memory_pool.h"
+#include "estimator/provisioner/cluster_policy.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "estimator/provisioner/provisioner.h"
@@ -32,7 +35,12 @@ namespace plimsoll::webhook {
 
 // Named as kubebuilder does; the chart's webhook configurations have the same paths.
 inline constexpr const char* kMutatePath = "/mutate-plimsoll-dev-v1alpha1-trainingjob";
-// Of workloads of other kinds: in namespaces that have opted in with plimsoll.dev/mode=Auto, and in all others.
+// What may follow kMutatePath, as in ".../off", for namespaces with a label that says so; without, policy.mode is that of jobs that
+// name none. In lower case, as paths of webhook configurations must be.
+inline constexpr std::array kModesInPaths = {std::pair(crds::ProvisioningMode::kAuto, "auto"),
+                                             std::pair(crds::ProvisioningMode::kInitial, "initial"),
+                                             std::pair(crds::ProvisioningMode::kOff, "off")};
+// Of workloads of other kinds: in namespaces where they are sized, and where they get advice.
 inline constexpr const char* kMutateWorkloadPath = "/mutate-workload";
 inline constexpr const char* kAdviseWorkloadPath = "/advise-workload";
 inline constexpr const char* kValidatePath = "/validate-plimsoll-dev-v1alpha1-trainingjob";
@@ -56,6 +64,7 @@ struct AdmissionHandlerOptions {
   MemoryPool* imports = nullptr;
   Bytes import_memory = {};
   DecisionScheduler* scheduler = nullptr;  // null: no limit of concurrent decisions
+  estimator::ClusterPolicy policy = {};
 };
 
 // The memory that a review of this size takes while it is handled, without its body.

@@ -60,7 +60,8 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
       .method = estimator::Method::kPlimsoll,
       .budget = inputs.budget,
       .failed = estimator::failed_sizes(job, crds::decode_status(history).attempts, inputs.cluster->gpus),
-      .suggest = true};
+      .suggest = true,
+      .min_share_of_asked = inputs.policy.min_share_of_asked};
   const estimator::Provision provision = estimator::provision(to_provision);
 
   Mutation mutation;
@@ -129,6 +130,7 @@ Mutation mutate(const AdmissionRequest& request, const MutateInputs& inputs) {
   if (job->namespace_name.empty()) {
     job->namespace_name = request.namespace_name;  // a create request may leave it to the URL
   }
+  inputs.policy.settle_mode(job->spec.provisioning, inputs.namespace_mode);
   const Result<estimator::SharedGraph> graph = estimator::resolve_model(*job, inputs.tables, inputs.budget);
   if (!graph && graph.error().code == ErrorCode::kTooLarge) {
     return fall_back("TooLarge", graph.error().message);

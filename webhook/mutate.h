@@ -8,13 +8,15 @@
 // warning (AMP's fallback); only validate() rejects. Idempotent: its own result gets no patch. A dry run gets
 // the same response. An update is decided again only when the inputs of the decision have changed; when the
 // decision was changed together with the trainers (by the controller, after an out-of-memory), that decision
-// stays. Pure except for `tables`; any thread.
+// stays. A job that names no mode gets that of its namespace or of the cluster written into it, with its decision. Pure except for `tables`; any thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/budget.h"
+#include "estimator/provisioner/cluster_policy.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "webhook/admission_review.h"
@@ -28,6 +30,8 @@ struct MutateInputs {
   Budget* budget = nullptr;                  // of the decision; null: no limit
   // What workloads of other kinds refer to; null: those that need it keep their values.
   workloads::ObjectSource* objects = nullptr;
+  estimator::ClusterPolicy policy = {};
+  std::optional<crds::ProvisioningMode> namespace_mode = {};  // what the label of the namespace says
 };
 
 struct Mutation {

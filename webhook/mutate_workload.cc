@@ -67,7 +67,8 @@ Mutation decide(const AdmissionRequest& request, workloads::WorkloadSizing& sizi
                             .profile = inputs.cluster->profile_of(job.namespace_name, job.spec.model.family),
                             .method = estimator::Method::kPlimsoll,
                             .budget = inputs.budget,
-                            .suggest = true});
+                            .suggest = true,
+                            .min_share_of_asked = inputs.policy.min_share_of_asked});
   Mutation mutation;
   mutation.reason = provision.event_reason;
   mutation.message = provision.reason;
@@ -94,8 +95,7 @@ Mutation decide(const AdmissionRequest& request, workloads::WorkloadSizing& sizi
 
 }  // namespace
 
-Mutation mutate_workload(const AdmissionRequest& request, crds::ProvisioningMode mode,
-                         const MutateInputs& inputs) {
+Mutation mutate_workload(const AdmissionRequest& request, const MutateInputs& inputs) {
   const workloads::Kind* kind = workloads::find_kind(request.group, request.kind);
   if (kind == nullptr) {
     return left_alone("NotAWorkload");
@@ -103,15 +103,15 @@ Mutation mutate_workload(const AdmissionRequest& request, crds::ProvisioningMode
   if (const char* reason = why_not(*kind, request)) {
     return left_alone(reason);
   }
-  const std::string wanted = annotation(request, workloads::kModeAnnotation);
+  const std::string wanted = annotation(request, estimator::kModeKey);
   if (!wanted.empty() && wanted != "Auto" && wanted != "Off") {
-    return keep(
-        request, "Malformed",
-        std::string("annotation ") + workloads::kModeAnnotation + " must be Auto or Off, is " + wanted);
+    return keep(request, "Malformed",
+                std::string("annotation ") + estimator::kModeKey + " must be Auto or Off, is " + wanted);
   }
-  const crds::ProvisioningMode used = wanted.empty()    ? mode
-                                      : wanted == "Off" ? crds::ProvisioningMode::kOff
-                                                        : crds::ProvisioningMode::kAuto;
+  crds::ProvisioningSpec provisioning;
+  provisioning.mode_given = !wanted.empty();
+  provisioning.mode = wanted == "Off" ? crds::ProvisioningMode::kOff : crds::ProvisioningMode::kAuto;
+  inputs.policy.settle_mode(provisioning, inputs.namespace_mode);
   const std::string family = text_member(request.object, {"metadata", "labels", workloads::kFamilyLabel});
   const Result<workloads::Description> description = workloads::find_description(
       request.object, request.namespace_name, inputs.cluster->profile_of(request.namespace_name, family),
@@ -125,7 +125,7 @@ Mutation mutate_workload(const AdmissionRequest& request, crds::ProvisioningMode
     return keep(request, reason_of(references.error(), "RuntimeUnknown"), references.error().message);
   }
   Result<workloads::WorkloadSizing> sizing = workloads::WorkloadSizing::of(
-      *kind, request.object, *references, request.namespace_name, *description, used);
+      *kind, request.object, *references, request.namespace_name, *description, provisioning.mode);
   if (!sizing) {
     return keep(request, reason_of(sizing.error()), sizing.error().message);
   }

@@ -1,22 +1,19 @@
 // mutate_workload(): the answer of the mutating webhook for a workload of another kind than TrainingJob (workloads/workload.h) that
 // the label plimsoll.dev/family opts in.
 //
-//   Mutation mutation = mutate_workload(request, crds::ProvisioningMode::kOff, inputs);
+//   Mutation mutation = mutate_workload(request, inputs);
 //   reply(mutation.answer);
 //
-// Such a workload is sized when it is created, by the same decision as a TrainingJob. With mode Off, which is the default outside of
-// namespaces labelled plimsoll.dev/mode=Auto, annotations are all that is written. Never rejects: a workload that cannot be
+// Such a workload is sized when it is created, by the same decision as a TrainingJob. With mode Off annotations are all that is written.
+// Without the annotation plimsoll.dev/mode, `inputs.namespace_mode` is the mode, which the path of the request says. Never rejects: a workload that cannot be
 // read, estimated or sized stays as it is, with a warning. What another object made (ownerReferences with a controller) is left alone,
 // because that object is sized. Pure except for `inputs.tables`; any thread.
 #pragma once
 
-#include "crds/enums.h"
 #include "webhook/mutate.h"
 
 namespace plimsoll::webhook {
 
-// `mode` is that of workloads without the annotation plimsoll.dev/mode.
-Mutation mutate_workload(const AdmissionRequest& request, crds::ProvisioningMode mode,
-                         const MutateInputs& inputs);
+Mutation mutate_workload(const AdmissionRequest& request, const MutateInputs& inputs);
 
 }  // namespace plimsoll::webhook

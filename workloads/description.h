@@ -28,7 +28,6 @@ inline constexpr const char* kModelAnnotation = "plimsoll.dev/model";           
 inline constexpr const char* kTrainingAnnotation = "plimsoll.dev/training";         // fields of spec.training
 inline constexpr const char* kSequenceAnnotation = "plimsoll.dev/sequence-length";  // of a config.json
 inline constexpr const char* kPolicyAnnotation = "plimsoll.dev/policy";  // AvoidOOM (default) or FewestGPUs
-inline constexpr const char* kModeAnnotation = "plimsoll.dev/mode";      // Auto or Off
 // Of a TrainJob, Trainer's: the plugin that configures its resources, and us.
 inline constexpr const char* kPluginAnnotation = "trainer.kubeflow.org/autoconf-plugin";
 inline constexpr const char* kPlugin = "plimsoll";

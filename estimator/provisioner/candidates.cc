@@ -1,6 +1,7 @@
 #include "estimator/provisioner/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -33,8 +34,15 @@ std::int64_t kept_trainers(const crds::TrainingJobSpec& spec, const crds::Traine
   return keeps ? std::min(requested.replicas, spec.provisioning.max_trainers) : 1;
 }
 
+// The least number of trainers that a decision may leave of those requested.
+std::int64_t floor_of(const crds::TrainingJobSpec& spec, const crds::Trainers& requested, double share) {
+  const auto least = static_cast<std::int64_t>(std::ceil(static_cast<double>(requested.replicas) * share));
+  return requested.replicas_given ? std::min(least, spec.provisioning.max_trainers) : 0;
+}
+
 Candidate candidate_of(const AvailableGpu& gpu, const crds::TrainingJobSpec& spec,
-                       const crds::Trainers& requested, const std::vector<FailedSize>& failed) {
+                       const crds::Trainers& requested, const std::vector<FailedSize>& failed,
+                       double min_share_of_asked) {
   Candidate candidate{.gpu = &gpu};
   // perNode is the user's upper limit: it is lowered to what nodes have, and never raised.
   candidate.per_node = std::max<std::int64_t>(
@@ -43,7 +51,10 @@ Candidate candidate_of(const AvailableGpu& gpu, const crds::TrainingJobSpec& spe
   const std::int64_t least = std::max<std::int64_t>(1, spec.provisioning.min_trainers);
   const std::int64_t kept = kept_trainers(spec, requested);
   candidate.kept = kept > least ? kept : 0;
-  candidate.least = whole_replicas(std::max(least, kept), candidate.per_node, spec.training.parallelism);
+  const std::int64_t floor = floor_of(spec, requested, min_share_of_asked);
+  candidate.floor = floor > std::max(least, kept) ? floor : 0;
+  candidate.least =
+      whole_replicas(std::max({least, kept, floor}), candidate.per_node, spec.training.parallelism);
   if (candidate.failed >= candidate.least) {
     candidate.least = whole_replicas(candidate.failed + 1, candidate.per_node, spec.training.parallelism);
   }
@@ -89,7 +100,7 @@ CandidateRank rank_of(crds::Objective objective, const Candidate& candidate, std
 
 Candidates candidates_for(const crds::TrainingJobSpec& spec, const TraceFile* graph,
                           const OriginalRequest& original, const std::vector<AvailableGpu>& gpus,
-                          const std::vector<FailedSize>& failed) {
+                          const std::vector<FailedSize>& failed, double min_share_of_asked) {
   const CardDemands demands = demands_of(spec, graph);
   Candidates candidates;
   const std::vector<std::string>& allowed = spec.provisioning.gpu_models;
@@ -114,7 +125,7 @@ Candidates candidates_for(const crds::TrainingJobSpec& spec, const TraceFile* gr
         })) {
       continue;
     }
-    Candidate candidate = candidate_of(gpu, spec, original.trainers, failed);
+    Candidate candidate = candidate_of(gpu, spec, original.trainers, failed, min_share_of_asked);
     candidate.product_labels = allowed_labels(gpu, original, cloud_values);
     candidate.impossible = why_it_cannot_run(demands, gpu);
     if (candidate.product_labels.empty()) {

@@ -23,8 +23,9 @@ struct Candidate {
   const AvailableGpu* gpu = nullptr;
   std::vector<std::string> product_labels = {};  // those that the template's own selectors allow
   std::int64_t per_node = 1;
-  std::int64_t least = 1;       // minTrainers, or `kept`, in whole nodes, above all sizes that failed
+  std::int64_t least = 1;       // minTrainers, `kept` or `floor`, in whole nodes, above all sizes that failed
   std::int64_t kept = 0;        // the requested number, where fewer would change the global batch; else 0
+  std::int64_t floor = 0;       // the least share of the requested number, where it decides `least`; else 0
   std::int64_t most = 0;        // provisioning.maxTrainers in whole nodes
   std::int64_t capacity = 0;    // trainers that the cluster can hold
   std::int64_t failed = 0;      // the largest number that ran out of memory on this model or a larger one
@@ -44,10 +45,11 @@ struct Candidates {
 };
 
 // The models that are present, allowed by spec.provisioning.gpuModels and by the template.
-// Those that cannot run the job are `impossible` from the start (card_limits.h). `graph` may be null.
+// Those that cannot run the job are `impossible` from the start (card_limits.h). `graph` may be null. No count is below
+// `min_share_of_asked` of the requested trainers.
 Candidates candidates_for(const crds::TrainingJobSpec& spec, const TraceFile* graph,
                           const OriginalRequest& original, const std::vector<AvailableGpu>& gpus,
-                          const std::vector<FailedSize>& failed);
+                          const std::vector<FailedSize>& failed, double min_share_of_asked = 0);
 
 // The next number of trainers in whole nodes (round_up_to_nodes) and whole replicas of the model.
 std::int64_t whole_replicas(std::int64_t trainers, std::int64_t per_node,

@@ -1,5 +1,7 @@
 #include "estimator/provisioner/explanation.h"
 
+#include <sstream>
+
 #include "base/utf8.h"
 #include "base/words.h"
 #include "estimator/provisioner/provisioner.h"
@@ -39,6 +41,12 @@ const char* reason_of(crds::Objective objective) {
 
 }  // namespace
 
+std::string share_text(double share) {
+  std::ostringstream text;
+  text << share * 100 << '%';
+  return text.str();
+}
+
 std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Trainers& requested,
                            const Choice& choice) {
   const Candidate& chosen = *choice.candidate;
@@ -50,6 +58,9 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
     text += " GPUs, as requested";
   } else if (chosen.kept > 0 && trainers == chosen.least && requested.replicas == trainers) {
     text += " GPUs keep the requested number, on another GPU model";
+  } else if (chosen.floor > 0 && trainers == chosen.least) {
+    text += " GPUs hold the job, and no fewer than " + share_text(choice.min_share_of_asked) +
+            " of those requested are given";
   } else {
     text += reason_of(spec.provisioning.objective);
   }

@@ -24,8 +24,12 @@ struct Choice {
   const Candidate* candidate = nullptr;
   std::int64_t trainers = 0;
   crds::BatchSplit batch;
-  Bytes peak;  // of one trainer, at most
+  Bytes peak;                     // of one trainer, at most
+  double min_share_of_asked = 0;  // as in ProvisionRequest
 };
+
+// "25%"
+std::string share_text(double share);
 
 // One sentence: what is given, how that compares with the original request, and the highest peak.
 std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Trainers& requested,

@@ -257,7 +257,12 @@ Json patch_for(const crds::TrainingJob& job, const Provision& provision) {
   }
   const Decision& decision = *provision.decision;
   const OriginalRequest original = original_request_of(job);
-  JsonPatchBuilder patch(job.raw, {{"metadata", "annotations"}, {"spec", "trainers"}, {"spec", "template"}});
+  JsonPatchBuilder patch(
+      job.raw,
+      {{"metadata", "annotations"}, {"spec", "trainers"}, {"spec", "provisioning"}, {"spec", "template"}});
+  if (!job.spec.provisioning.mode_given) {
+    patch.set({"spec", "provisioning", "mode"}, name_of(job.spec.provisioning.mode));
+  }
   const bool applied = job.spec.provisioning.mode != crds::ProvisioningMode::kOff;
   if (applied) {
     patch.set({"spec", "trainers", "replicas"}, decision.trainers);

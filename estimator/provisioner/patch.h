@@ -8,8 +8,8 @@
 namespace plimsoll::estimator::inline provisioner {
 
 // JSONPatch (RFC 6902, add and replace only) that writes a decision into the job: spec.trainers, the
-// template's node selector or affinity, GPU limits of the trainer container, annotations that record
-// the original request and the reason. Idempotent: a job that has all of it gets an empty array.
+// template's node selector or affinity, GPU limits of the trainer container, the mode where the job names none, annotations that
+// record the original request and the reason. Idempotent: a job that has all of it gets an empty array.
 Json patch_for(const crds::TrainingJob& job, const Provision& provision);
 
 // As docs/cli.md specifies: {"decision", "requested", "alternatives", "patch"}.

@@ -44,7 +44,8 @@ class Provisioning {
       return refuse("ModelUnknown",
                     "the embedding tables in ConfigMap " + from->config_map_name + " were not read");
     }
-    Candidates candidates = candidates_for(spec_, request_.graph, original_, *request_.gpus, request_.failed);
+    Candidates candidates = candidates_for(spec_, request_.graph, original_, *request_.gpus, request_.failed,
+                                           request_.min_share_of_asked);
     warn(candidates.warnings);
     if (candidates.list.empty()) {
       return refuse("NoGPUInCluster", candidates.why_none);
@@ -65,6 +66,7 @@ class Provisioning {
     }
     if (std::optional<Fit> best = choose(candidates.list)) {
       const std::optional<Fit> fewer = with_expandable_segments({best->candidate}, best->trainers - 1);
+      const bool at_floor = best->candidate->floor > 0 && best->trainers == best->candidate->least;
       const std::int64_t resized = without_keeping(*best);
       decide(*std::move(best));
       if (fewer) {
@@ -72,8 +74,11 @@ class Provisioning {
               kExpandableSegments});
       }
       if (resized > 0) {
-        warn({std::to_string(resized) + " would hold the job; the global batch is kept, unless " +
-              "provisioning.resizeDataParallel is true"});
+        const std::string share = share_text(request_.min_share_of_asked);
+        warn({std::to_string(resized) +
+              (at_floor ? " would hold the job; at least " + share + " of those requested are given"
+                        : " would hold the job; the global batch is kept, unless "
+                          "provisioning.resizeDataParallel is true")});
       }
       return std::move(answer_);
     }
@@ -204,10 +209,11 @@ class Provisioning {
     }
   }
 
-  // How many of the chosen GPU model would hold the job if it did not keep what it requested; 0: no fewer.
+  // How many of the chosen GPU model would hold the job if it did not keep what it requested, or a share of it; 0: no fewer.
   std::int64_t without_keeping(const Fit& fit) {
     Candidate candidate = *fit.candidate;
-    if (candidate.kept == 0 || candidate.failed > 0 || fit.trainers != candidate.least) {
+    if ((candidate.kept == 0 && candidate.floor == 0) || candidate.failed > 0 ||
+        fit.trainers != candidate.least) {
       return 0;
     }
     std::string why_not;
@@ -368,7 +374,8 @@ class Provisioning {
                                     {.candidate = &chosen,
                                      .trainers = fit.trainers,
                                      .batch = fit.batch,
-                                     .peak = fit.estimate.peak.upper_bound});
+                                     .peak = fit.estimate.peak.upper_bound,
+                                     .min_share_of_asked = request_.min_share_of_asked});
     const bool same = spec_.trainers.replicas == original_.trainers.replicas && already;
     std::optional<Throughput> requested =
         same && original_.trainers.replicas_given ? fit.throughput : search_.requested_throughput(gpu);

@@ -280,6 +280,20 @@ metadata: {name: orphan, namespace: default, labels: {plimsoll.dev/job-name: ads
   expect_done(kubectl({"delete", "configmap", "orphan", as}));
 }
 
+TEST_F(InstallTest, ALabelOfANamespaceThatIsNoModeIsWarnedOf) {
+  expect_done(release("install"));
+  const auto label = [&](const std::string& mode) {
+    return kubectl({"label", "namespace", "default", "--overwrite", "plimsoll.dev/mode=" + mode});
+  };
+  // A policy takes a moment to be in force.
+  EXPECT_TRUE(eventually(
+      "the warning", [&] { return label("auto").errors + label("enforced").errors; },
+      HasSubstr("must be Auto, Initial or Off")));
+  for (const char* mode : {"Auto", "Initial", "Off"}) {
+    EXPECT_EQ(label(mode).errors, "") << mode;
+  }
+}
+
 TEST_F(InstallTest, WhoeverIsAuthenticatedMayReadGpuModels) {
   expect_done(release("install"));
   const auto somebody_may = [&](const std::string& verb) {
@@ -312,6 +326,8 @@ TEST_F(InstallTest, TheServersWorkWithTheRightsOfTheirServiceAccounts) {
   comes({"get", "gpumodel", "v100-32gb", "-o", "jsonpath={.status.totalGPUs}"}, "8");
   expect_done(kubectl({"create", "-f", PLIMSOLL_SOURCE_DIR "/examples/single-gpu.yaml"}));
   comes({"get", "job", "single-gpu-0", "-o", "jsonpath={.spec.completions}"}, "1");
+  // One would do; a quarter of the eight that it requests is what a decision leaves it at least.
+  comes({"get", "tj", "single-gpu", "-o", "jsonpath={.spec.trainers.replicas}"}, "2");
   comes({"get", "tj", "single-gpu", "-o", "jsonpath={.status.planRef.name}"}, "single-gpu-0-plan");
   comes({"get", "events", "--field-selector", "reason=AttemptStarted", "-o", "jsonpath={.items[*].type}"},
         "Normal");

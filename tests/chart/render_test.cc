@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "base/yaml.h"
@@ -16,6 +17,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 using RenderTest = HelmTest;
 
@@ -47,7 +50,9 @@ TEST_F(RenderTest, HoldsTheseObjects) {
                   "RoleBinding/sail-plimsoll-webhook", "Secret/sail-plimsoll-webhook-certificates",
                   "Service/sail-plimsoll-operator", "Service/sail-plimsoll-webhook",
                   "ServiceAccount/sail-plimsoll-operator", "ServiceAccount/sail-plimsoll-webhook",
+                  "ValidatingAdmissionPolicy/sail-plimsoll-namespace-mode",
                   "ValidatingAdmissionPolicy/sail-plimsoll-operator",
+                  "ValidatingAdmissionPolicyBinding/sail-plimsoll-namespace-mode",
                   "ValidatingAdmissionPolicyBinding/sail-plimsoll-operator",
                   "ValidatingWebhookConfiguration/sail-plimsoll"));
 }
@@ -57,6 +62,8 @@ TEST_F(RenderTest, AWebhookElsewhereLeavesOutWhatWouldRunIt) {
       render(with(kOutside, {"--set", "operator.enabled=false", "--set", "crds.enabled=false", "--set",
                              "rbac.create=false"}));
   EXPECT_THAT(names_of(objects), ElementsAre("MutatingWebhookConfiguration/sail-plimsoll",
+                                             "ValidatingAdmissionPolicy/sail-plimsoll-namespace-mode",
+                                             "ValidatingAdmissionPolicyBinding/sail-plimsoll-namespace-mode",
                                              "ValidatingWebhookConfiguration/sail-plimsoll"));
   const Json& client =
       find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"][0]["clientConfig"];
@@ -126,12 +133,12 @@ TEST_F(RenderTest, WebhooksAreSafeForTheCluster) {
 TEST_F(RenderTest, WorkloadsOfOtherKindsAreAdvisedUnlessTheirNamespaceHasOptedIn) {
   const std::vector<Json> objects = render({"--set", "webhook.mutatingFailurePolicy=Fail"});
   const Json& webhooks = find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"];
-  ASSERT_EQ(webhooks.size(), 5U);
+  ASSERT_EQ(webhooks.size(), 8U);
   for (const auto& [index, path, mode, family] :
-       {std::tuple(1, "/mutate-workload", "In", "Exists"),
-        std::tuple(2, "/advise-workload", "NotIn", "Exists"),
-        std::tuple(3, "/mutate-workload", "In", "DoesNotExist"),
-        std::tuple(4, "/advise-workload", "NotIn", "DoesNotExist")}) {
+       {std::tuple(4, "/mutate-workload", "In", "Exists"),
+        std::tuple(5, "/advise-workload", "NotIn", "Exists"),
+        std::tuple(6, "/mutate-workload", "In", "DoesNotExist"),
+        std::tuple(7, "/advise-workload", "NotIn", "DoesNotExist")}) {
     const Json& webhook = webhooks[index];
     EXPECT_EQ(text_member(webhook, {"clientConfig", "service", "path"}), path);
     EXPECT_EQ(text_member(webhook, {"failurePolicy"}), "Ignore") << path;
@@ -150,7 +157,66 @@ TEST_F(RenderTest, WorkloadsOfOtherKindsAreAdvisedUnlessTheirNamespaceHasOptedIn
     }
   }
   const std::vector<Json> without = render({"--set", "webhook.workloads=false"});
-  EXPECT_EQ(find_object(without, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"].size(), 1U);
+  EXPECT_EQ(find_object(without, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"].size(), 4U);
+}
+
+// "In Auto" or "NotIn Auto, Initial": which namespaces a webhook sees, by their mode.
+std::string modes_of(const Json& webhook) {
+  for (const Json& expression : webhook["namespaceSelector"]["matchExpressions"]) {
+    if (text_member(expression, {"key"}) == "plimsoll.dev/mode") {
+      std::string text = text_member(expression, {"operator"});
+      for (const Json& value : expression["values"]) {
+        text += " " + value.asString();
+      }
+      return text;
+    }
+  }
+  return {};
+}
+
+TEST_F(RenderTest, TheNamespacesLabelSaysTheModeOfTrainingJobs) {
+  const std::vector<Json> objects = render();
+  std::map<std::string, std::string> paths;
+  for (const Json& webhook : find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"]) {
+    if (text_member(webhook, {"name"}).ends_with("provision.trainingjobs.plimsoll.dev")) {
+      paths[modes_of(webhook)] = text_member(webhook, {"clientConfig", "service", "path"});
+    }
+  }
+  const std::string path = "/mutate-plimsoll-dev-v1alpha1-trainingjob";
+  EXPECT_THAT(paths,
+              UnorderedElementsAre(Pair("NotIn Auto Initial Off", path), Pair("In Auto", path + "/auto"),
+                                   Pair("In Initial", path + "/initial"), Pair("In Off", path + "/off")));
+}
+
+TEST_F(RenderTest, WorkloadsOfOtherKindsCanBeSizedUnlessTheirNamespaceSaysOff) {
+  const std::vector<Json> objects = render({"--set", "provisioning.workloadMode=Auto"});
+  for (const Json& webhook : find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"]) {
+    const std::string path = text_member(webhook, {"clientConfig", "service", "path"});
+    if (path.ends_with("-workload")) {
+      EXPECT_EQ(modes_of(webhook), path == "/mutate-workload" ? "NotIn Off" : "In Off");
+    }
+  }
+}
+
+TEST_F(RenderTest, ThePolicyOfTheClusterReachesBothProcesses) {
+  const std::vector<Json> objects = render(
+      {"--set", "provisioning.adviceOnly=true,provisioning.trainingJobMode=Initial", "--set",
+       "provisioning.minShareOfAsked=50%", "--set", "provisioning.excludedNamespaces={sandbox,legacy}"});
+  for (const char* name : {"webhook", "operator"}) {
+    const std::string arguments =
+        write_json(find_object(objects, std::string("Deployment/sail-plimsoll-") +
+                                            name)["spec"]["template"]["spec"]["containers"][0]["args"]);
+    EXPECT_THAT(
+        arguments,
+        HasSubstr(R"("--training-job-mode=Initial","--advice-only=true","--min-share-of-asked=50%")"));
+    EXPECT_EQ(
+        arguments.find(R"("--exclude-namespace=sandbox","--exclude-namespace=legacy")") != std::string::npos,
+        std::string(name) == "operator");
+  }
+  for (const Json& webhook : find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"]) {
+    EXPECT_THAT(write_json(webhook["namespaceSelector"]["matchExpressions"][0]["values"]),
+                HasSubstr(R"("sandbox","legacy")"));
+  }
 }
 
 // charts/rendered is what the chart says, for machines that have no helm.
@@ -200,6 +266,7 @@ TEST_F(RenderTest, RolesGrantExactlyThis) {
       R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels","memoryprofiles"],"verbs":["get","list","watch","create"]},)"
       R"({"apiGroups":["plimsoll.dev"],"resources":["trainingjobs"],"verbs":["get","list","watch","patch","delete"]},)"
       R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels/status","memoryprofiles/status","trainingjobs/status","trainingjobs/finalizers"],"verbs":["update"]},)"
+      R"({"apiGroups":[""],"resources":["namespaces"],"verbs":["get"]},)"
       R"({"apiGroups":["batch"],"resources":["jobs"],"verbs":["get","list","watch","create","patch","delete"]},)"
       R"({"apiGroups":[""],"resources":["configmaps","services"],"verbs":["get","create","patch","delete"]},)"
       R"({"apiGroups":[""],"resources":["events"],"verbs":["create","patch"]}])");

@@ -43,7 +43,10 @@ TEST(Process, AnswersAsTheFunctionsDo) {
                             quoted(source_file("examples/cluster.yaml"));
   const Outcome outcome = plimsoll("provision " + files + " -o json");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.json()["decision"]["trainers"].asInt64(), 1);
+  EXPECT_EQ(outcome.json()["decision"]["trainers"].asInt64(), 2) << "a quarter of the eight that it requests";
+  EXPECT_EQ(
+      plimsoll("provision " + files + " --min-share-of-asked 0% -o json").json()["decision"]["trainers"], 1);
+  EXPECT_EQ(plimsoll("provision " + files + " --min-share-of-asked 0.25").code, 2);
   EXPECT_EQ(plimsoll("provision -f - --cluster " + quoted(source_file("examples/cluster.yaml")) + " <" +
                      quoted(source_file("examples/single-gpu.yaml")))
                 .code,

@@ -148,6 +148,13 @@ void JobWorld::erase(const std::string& name) {
   ASSERT_TRUE(client_->remove(kTrainingJobs, kNamespace, name).ok());
 }
 
+void JobWorld::label_namespace(const std::string& mode) {
+  const Json patch = *parse_json(R"({"metadata":{"labels":{"plimsoll.dev/mode":")" + mode + R"("}}})");
+  const Result<Json> changed =
+      client_->patch(controllers::kNamespaces, "", kNamespace, kube::PatchType::kMerge, patch);
+  ASSERT_TRUE(changed.ok()) << to_string(changed.error());
+}
+
 Result<controllers::RequeueAfter> JobWorld::look(const std::string& name, kube::Client* through) {
   controllers::PassContext with;
   with.client = through == nullptr ? client_.get() : through;
@@ -159,6 +166,7 @@ Result<controllers::RequeueAfter> JobWorld::look(const std::string& name, kube::
   };
   with.find_pods = [](const std::string&) { return std::vector<Json>(); };
   with.departed_pods = [this](const std::string&) { return departed; };
+  with.policy = policy;
   with.patterns = patterns;
   return controllers::reconcile(with, job(name));
 }

@@ -81,6 +81,7 @@ class JobWorld {
   void set_gpus(const std::vector<Gpus>& gpus);
 
   void create(const std::string& yaml);
+  void label_namespace(const std::string& mode);  // with plimsoll.dev/mode
   Json job(const std::string& name);
   crds::JobStatus status(const std::string& name) { return crds::decode_status(job(name)); }
   Json child(const std::string& name);  // batch/v1 Job; null: not there
@@ -109,6 +110,7 @@ class JobWorld {
 
   void pass(std::chrono::seconds time) { clock_.now += time; }
   std::vector<Json> departed;  // pods that the cache would remember
+  estimator::ClusterPolicy policy;
   const remediation::Patterns* patterns = &remediation::Patterns::built_in();  // of failures
   const std::map<std::string, int>& children_made() const { return made_; }    // by name: how often
 

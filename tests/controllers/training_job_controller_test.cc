@@ -245,6 +245,33 @@ TEST(ThrowingPasses, EndInAnEventAMetricAndAnotherTryWhileOtherJobsGoOn) {
   EXPECT_THAT(metrics, Not(HasSubstr("panics_total{controller=\"trainingjob\"} 0")));
 }
 
+TEST(TrainingJobController, LeavesTheJobsOfExcludedNamespacesAlone) {
+  MemoryCluster cluster;
+  estimator::ClusterViewStore view;
+  std::mutex mutex;
+  std::set<std::string> seen;
+  TrainingJobController::Options options;
+  options.excluded_namespaces = {"sandbox"};
+  options.reconcile = [&](const PassContext&, const Json& object) -> Result<RequeueAfter> {
+    const std::lock_guard lock(mutex);
+    seen.insert(text_member(object, {"metadata", "namespace"}));
+    return RequeueAfter();
+  };
+  cluster.put("trainingjobs", job("sandbox", "first"));  // before the others in the list and in the queue
+  cluster.put("trainingjobs", job("sandbox-2", "second"));
+  TrainingJobController controller(cluster, view, nullptr, nullptr, options);
+  controller.start();
+  EXPECT_TRUE(eventually(
+      "the other namespace's pass",
+      [&] {
+        const std::lock_guard lock(mutex);
+        return seen;
+      },
+      Contains("sandbox-2")));
+  controller.stop();
+  EXPECT_FALSE(seen.contains("sandbox"));
+}
+
 TEST(ThrowingPasses, FourSlowJobsOfOneNamespaceDelayNoOther) {
   MemoryCluster cluster;
   estimator::ClusterViewStore view;

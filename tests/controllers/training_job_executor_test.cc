@@ -68,6 +68,51 @@ TEST_F(TrainingJobPass, BeginsWithAnAttemptOfWhatTheJobNeeds) {
   EXPECT_TRUE(world_.client().get(kServices, "default", "ads-0").ok());
 }
 
+// No webhook has seen these jobs.
+TEST_F(TrainingJobPass, AJobThatNamesNoModeGetsThatOfItsNamespace) {
+  world_.label_namespace("Off");
+  world_.create(job_yaml("advised", 16));
+  world_.settle("advised");
+  EXPECT_EQ(world_.status("advised").attempts.at(0).trainers, 16);
+  const Json advised = world_.job("advised");
+  EXPECT_EQ(text_member(advised, {"spec", "provisioning", "mode"}), "Off");
+  EXPECT_NE(text_member(advised, {"metadata", "annotations", "plimsoll.dev/provisioning-reason"}), "");
+
+  world_.label_namespace("Initial");
+  world_.create(job_yaml("sized", 16));
+  world_.settle("sized");
+  EXPECT_LT(world_.status("sized").attempts.at(0).trainers, 16);
+  EXPECT_EQ(text_member(world_.job("sized"), {"spec", "provisioning", "mode"}), "Initial");
+  world_.fail_pods("sized-0", kOutOfMemory);
+  world_.settle("sized");
+  EXPECT_EQ(reason_of(world_.status("sized"), "Failed"), "ResizingNotAllowed");
+
+  world_.label_namespace("sometimes");  // which is no mode
+  world_.policy.mode = crds::ProvisioningMode::kOff;
+  world_.create(job_yaml("by-default", 16));
+  world_.settle("by-default");
+  EXPECT_EQ(world_.status("by-default").attempts.at(0).trainers, 16);
+}
+
+TEST_F(TrainingJobPass, AdviceOnlyLeavesTheSizeOfEveryJob) {
+  world_.policy.advice_only = true;
+  world_.create(job_yaml("ads", 16, "  provisioning: {mode: Auto}\n"));
+  world_.settle("ads");
+  EXPECT_EQ(world_.status("ads").attempts.at(0).trainers, 16);
+  EXPECT_EQ(text_member(world_.job("ads"), {"spec", "provisioning", "mode"}), "Auto")
+      << "its own again, later";
+  world_.fail_pods("ads-0", kOutOfMemory);
+  world_.settle("ads");
+  EXPECT_EQ(reason_of(world_.status("ads"), "Failed"), "ResizingNotAllowed");
+}
+
+TEST_F(TrainingJobPass, AJobKeepsTheClustersShareOfWhatItRequests) {
+  world_.policy.min_share_of_asked = 0.5;
+  world_.create(job_yaml("ads", 16));
+  world_.settle("ads");
+  EXPECT_EQ(world_.status("ads").attempts.at(0).trainers, 8);
+}
+
 std::string unfit_job(const std::string& on_unfit) {
   return R"(
 apiVersion: plimsoll.dev/v1alpha1

@@ -67,7 +67,8 @@ TEST_F(CrdsTest, AcceptEachValidJob) {
 TEST_F(CrdsTest, DefaultsAndColumnsReachPeople) {
   must({"create", "-f", "-"}, small_job("ads"));
   const Json job = this->job("ads");
-  EXPECT_EQ(text_member(job, {"spec", "provisioning", "mode"}), "Auto");
+  EXPECT_EQ(text_member(job, {"spec", "provisioning", "objective"}), "FewestGPUs");
+  EXPECT_EQ(text_member(job, {"spec", "provisioning", "mode"}), "") << "which namespace and cluster say";
   EXPECT_EQ(text_member(job, {"spec", "training", "precision"}), "FP32");
   const CommandResult shown = must({"get", "tj"});  // by its short name
   EXPECT_THAT(shown.output, HasSubstr("GPU MODEL"));

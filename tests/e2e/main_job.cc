@@ -38,6 +38,9 @@ void MainJobTest::SetUp() {
   }
 }
 
+// The jobs of these tests request many times what holds them.
+constexpr const char* kNoFloor = "--min-share-of-asked=0%";
+
 void MainJobTest::start_plimsoll() {
   must({"create", "-f", "-"}, node_manifest("a100-0", "NVIDIA-A100-SXM4-80GB", 81920) + "---\n" +
                                   node_manifest("a100-1", "NVIDIA-A100-SXM4-80GB", 81920) + "---\n" +
@@ -49,7 +52,7 @@ void MainJobTest::start_plimsoll() {
 
 void MainJobTest::start_operator() {
   Result<std::unique_ptr<PlimsollProcess>> started = PlimsollProcess::start(
-      "operator", {"--leader-elect=false"}, server_->kubeconfig(), server_->directory());
+      "operator", {"--leader-elect=false", kNoFloor}, server_->kubeconfig(), server_->directory());
   ASSERT_TRUE(started.ok()) << to_string(started.error());
   operator_ = *std::move(started);
 }
@@ -64,8 +67,9 @@ void MainJobTest::start_webhook() {
   ASSERT_TRUE(write_private_file(folder + "/ca.crt", authority->certificate_pem()).ok());
   ASSERT_TRUE(write_private_file(folder + "/tls.crt", pair->certificate_pem).ok());
   ASSERT_TRUE(write_private_file(folder + "/tls.key", pair->key_pem).ok());
-  Result<std::unique_ptr<PlimsollProcess>> started = PlimsollProcess::start(
-      "webhook", {"--certificate-directory=" + folder}, server_->kubeconfig(), server_->directory());
+  Result<std::unique_ptr<PlimsollProcess>> started =
+      PlimsollProcess::start("webhook", {"--certificate-directory=" + folder, kNoFloor},
+                             server_->kubeconfig(), server_->directory());
   ASSERT_TRUE(started.ok()) << to_string(started.error());
   webhook_ = *std::move(started);
 

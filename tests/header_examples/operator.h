@@ -8,6 +8,7 @@
 #include "operator/certificate_options.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
+#include "operator/policy_options.h"
 #include "operator/process.h"
 #include "tests/header_examples/anything.h"
 
@@ -32,6 +33,10 @@ struct leadership_example {
 struct ops_server_example {
   std::function<Result<void>()> synced;
   std::shared_ptr<prometheus::Registry> registry;
+};
+struct policy_options_example {
+  PolicyOptions options;
+  boost::program_options::options_description description;
 };
 struct process_example {
   ServerCommand command;

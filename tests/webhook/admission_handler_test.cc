@@ -39,6 +39,26 @@ TEST(TimeToAnswer, IsWhatTheApiServerGivesLessAMargin) {
   }
 }
 
+TEST(AdmissionHandler, ThePathSaysTheModeOfTheNamespace) {
+  configure_log(LogLevel::kError, LogFormat::kText);
+  estimator::ClusterViewStore cluster;
+  cluster.set(testing::sample_view());
+  const AdmissionHandler handler({.cluster = &cluster, .policy = {.mode = crds::ProvisioningMode::kInitial}});
+  const auto mode_at = [&](const std::string& path) {
+    const http::Response answer = handler.handle(post(path.c_str(), sample_review(sample_job())));
+    const Json patch = testing::patch_of(testing::response_of(answer.body, "1f0c7a52"));
+    return text_member(testing::patched(sample_job(), patch), {"spec", "provisioning", "mode"});
+  };
+  EXPECT_EQ(mode_at(kMutatePath), "Initial");
+  for (const auto& [mode, name] : kModesInPaths) {
+    EXPECT_EQ(mode_at(std::string(kMutatePath) + "/" + name), name_of(mode));
+  }
+  for (const char* unknown : {"", "Auto", "auto/", "off/x"}) {
+    const std::string path = std::string(kMutatePath) + "/" + unknown;
+    EXPECT_EQ(handler.handle(post(path.c_str(), sample_review(sample_job()))).status, 404) << path;
+  }
+}
+
 TEST(AdmissionHandler, CountsWhatItDoes) {
   configure_log(LogLevel::kError, LogFormat::kText);
   prometheus::Registry registry;

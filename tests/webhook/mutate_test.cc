@@ -171,6 +171,68 @@ TEST(Mutate, OnlyRecommendsInModeOff) {
   EXPECT_EQ(mutation.gpus_saved, 0);
 }
 
+Mutation mutated_in(std::optional<crds::ProvisioningMode> namespace_mode,
+                    const estimator::ClusterPolicy& policy, const Json& review) {
+  const auto view = sample_view();
+  return mutate(
+      request_of(review),
+      {.cluster = view.get(), .tables = nullptr, .policy = policy, .namespace_mode = namespace_mode});
+}
+
+TEST(Mutate, AJobThatNamesNoModeGetsThatOfItsNamespaceOrOfTheCluster) {
+  using crds::ProvisioningMode;
+  const Json job = sample_job();
+  ASSERT_TRUE(job["spec"]["provisioning"]["mode"].isNull());
+  const auto mode_in = [&](const Json& of, std::optional<ProvisioningMode> namespace_mode) {
+    const Mutation mutation =
+        mutated_in(namespace_mode, {.mode = ProvisioningMode::kInitial}, sample_review(of));
+    return text_member(patched(of, mutation.answer.patch), {"spec", "provisioning", "mode"});
+  };
+  EXPECT_EQ(mode_in(job, std::nullopt), "Initial");
+  EXPECT_EQ(mode_in(job, ProvisioningMode::kAuto), "Auto");
+  Json named = job;
+  named["spec"]["provisioning"]["mode"] = "Auto";
+  EXPECT_EQ(mode_in(named, ProvisioningMode::kOff), "Auto");
+  // In a namespace of advice its size stays.
+  const Mutation advised = mutated_in(ProvisioningMode::kOff, {}, sample_review(job));
+  EXPECT_EQ(advised.reason, "Recommended");
+  EXPECT_EQ(patched(job, advised.answer.patch)["spec"]["trainers"], job["spec"]["trainers"]);
+  EXPECT_EQ(advised.gpus_saved, 0);
+}
+
+// A later change of the label concerns new jobs.
+TEST(Mutate, TheModeThatWasWrittenStaysWhenTheLabelChanges) {
+  const Json before = admitted(sample_job());
+  EXPECT_EQ(text_member(before, {"spec", "provisioning", "mode"}), "Auto");
+  Json now = before;
+  now["spec"]["trainers"] = sample_job()["spec"]["trainers"];
+  const Mutation mutation = mutated_in(crds::ProvisioningMode::kOff, {}, update_review(before, now));
+  EXPECT_EQ(patched(now, mutation.answer.patch)["spec"], before["spec"]);
+}
+
+TEST(Mutate, AdviceOnlyChangesNoJobAndSettlesNoMode) {
+  for (const char* mode : {"", "Auto", "Initial"}) {
+    Json job = sample_job();
+    if (*mode != '\0') {
+      job["spec"]["provisioning"]["mode"] = mode;
+    }
+    const Mutation mutation =
+        mutated_in(crds::ProvisioningMode::kAuto, {.advice_only = true}, sample_review(job));
+    EXPECT_EQ(mutation.reason, "Recommended") << mode;
+    const Json after = patched(job, mutation.answer.patch);
+    EXPECT_EQ(after["spec"], job["spec"]) << mode;
+    EXPECT_FALSE(text_member(after, {"metadata", "annotations", crds::kReasonAnnotation}).empty());
+  }
+}
+
+TEST(Mutate, LeavesAJobTheClustersShareOfWhatItRequests) {
+  const Json job = sample_job();
+  const Mutation all = mutated_in(std::nullopt, {.min_share_of_asked = 1}, sample_review(job));
+  EXPECT_EQ(patched(job, all.answer.patch)["spec"]["trainers"]["replicas"],
+            job["spec"]["trainers"]["replicas"]);
+  EXPECT_EQ(all.gpus_saved, 0);
+}
+
 TEST(Mutate, AllowsWhatIsNotItsOwn) {
   Json pod = sample_review(sample_job());
   pod["request"]["kind"]["kind"] = "Pod";

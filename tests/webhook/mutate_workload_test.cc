@@ -154,9 +154,14 @@ class MutateWorkload : public ::testing::Test {
     review["request"]["namespace"] = object["metadata"]["namespace"];
     Decoded decoded = decode_review(write_json(review));
     EXPECT_FALSE(decoded.error) << decoded.error->message;
-    return mutate_workload(decoded.request, mode,
-                           {.cluster = view_.get(), .tables = &texts_, .objects = &objects_});
+    return mutate_workload(decoded.request, {.cluster = view_.get(),
+                                             .tables = &texts_,
+                                             .objects = &objects_,
+                                             .policy = cluster_policy,
+                                             .namespace_mode = mode});
   }
+
+  estimator::ClusterPolicy cluster_policy;
 
   Json admitted(const Json& object) { return patched(object, mutated(object).answer.patch); }
 
@@ -257,6 +262,10 @@ TEST_F(MutateWorkload, ModeOffWritesAnnotationsAlone) {
   EXPECT_EQ(patched(opted, mutated(opted, kAuto).answer.patch)["spec"], job["spec"]);
   opted["metadata"]["annotations"]["plimsoll.dev/mode"] = "on";
   expect_untouched(opted, "Malformed", "must be Auto or Off, is on");
+
+  opted["metadata"]["annotations"]["plimsoll.dev/mode"] = "Auto";
+  cluster_policy.advice_only = true;
+  EXPECT_EQ(patched(opted, mutated(opted, kAuto).answer.patch)["spec"], job["spec"]);
 }
 
 TEST_F(MutateWorkload, AnUncertainArgumentKeepsTheNumber) {

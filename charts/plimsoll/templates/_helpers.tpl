@@ -78,7 +78,7 @@ caBundle: {{ b64enc . }}
 matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
-    values: [kube-system, kube-node-lease, {{ .Release.Namespace }}]
+    values: {{ concat (list "kube-system" "kube-node-lease" .Release.Namespace) .Values.provisioning.excludedNamespaces | toJson }}
   {{- with .Values.webhook.namespaceSelector.matchExpressions }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -89,7 +89,50 @@ matchLabels:
 {{- end }}
 
 {{/*
-The webhook of workloads of other kinds, in namespaces whose label plimsoll.dev/mode is Auto, or is not. An outage must never stop
+The webhook that sizes TrainingJobs in namespaces whose label plimsoll.dev/mode is .mode, or, without .mode, is none of the modes: its
+path says what jobs without a mode get.
+*/}}
+{{- define "plimsoll.trainingJobWebhook" -}}
+{{- $suffix := ternary (printf "/%s" (lower (default "" .mode))) "" (hasKey . "mode") }}
+- name: {{ .name }}.trainingjobs.plimsoll.dev
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  matchPolicy: Equivalent
+  # Another webhook may change the job after ours; ours gives the same answer to the same job.
+  reinvocationPolicy: IfNeeded
+  failurePolicy: {{ .root.Values.webhook.mutatingFailurePolicy }}
+  timeoutSeconds: {{ .root.Values.webhook.timeoutSeconds }}
+  clientConfig:
+    {{- include "plimsoll.clientConfig" (dict "root" .root "path" (printf "/mutate-plimsoll-dev-v1alpha1-trainingjob%s" $suffix)) | trim | nindent 4 }}
+  rules:
+    - apiGroups: [plimsoll.dev]
+      apiVersions: [v1alpha1]
+      resources: [trainingjobs]
+      # UPDATE too: `kubectl apply` of the same file writes the user's count again.
+      operations: [CREATE, UPDATE]
+      scope: Namespaced
+  namespaceSelector:
+    {{- $selector := fromYaml (include "plimsoll.namespaceSelector" .root) }}
+    {{- $expression := dict "key" "plimsoll.dev/mode" "operator" "NotIn" "values" (list "Auto" "Initial" "Off") }}
+    {{- if .mode }}
+    {{- $expression = dict "key" "plimsoll.dev/mode" "operator" "In" "values" (list .mode) }}
+    {{- end }}
+    {{- $_ := set $selector "matchExpressions" (append $selector.matchExpressions $expression) }}
+    {{- toYaml $selector | nindent 4 }}
+  objectSelector:
+    {{- toYaml .root.Values.webhook.objectSelector | nindent 4 }}
+  matchConditions:
+    - name: not-opted-out
+      expression: >-
+        !has(object.metadata.annotations) ||
+        !("plimsoll.dev/provisioning" in object.metadata.annotations) ||
+        object.metadata.annotations["plimsoll.dev/provisioning"] != "disabled"
+    - name: not-being-deleted
+      expression: '!has(object.metadata.deletionTimestamp)'
+{{- end }}
+
+{{/*
+The webhook of workloads of other kinds, in namespaces where they are sized (.path /mutate-workload), or get advice. An outage must never stop
 them, so failurePolicy is Ignore whatever it is for TrainingJobs. Kinds that the cluster does not have cost nothing. With plugin, the
 one of TrainJobs that have no family but name Plimsoll in Trainer's annotation, by which no selector can choose.
 */}}
@@ -115,7 +158,14 @@ one of TrainJobs that have no family but name Plimsoll in Trainer's annotation, 
     - {apiGroups: [trainer.kubeflow.org], apiVersions: ["*"], resources: [trainjobs], operations: [CREATE], scope: Namespaced}
   namespaceSelector:
     {{- $selector := fromYaml (include "plimsoll.namespaceSelector" .root) }}
-    {{- $mode := dict "key" "plimsoll.dev/mode" "operator" .operator "values" (list "Auto") }}
+    {{- $mode := dict "key" "plimsoll.dev/mode" }}
+    {{- if eq .root.Values.provisioning.workloadMode "Off" }}
+    {{- $_ := set $mode "operator" (ternary "In" "NotIn" (eq .path "/mutate-workload")) }}
+    {{- $_ := set $mode "values" (list "Auto" "Initial") }}
+    {{- else }}
+    {{- $_ := set $mode "operator" (ternary "NotIn" "In" (eq .path "/mutate-workload")) }}
+    {{- $_ := set $mode "values" (list "Off") }}
+    {{- end }}
     {{- $_ := set $selector "matchExpressions" (append $selector.matchExpressions $mode) }}
     {{- toYaml $selector | nindent 4 }}
   objectSelector:
@@ -139,6 +189,13 @@ one of TrainJobs that have no family but name Plimsoll in Trainer's annotation, 
       expression: >-
         !has(object.metadata.ownerReferences) ||
         !object.metadata.ownerReferences.exists(owner, has(owner.controller) && owner.controller)
+{{- end }}
+
+{{/* Arguments of both processes. */}}
+{{- define "plimsoll.policyArguments" -}}
+- --training-job-mode={{ .Values.provisioning.trainingJobMode }}
+- --advice-only={{ .Values.provisioning.adviceOnly }}
+- --min-share-of-asked={{ .Values.provisioning.minShareOfAsked }}
 {{- end }}
 
 {{/* The restricted Pod Security Standard. */}}

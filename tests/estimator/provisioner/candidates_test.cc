@@ -13,8 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Candidates candidates_of(const crds::TrainingJob& job, const std::vector<AvailableGpu>& gpus,
-                         const std::vector<FailedSize>& failed = {}) {
-  return candidates_for(job.spec, nullptr, original_request_of(job), gpus, failed);
+                         const std::vector<FailedSize>& failed = {}, double min_share_of_asked = 0) {
+  return candidates_for(job.spec, nullptr, original_request_of(job), gpus, failed, min_share_of_asked);
 }
 
 crds::Parallelism parallelism(std::int64_t tensor, std::int64_t pipeline = 1) {
@@ -68,6 +68,23 @@ TEST(Candidates, BeginAboveTheSizesThatFailed) {
     EXPECT_EQ(candidate.least, larger ? 8 : 24) << candidate.name();
     EXPECT_EQ(candidate.most, 96) << "whole nodes";
   }
+}
+
+TEST(Candidates, LeaveAJobItsShareOfTheRequestedTrainers) {
+  Json object = plimsoll::testing::job_object(2, 1'000'000, 42);
+  const std::vector<AvailableGpu> gpus = {plimsoll::testing::available("A100-80GB", 8)};
+  const auto only = [&](double share) {
+    return candidates_of(plimsoll::testing::decode(object), gpus, {}, share).list.front();
+  };
+  EXPECT_EQ(only(0).least, 1);
+  EXPECT_EQ(only(0).floor, 0);
+  EXPECT_EQ(only(0.25).floor, 11) << "a quarter of 42, rounded up";
+  EXPECT_EQ(only(0.25).least, 16) << "whole nodes";
+  object["spec"]["provisioning"]["minTrainers"] = 12;
+  EXPECT_EQ(only(0.25).floor, 0) << "minTrainers decides";
+  object["spec"]["trainers"].removeMember("replicas");
+  object["spec"]["provisioning"]["minTrainers"] = 1;
+  EXPECT_EQ(only(0.25).least, 1) << "nothing was requested";
 }
 
 TEST(Candidates, NumbersOfTrainersAreWholeNodesAndWholeReplicas) {

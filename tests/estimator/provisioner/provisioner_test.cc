@@ -45,6 +45,19 @@ TEST(Provisioner, CutsAnOversizedRequestToWhatHoldsIt) {
   EXPECT_THAT(answer.warnings, Contains(HasSubstr("112 saved")));
 }
 
+TEST(Provisioner, LeavesAJobAShareOfWhatItRequestsAndSaysWhatWouldHoldIt) {
+  const crds::TrainingJob job = decode(job_object(4, kGiBOfRows));
+  const std::vector<AvailableGpu> gpus = {available("A100-80GB", 64)};
+  const Provision least = estimator::provision({.job = &job, .gpus = &gpus});
+  ASSERT_TRUE(least.decided());
+  EXPECT_EQ(least.decision->trainers, 1);
+  const Provision kept = estimator::provision({.job = &job, .gpus = &gpus, .min_share_of_asked = 0.25});
+  ASSERT_TRUE(kept.decided());
+  EXPECT_EQ(kept.decision->trainers, 32);
+  EXPECT_THAT(kept.reason, HasSubstr("no fewer than 25% of those requested are given"));
+  EXPECT_THAT(kept.warnings, Contains(HasSubstr("1 would hold the job; at least 25% of those requested")));
+}
+
 TEST(Provisioner, TheDecisionHoldsOnTheFullestTrainerAndOneNodeLessDoesNot) {
   const crds::TrainingJob job = decode(job_object(100, 9 * kGiBOfRows));
   const Provision answer = provision(job, {available("A100-80GB", 64)});

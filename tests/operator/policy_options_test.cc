@@ -1,0 +1,48 @@
+#include "operator/policy_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/variables_map.hpp>
+
+namespace plimsoll::process {
+namespace {
+
+using ::testing::HasSubstr;
+
+Result<estimator::ClusterPolicy> read(const std::vector<std::string>& arguments) {
+  PolicyOptions options;
+  const auto description = describe(options);
+  boost::program_options::variables_map values;
+  store(boost::program_options::command_line_parser(arguments).options(description).run(), values);
+  notify(values);
+  return policy_of(options);
+}
+
+TEST(PolicyOptions, AreSafeByDefault) {
+  const Result<estimator::ClusterPolicy> policy = read({});
+  ASSERT_TRUE(policy.ok());
+  EXPECT_EQ(policy->mode, crds::ProvisioningMode::kAuto);
+  EXPECT_FALSE(policy->advice_only);
+  EXPECT_DOUBLE_EQ(policy->min_share_of_asked, 0.25);
+}
+
+TEST(PolicyOptions, AreReadAndWrongOnesNamed) {
+  const Result<estimator::ClusterPolicy> policy =
+      read({"--training-job-mode=Initial", "--advice-only=true", "--min-share-of-asked=12.5%"});
+  ASSERT_TRUE(policy.ok());
+  EXPECT_EQ(policy->mode, crds::ProvisioningMode::kInitial);
+  EXPECT_TRUE(policy->advice_only);
+  EXPECT_DOUBLE_EQ(policy->min_share_of_asked, 0.125);
+  EXPECT_THAT(read({"--training-job-mode=Advice"}).error().message,
+              HasSubstr("--training-job-mode must be Auto, Initial or Off"));
+  for (const char* share : {"0.25", "125%", "-5%"}) {
+    const Result<estimator::ClusterPolicy> wrong = read({std::string("--min-share-of-asked=") + share});
+    ASSERT_FALSE(wrong.ok()) << share;
+    EXPECT_THAT(wrong.error().message, HasSubstr("--min-share-of-asked"));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::process
