@@ -123,19 +123,18 @@ Result<std::string> certify(EVP_PKEY* key, const CertificateRequest& request, co
   const X509Certificate certificate(X509_new());
   X509* const made = certificate.get();
   std::uint64_t serial = 0;
-  RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof(serial));
+  bool good = RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof(serial)) == 1;
   serial >>= 1U;  // a positive INTEGER
   X509* const signer = issuer.certificate == nullptr ? made : issuer.certificate;
   const auto seconds = [](Clock::WallTime time) { return std::chrono::system_clock::to_time_t(time); };
-  bool good = X509_set_version(made, X509_VERSION_3) == 1 &&
-              ASN1_INTEGER_set_uint64(X509_get_serialNumber(made), serial) == 1 &&
-              ASN1_TIME_set(X509_getm_notBefore(made), seconds(request.validity.not_before)) != nullptr &&
-              ASN1_TIME_set(X509_getm_notAfter(made), seconds(request.validity.not_after)) != nullptr &&
-              X509_NAME_add_entry_by_txt(X509_get_subject_name(made), "CN", MBSTRING_UTF8,
-                                         reinterpret_cast<const unsigned char*>(request.common_name.c_str()),
-                                         -1, -1, 0) == 1 &&
-              X509_set_issuer_name(made, X509_get_subject_name(signer)) == 1 &&
-              X509_set_pubkey(made, key) == 1;
+  good = good && X509_set_version(made, X509_VERSION_3) == 1 &&
+         ASN1_INTEGER_set_uint64(X509_get_serialNumber(made), serial) == 1 &&
+         ASN1_TIME_set(X509_getm_notBefore(made), seconds(request.validity.not_before)) != nullptr &&
+         ASN1_TIME_set(X509_getm_notAfter(made), seconds(request.validity.not_after)) != nullptr &&
+         X509_NAME_add_entry_by_txt(X509_get_subject_name(made), "CN", MBSTRING_UTF8,
+                                    reinterpret_cast<const unsigned char*>(request.common_name.c_str()), -1,
+                                    -1, 0) == 1 &&
+         X509_set_issuer_name(made, X509_get_subject_name(signer)) == 1 && X509_set_pubkey(made, key) == 1;
   if (issuer.certificate == nullptr) {
     good = good && add_extension(made, signer, NID_basic_constraints, "critical,CA:TRUE") &&
            add_extension(made, signer, NID_key_usage, "critical,keyCertSign,digitalSignature") &&
