@@ -75,6 +75,9 @@ class OciLayout:
         self._blobs[f"blobs/sha256/{digest(content).removeprefix('sha256:')}"] = content
         return {"mediaType": media_type, "digest": digest(content), "size": len(content)}
 
+    def take_blobs_of(self, archive):
+        self._blobs.update({name: content for name, content in archive.files.items() if name.startswith("blobs/")})
+
     def add_manifest(self, config, layers, annotations):
         media_type = f"{OCI}.manifest.v1+json"
         return self.add(media_type, as_json({"schemaVersion": 2, "mediaType": media_type, "config": config, "layers": layers,
