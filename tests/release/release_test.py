@@ -51,8 +51,8 @@ def copy_of_checkout(folder):
         subprocess.run(["git", *arguments], cwd=folder, check=True, env={**os.environ, **AUTHOR})
 
 
-def release(checkout, *options, **environment):
-    return subprocess.run([checkout / "scripts" / "release", *options], capture_output=True, text=True, timeout=600,
+def release(checkout, *options, umask=-1, **environment):
+    return subprocess.run([checkout / "scripts" / "release", *options], capture_output=True, text=True, timeout=600, umask=umask,
                           env={**os.environ, **environment})
 
 
@@ -78,13 +78,13 @@ class Release(unittest.TestCase):
         options = ["--architecture", ARCHITECTURE, "--binary", f"{ARCHITECTURE}={os.environ['PLIMSOLL_BINARY']}", "--base-url", BASE_URL]
         cls.made = cls.folder / "made"
         cls.make(*options, "--output", cls.made)
-        cls.make(*options, TZ="Asia/Tokyo", LC_ALL="C", HOME=str(cls.folder))
+        cls.make(*options, umask=0o077, TZ="Asia/Tokyo", LC_ALL="C", HOME=str(cls.folder))
         cls.version = yaml.safe_load((ROOT / "charts" / "plimsoll" / "Chart.yaml").read_text(encoding="utf-8"))["version"]
         cls.again = cls.checkout / "build" / "artefacts" / cls.version
 
     @classmethod
-    def make(cls, *options, **environment):
-        done = release(cls.checkout, *options, **environment)
+    def make(cls, *options, **settings):
+        done = release(cls.checkout, *options, **settings)
         if done.returncode == UNAVAILABLE:
             skip(f"SKIPPED: the release's tests, because Debian's packages could not be had: {done.stderr}")
         if done.returncode != 0:
