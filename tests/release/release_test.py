@@ -262,7 +262,8 @@ class Usage(unittest.TestCase):
                                       (["--output"], 2, "--output needs a value"),
                                       (["--architecture", "riscv64"], 2, "unknown architecture: riscv64"),
                                       (["--architecture", "arm64", "--binary", "amd64=/bin/true"], 2, "of which nothing is made"),
-                                      (["--binary", "/bin/true"], 2, "ARCHITECTURE=FILE")):
+                                      (["--binary", "/bin/true"], 2, "ARCHITECTURE=FILE"),
+                                      (["--binary", f"{ARCHITECTURE}=/nonexistent"], 1, "/nonexistent is not an executable file")):
             done = release(ROOT, *arguments)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn(text, done.stderr)
