@@ -81,7 +81,7 @@ def tests_of(files):
             own = re.sub(r"(_test)?[.]py$", "", parts[-1])
             mirrored = os.path.exists(f"tests/trainer/{own}_test.py") and not own.startswith("torch2_")
             names.add(f"trainer_{own}_test$" if mirrored else "trainer_")
-        if path.endswith(".md") or library in ("docs", "crds", "examples"):
+        if path.endswith(".md") or library in (".github", "docs", "crds", "examples"):
             targets.add("plimsoll")
             names.add("docs_")
         if library in ("scripts", "gates", ".ci"):

@@ -21,6 +21,7 @@ TEST_PACKAGES=(clang-format-14 shellcheck python3 python3-yaml openssl curl
   python3-torch # of the tests that train: tests/trainer, tests/e2e/real_training_test.cc
   chromium # of tests/cli/page_in_browser.py
   mmdebstrap binutils # of scripts/image, which tests/image runs
+  python3-setuptools python3-wheel python3-pip busybox-static # of scripts/release and tests/release
 )
 
 is_installed() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed; }

@@ -1,96 +1,36 @@
 """Writes a root file system as a container image: an OCI archive (image-spec 1.0) of one layer, and its contents as SPDX 2.3.
 
-Of scripts/image. The same files, version and SOURCE_DATE_EPOCH give the same bytes: entries are sorted, belong to root, and
-have that one time.
+Of scripts/image. The same files, version and SOURCE_DATE_EPOCH give the same bytes (archives.py).
 """
 
 import argparse
-import gzip
 import hashlib
-import io
 import json
-import os
 import pathlib
 import subprocess
-import tarfile
-import time
+
+from archives import OCI, OciLayout, as_json, compress, digest, entries_of, epoch, tar_of, utc
 
 NAME = "plimsoll"
 DESCRIPTION = "Sets the GPU count and GPU model of training jobs from an estimate of their peak GPU memory"
 LICENCE = "Apache-2.0"
-OCI = "application/vnd.oci.image"
-
-
-def epoch():
-    return int(os.environ["SOURCE_DATE_EPOCH"])
-
-
-def utc(seconds):
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def tar_of(entries):
-    """entries: [(name, path or bytes)]; a path may be a folder, a file or a symbolic link."""
-    written = io.BytesIO()
-    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name, content in entries:
-            if isinstance(content, bytes):
-                info = tarfile.TarInfo(name)
-                info.size, info.mode, content = len(content), 0o644, io.BytesIO(content)
-            else:
-                # Not gettarinfo's hard links: which of two equal files is the link depends on their order on the disk.
-                info = tarfile.TarInfo(name)
-                status = content.lstat()
-                info.mode = status.st_mode & 0o7777
-                if content.is_symlink():
-                    info.type, info.linkname, info.mode, content = tarfile.SYMTYPE, os.readlink(content), 0o777, None
-                elif content.is_dir():
-                    info.type, content = tarfile.DIRTYPE, None
-                elif not content.is_file():
-                    raise SystemExit(f"{content} is no file, folder or symbolic link")
-                else:
-                    info.size, content = status.st_size, io.BytesIO(content.read_bytes())
-            info.mtime = epoch()
-            tar.addfile(info, content)
-    return written.getvalue()
-
-
-def layer_of(root):
-    return tar_of([(str(path.relative_to(root)), path) for path in sorted(root.rglob("*"))])
-
-
-def digest(content):
-    return "sha256:" + hashlib.sha256(content).hexdigest()
-
-
-def as_json(value):
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def image(layer, version, architecture, revision):
-    """{path in the archive: bytes}."""
+    """(the archive, the digest of the image's manifest)"""
     labels = {"org.opencontainers.image.title": NAME, "org.opencontainers.image.description": DESCRIPTION,
               "org.opencontainers.image.licenses": LICENCE, "org.opencontainers.image.version": version,
               "org.opencontainers.image.revision": revision, "org.opencontainers.image.created": utc(epoch())}
-    compressed = gzip.compress(layer, 9, mtime=0)
     config = as_json({"architecture": architecture, "os": "linux", "created": utc(epoch()),
                       "config": {"User": "65532:65532", "Entrypoint": ["/usr/bin/plimsoll"], "Cmd": ["--help"], "WorkingDir": "/",
                                  "Env": ["PATH=/usr/bin"], "Labels": labels},
                       "rootfs": {"type": "layers", "diff_ids": [digest(layer)]},
                       "history": [{"created": utc(epoch()), "created_by": "scripts/image"}]})
-    blobs = {}
-
-    def blob(kind, content):
-        blobs[f"blobs/sha256/{digest(content).removeprefix('sha256:')}"] = content
-        return {"mediaType": f"{OCI}.{kind}", "digest": digest(content), "size": len(content)}
-
-    manifest = as_json({"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json", "config": blob("config.v1+json", config),
-                        "layers": [blob("layer.v1.tar+gzip", compressed)], "annotations": labels})
-    described = blob("manifest.v1+json", manifest)
-    described["annotations"] = {"org.opencontainers.image.ref.name": version}
-    described["platform"] = {"architecture": architecture, "os": "linux"}
-    return {"oci-layout": as_json({"imageLayoutVersion": "1.0.0"}),
-            "index.json": as_json({"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": [described]}), **blobs}
+    layout = OciLayout()
+    manifest = layout.add_manifest(layout.add(f"{OCI}.config.v1+json", config), [layout.add(f"{OCI}.layer.v1.tar+gzip", compress(layer))],
+                                   labels)
+    manifest["platform"] = {"architecture": architecture, "os": "linux"}
+    return layout.archive(manifest, version), manifest["digest"]
 
 
 def debian_packages(folder):
@@ -142,12 +82,11 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, required=True, help="the archive")
     options = parser.parse_args()
 
-    files = image(layer_of(options.root), options.version, options.architecture, options.revision)
-    manifest = json.loads(files["index.json"])["manifests"][0]
-    options.output.write_bytes(tar_of(sorted(files.items())))
-    bill = bill_of_materials(debian_packages(options.packages), options.version, options.architecture, manifest["digest"])
+    archive, manifest = image(tar_of(entries_of(options.root)), options.version, options.architecture, options.revision)
+    options.output.write_bytes(archive)
+    bill = bill_of_materials(debian_packages(options.packages), options.version, options.architecture, manifest)
     options.output.with_suffix(".spdx.json").write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    print(f"{manifest['digest']} {options.output.stat().st_size} bytes")
+    print(f"{manifest} {options.output.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

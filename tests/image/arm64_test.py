@@ -31,7 +31,7 @@ class Arm64(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        archive = cls.folder / "image.tar"
+        archive = cls.archive = cls.folder / "image.tar"
         done = subprocess.run([ROOT / "scripts" / "image", "--architecture", "arm64", "--output", archive], capture_output=True, text=True)
         if done.returncode == UNAVAILABLE:
             print(f"SKIPPED: the image of arm64, because Debian's packages could not be had: {done.stderr}")
@@ -58,6 +58,19 @@ class Arm64(unittest.TestCase):
         self.assertEqual(self.config["architecture"], "arm64")
         elf = (self.root / "usr" / "bin" / "plimsoll").read_bytes()[:20]
         self.assertEqual(int.from_bytes(elf[18:20], "little"), 183)  # EM_AARCH64
+
+    def test_the_plugin_made_of_it_starts_with_its_own_libraries(self):
+        plugin = self.folder / "plugin"
+        subprocess.run(["/usr/bin/python3", ROOT / "scripts" / "lib" / "release_plugin.py", "--image", self.archive, "--output",
+                        self.folder / "plugin.tar.gz"], check=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
+        with tarfile.open(self.folder / "plugin.tar.gz") as tar:
+            tar.extractall(plugin)
+        loader = plugin / "lib" / "ld-linux-aarch64.so.1"
+        self.assertIn(f"/{loader.name}\"", (plugin / "kubectl-plimsoll").read_text(encoding="utf-8"))
+        # No -L: nothing but the loader's own folder has libraries of arm64.
+        done = subprocess.run(["qemu-aarch64", loader, "--inhibit-cache", "--library-path", plugin / "lib", plugin / "lib" / "plimsoll",
+                               "version"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout.split()[0]), (0, "plimsoll"), done.stderr)
 
     def test_decides_the_examples_as_this_machine_does(self):
         jobs = [path for path in sorted(EXAMPLES.glob("*.yaml")) if path.name != "cluster.yaml"]

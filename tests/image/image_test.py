@@ -121,6 +121,9 @@ class Image(unittest.TestCase):
         self.assertLessEqual({"usr/bin/plimsoll"}, programs)
         self.assertFalse({Path(name).name for name in self.members} & {"sh", "bash", "dash", "dpkg", "apt", "perl", "busybox"})
 
+    def test_it_holds_nothing_of_the_machine_that_it_was_made_on(self):
+        self.assertFalse({"etc/fstab", "etc/hostname", "etc/resolv.conf"} & self.members.keys())
+
     def test_no_file_is_others_to_write_or_runs_as_another_user(self):
         for name, member in self.members.items():
             self.assertEqual((member.uid, member.gid), (0, 0), name)
