@@ -11,7 +11,7 @@
 #include "cli/options.h"
 #include "cli/subcommands.h"
 #include "cli/text_table.h"
-#include "estimator/provisioner/cluster_policy.h"
+#include "crds/cluster_policy.h"
 #include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"
 #include "kube/http_client.h"
@@ -220,7 +220,7 @@ po::options_description provision_options() {
       "method", po::value<std::string>()->default_value("plimsoll")->value_name("NAME"),
       "plimsoll, or amp for the formula published in the AMP paper")(
       "min-share-of-asked",
-      po::value<std::string>()->default_value(estimator::kMinShareOfAsked)->value_name("PERCENT"),
+      po::value<std::string>()->default_value(crds::kMinShareOfAsked)->value_name("PERCENT"),
       "as the chart's provisioning.minShareOfAsked: never fewer than this share of the requested trainers");
   add_timeout_option(options);
   add_output_option(options);

@@ -4,8 +4,8 @@
 
 #include "base/json/edit.h"
 #include "base/words.h"
+#include "crds/cluster_policy.h"
 #include "crds/unknown_fields.h"
-#include "estimator/provisioner/cluster_policy.h"
 #include "workloads/description.h"
 
 namespace plimsoll::cli {
@@ -57,9 +57,9 @@ Result<std::shared_ptr<const WorkloadJob>> read_workload_job(const workloads::Ki
   if (!workload) {
     return workload.error();
   }
-  const std::string mode = annotation(object, estimator::kModeKey);
+  const std::string mode = annotation(object, crds::kModeKey);
   if (!mode.empty() && mode != "Auto" && mode != "Off") {
-    return invalid(std::string("annotation ") + estimator::kModeKey + " must be Auto or Off, is " + mode);
+    return invalid(std::string("annotation ") + crds::kModeKey + " must be Auto or Off, is " + mode);
   }
   const std::string family = text_member(object, {"metadata", "labels", workloads::kFamilyLabel});
   ConfigMapModels models(sources.config_maps);

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/json/json.h"
+#include "crds/cluster_policy.h"
 #include "crds/training_job.h"
 #include "crds/training_job_status.h"
-#include "estimator/provisioner/cluster_policy.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "estimator/provisioner/provisioner.h"
@@ -45,7 +45,7 @@ struct PassContext {
   std::function<std::vector<Json>(const std::string& child_key)> departed_pods;
   std::stop_token stop;
   Bytes decision_memory = estimator::kDecisionMemory;
-  estimator::ClusterPolicy policy = {};
+  crds::ClusterPolicy policy = {};
   const remediation::Patterns* patterns = &remediation::Patterns::built_in();  // of failures
 };
 

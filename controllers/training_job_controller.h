@@ -41,7 +41,7 @@ class TrainingJobController {
     // find no GPU, and keep its requested size. Null: it is complete.
     std::function<bool()> cluster_is_known;
     Bytes decision_memory = estimator::kDecisionMemory;  // of each worker
-    estimator::ClusterPolicy policy = {};
+    crds::ClusterPolicy policy = {};
     std::set<std::string> excluded_namespaces = {};  // whose jobs are left alone
     // By which failures are recognised. They outlive the controller.
     const remediation::Patterns* patterns = &remediation::Patterns::built_in();

@@ -243,8 +243,7 @@ class TrainingJobExecutor {
     if (!job().spec.provisioning.mode_given && !over && !context_.policy.advice_only) {
       const Result<Json> found = context_.client->get(kNamespaces, {}, job().namespace_name, call_);
       if (found) {
-        of_namespace =
-            estimator::mode_of_label(text_member(*found, {"metadata", "labels", estimator::kModeKey}));
+        of_namespace = crds::mode_of_label(text_member(*found, {"metadata", "labels", crds::kModeKey}));
       } else if (found.error().code != ErrorCode::kNotFound) {
         return found.error().within("read the mode of the job's namespace");
       }

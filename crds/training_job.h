@@ -257,8 +257,7 @@ struct TrainingSpec {
 
 struct ProvisioningSpec {
   ProvisioningMode mode = ProvisioningMode::kAuto;
-  bool mode_given =
-      false;  // otherwise the namespace or the cluster says (estimator/provisioner/cluster_policy.h)
+  bool mode_given = false;              // otherwise the namespace or the cluster says (crds/cluster_policy.h)
   std::vector<std::string> gpu_models;  // allowed, by GPUModel name; empty: any in the cluster
   std::int64_t min_trainers = 1;
   std::int64_t max_trainers = 512;

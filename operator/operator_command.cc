@@ -83,7 +83,7 @@ class Refresher final : public prometheus::Collectable {
 // the lease, which is released after all controllers have stopped.
 class OperatorProcess final : public ServerProcess {
  public:
-  OperatorProcess(const OperatorOptions& options, const estimator::ClusterPolicy& policy,
+  OperatorProcess(const OperatorOptions& options, const crds::ClusterPolicy& policy,
                   const remediation::Patterns& patterns, std::optional<kube::LeaseOptions> lease,
                   std::unique_ptr<kube::Client> client, std::unique_ptr<kube::Client> prometheus,
                   estimator::GpuCatalog catalog)
@@ -222,7 +222,7 @@ class OperatorProcess final : public ServerProcess {
   }
 
   const OperatorOptions& options_;
-  const estimator::ClusterPolicy policy_;
+  const crds::ClusterPolicy policy_;
   const remediation::Patterns& patterns_;
   const ResourcePlan plan_ = plan_resources(process_limits());
   const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
@@ -297,7 +297,7 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   if (!patterns) {
     return wrong_usage(kCommand, "--failure-patterns: " + patterns.error().message);
   }
-  const Result<estimator::ClusterPolicy> policy = policy_of(options.policy);
+  const Result<crds::ClusterPolicy> policy = policy_of(options.policy);
   if (!policy) {
     return wrong_usage(kCommand, policy.error().message);
   }

@@ -22,8 +22,8 @@ po::options_description describe(PolicyOptions& options) {
   return description;
 }
 
-Result<estimator::ClusterPolicy> policy_of(const PolicyOptions& options) {
-  const std::optional<crds::ProvisioningMode> mode = estimator::mode_of_label(options.mode);
+Result<crds::ClusterPolicy> policy_of(const PolicyOptions& options) {
+  const std::optional<crds::ProvisioningMode> mode = crds::mode_of_label(options.mode);
   if (!mode) {
     return invalid("--training-job-mode must be Auto, Initial or Off", options.mode);
   }
@@ -31,8 +31,7 @@ Result<estimator::ClusterPolicy> policy_of(const PolicyOptions& options) {
   if (!share) {
     return share.error().within("--min-share-of-asked");
   }
-  return estimator::ClusterPolicy{
-      .mode = *mode, .advice_only = options.advice_only, .min_share_of_asked = *share};
+  return crds::ClusterPolicy{.mode = *mode, .advice_only = options.advice_only, .min_share_of_asked = *share};
 }
 
 }  // namespace plimsoll::process

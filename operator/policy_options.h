@@ -1,7 +1,7 @@
 // The options of both servers that say what the platform team of a cluster sets for all jobs.
 //
 //   description.add(describe(options));
-//   Result<estimator::ClusterPolicy> policy = policy_of(options);
+//   Result<crds::ClusterPolicy> policy = policy_of(options);
 //
 // Plain values; any thread.
 #pragma once
@@ -10,19 +10,19 @@
 #include <string>
 
 #include "base/result.h"
-#include "estimator/provisioner/cluster_policy.h"
+#include "crds/cluster_policy.h"
 
 namespace plimsoll::process {
 
 struct PolicyOptions {
   std::string mode = "Auto";
   bool advice_only = false;
-  std::string min_share_of_asked = estimator::kMinShareOfAsked;
+  std::string min_share_of_asked = crds::kMinShareOfAsked;
 };
 
 boost::program_options::options_description describe(PolicyOptions& options);
 
 // Errors: kInvalid, naming the option.
-Result<estimator::ClusterPolicy> policy_of(const PolicyOptions& options);
+Result<crds::ClusterPolicy> policy_of(const PolicyOptions& options);
 
 }  // namespace plimsoll::process

@@ -93,7 +93,7 @@ int deciders_of(const WebhookOptions& options, const ResourcePlan& plan) {
 class WebhookProcess final : public ServerProcess {
  public:
   WebhookProcess(const WebhookOptions& options, std::chrono::milliseconds lame_duck,
-                 const estimator::ClusterPolicy& policy,
+                 const crds::ClusterPolicy& policy,
                  const std::optional<webhook::CertificateRotatorOptions>& rotation,
                  std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
       : options_(options),
@@ -177,7 +177,7 @@ class WebhookProcess final : public ServerProcess {
 
   const WebhookOptions& options_;
   const std::chrono::milliseconds lame_duck_;
-  const estimator::ClusterPolicy policy_;
+  const crds::ClusterPolicy policy_;
   const ResourcePlan plan_ = plan_resources(process_limits());
   const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
   MemoryPool reviews_{plan_.reviews};
@@ -223,7 +223,7 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
   if (!lame_duck) {
     return wrong_usage(kCommand, lame_duck.error().message);
   }
-  const Result<estimator::ClusterPolicy> policy = policy_of(options.policy);
+  const Result<crds::ClusterPolicy> policy = policy_of(options.policy);
   if (!policy) {
     return wrong_usage(kCommand, policy.error().message);
   }

@@ -20,7 +20,7 @@
 
 #include "base/budget.h"
 #include "base/memory_pool.h"
-#include "estimator/provisioner/cluster_policy.h"
+#include "crds/cluster_policy.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "estimator/provisioner/provisioner.h"
@@ -64,7 +64,7 @@ struct AdmissionHandlerOptions {
   MemoryPool* imports = nullptr;
   Bytes import_memory = {};
   DecisionScheduler* scheduler = nullptr;  // null: no limit of concurrent decisions
-  estimator::ClusterPolicy policy = {};
+  crds::ClusterPolicy policy = {};
 };
 
 // The memory that a review of this size takes while it is handled, without its body.

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "base/budget.h"
-#include "estimator/provisioner/cluster_policy.h"
+#include "crds/cluster_policy.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "estimator/provisioner/model_source.h"
 #include "webhook/admission_review.h"
@@ -30,7 +30,7 @@ struct MutateInputs {
   Budget* budget = nullptr;                  // of the decision; null: no limit
   // What workloads of other kinds refer to; null: those that need it keep their values.
   workloads::ObjectSource* objects = nullptr;
-  estimator::ClusterPolicy policy = {};
+  crds::ClusterPolicy policy = {};
   std::optional<crds::ProvisioningMode> namespace_mode = {};  // what the label of the namespace says
 };
 

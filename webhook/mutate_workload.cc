@@ -103,10 +103,10 @@ Mutation mutate_workload(const AdmissionRequest& request, const MutateInputs& in
   if (const char* reason = why_not(*kind, request)) {
     return left_alone(reason);
   }
-  const std::string wanted = annotation(request, estimator::kModeKey);
+  const std::string wanted = annotation(request, crds::kModeKey);
   if (!wanted.empty() && wanted != "Auto" && wanted != "Off") {
     return keep(request, "Malformed",
-                std::string("annotation ") + estimator::kModeKey + " must be Auto or Off, is " + wanted);
+                std::string("annotation ") + crds::kModeKey + " must be Auto or Off, is " + wanted);
   }
   crds::ProvisioningSpec provisioning;
   provisioning.mode_given = !wanted.empty();

@@ -110,7 +110,7 @@ class JobWorld {
 
   void pass(std::chrono::seconds time) { clock_.now += time; }
   std::vector<Json> departed;  // pods that the cache would remember
-  estimator::ClusterPolicy policy;
+  crds::ClusterPolicy policy;
   const remediation::Patterns* patterns = &remediation::Patterns::built_in();  // of failures
   const std::map<std::string, int>& children_made() const { return made_; }    // by name: how often
 

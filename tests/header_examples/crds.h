@@ -3,6 +3,7 @@
 
 #include "base/json/edit.h"
 #include "crds/checker.h"
+#include "crds/cluster_policy.h"
 #include "crds/decoder.h"
 #include "crds/enums.h"
 #include "crds/gpu_model.h"
@@ -13,6 +14,9 @@
 namespace plimsoll::examples {
 using namespace crds;
 
+struct cluster_policy_example {
+  TrainingJob job;
+};
 struct enums_example {
   std::string text;
 };

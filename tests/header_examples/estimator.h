@@ -7,7 +7,6 @@
 #include "estimator/layer_costs/graph_cut.h"
 #include "estimator/layer_costs/profiled_layers.h"
 #include "estimator/provisioner/candidates.h"
-#include "estimator/provisioner/cluster_policy.h"
 #include "estimator/provisioner/original_request.h"
 #include "estimator/provisioner/provisioner.h"
 #include "estimator/sharder/plan.h"
@@ -351,9 +350,6 @@ struct through_host_example {
   OriginalRequest original;
   std::vector<Candidate> capable;
   std::function<Provision(const ProvisionRequest&)> decide;
-};
-struct cluster_policy_example {
-  crds::TrainingJob job;
 };
 struct candidates_example {
   crds::TrainingJob job;

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Result<estimator::ClusterPolicy> read(const std::vector<std::string>& arguments) {
+Result<crds::ClusterPolicy> read(const std::vector<std::string>& arguments) {
   PolicyOptions options;
   const auto description = describe(options);
   boost::program_options::variables_map values;
@@ -21,7 +21,7 @@ Result<estimator::ClusterPolicy> read(const std::vector<std::string>& arguments)
 }
 
 TEST(PolicyOptions, AreSafeByDefault) {
-  const Result<estimator::ClusterPolicy> policy = read({});
+  const Result<crds::ClusterPolicy> policy = read({});
   ASSERT_TRUE(policy.ok());
   EXPECT_EQ(policy->mode, crds::ProvisioningMode::kAuto);
   EXPECT_FALSE(policy->advice_only);
@@ -29,7 +29,7 @@ TEST(PolicyOptions, AreSafeByDefault) {
 }
 
 TEST(PolicyOptions, AreReadAndWrongOnesNamed) {
-  const Result<estimator::ClusterPolicy> policy =
+  const Result<crds::ClusterPolicy> policy =
       read({"--training-job-mode=Initial", "--advice-only=true", "--min-share-of-asked=12.5%"});
   ASSERT_TRUE(policy.ok());
   EXPECT_EQ(policy->mode, crds::ProvisioningMode::kInitial);
@@ -38,7 +38,7 @@ TEST(PolicyOptions, AreReadAndWrongOnesNamed) {
   EXPECT_THAT(read({"--training-job-mode=Advice"}).error().message,
               HasSubstr("--training-job-mode must be Auto, Initial or Off"));
   for (const char* share : {"0.25", "125%", "-5%"}) {
-    const Result<estimator::ClusterPolicy> wrong = read({std::string("--min-share-of-asked=") + share});
+    const Result<crds::ClusterPolicy> wrong = read({std::string("--min-share-of-asked=") + share});
     ASSERT_FALSE(wrong.ok()) << share;
     EXPECT_THAT(wrong.error().message, HasSubstr("--min-share-of-asked"));
   }

@@ -171,8 +171,8 @@ TEST(Mutate, OnlyRecommendsInModeOff) {
   EXPECT_EQ(mutation.gpus_saved, 0);
 }
 
-Mutation mutated_in(std::optional<crds::ProvisioningMode> namespace_mode,
-                    const estimator::ClusterPolicy& policy, const Json& review) {
+Mutation mutated_in(std::optional<crds::ProvisioningMode> namespace_mode, const crds::ClusterPolicy& policy,
+                    const Json& review) {
   const auto view = sample_view();
   return mutate(
       request_of(review),

@@ -161,7 +161,7 @@ class MutateWorkload : public ::testing::Test {
                                              .namespace_mode = mode});
   }
 
-  estimator::ClusterPolicy cluster_policy;
+  crds::ClusterPolicy cluster_policy;
 
   Json admitted(const Json& object) { return patched(object, mutated(object).answer.patch); }
 

@@ -1,16 +1,14 @@
-#include "estimator/provisioner/cluster_policy.h"
+#include "crds/cluster_policy.h"
 
 #include <gtest/gtest.h>
 
-namespace plimsoll::estimator {
+namespace plimsoll::crds {
 namespace {
-
-using crds::ProvisioningMode;
 
 // What a job that names `named`, or nothing, gets.
 ProvisioningMode settled(const ClusterPolicy& policy, std::optional<ProvisioningMode> named,
                          std::optional<ProvisioningMode> of_namespace) {
-  crds::ProvisioningSpec spec;
+  ProvisioningSpec spec;
   spec.mode_given = named.has_value();
   spec.mode = named.value_or(spec.mode);
   policy.settle_mode(spec, of_namespace);
@@ -37,4 +35,4 @@ TEST(ClusterPolicy, ALabelThatIsNoModeCountsAsNone) {
 }
 
 }  // namespace
-}  // namespace plimsoll::estimator
+}  // namespace plimsoll::crds
