@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <utility>
 
 namespace plimsoll::estimator::inline kernels {
 namespace {
@@ -28,20 +29,76 @@ Bytes above(std::initializer_list<Bytes> moments, Bytes results) {
   return std::max(Bytes{}, std::max(moments) - results);
 }
 
+bool depthwise(const ConvolutionCall& call) {
+  return call.groups > 1 && call.groups == call.channels;
+}
+
+// A matrix product for each sample, which NCHW suits as it is.
+bool is_matrix_product(const ConvolutionCall& call) {
+  return call.kernel == 1 && call.groups == 1 && !call.strided && !call.padded;
+}
+
+// One product for each sample, in fp32, which are summed up then (cudnn::cnn::reduce_wgrad_nchw_helper in profiles), unless
+// that takes more than copies of both tensors.
+Bytes matrix_product_workspace(const ConvolutionCall& call) {
+  if (call.pass != ConvolutionPass::kWeightGradient || call.channels_last || call.pixels == 1) {
+    return {};
+  }
+  constexpr std::int64_t kPartialBytes = 4;
+  const Bytes partial = Bytes{call.batch} * call.channels * call.results * kPartialBytes;
+  const Bytes copies = Bytes{call.batch} * (call.channels + call.results) * call.pixels * call.element_bytes;
+  return std::min(partial, copies);
+}
+
+// Where few channels leave tensor cores little to do, fp32 kernels without them read NCHW: measured on an H100.
+bool stays_off_tensor_cores(const ConvolutionCall& call) {
+  constexpr std::int64_t kFewChannels = 4;  // an image's
+  constexpr std::int64_t kFewOfStrided = 100;
+  if (call.element_bytes != 4 || call.channels_last || call.groups > 1) {
+    return false;
+  }
+  return call.kernel == 1 ? std::min(call.channels, call.results) <= kFewOfStrided
+                          : call.channels <= kFewChannels && call.pass != ConvolutionPass::kWeightGradient;
+}
+
 }  // namespace
 
 // cuDNN's tensor core kernels use the NHWC layout. NCHW tensors, PyTorch's default, are converted before and
 // after (nchwToNhwcKernel and nhwcToNchwKernel in profiles, pytorch#54324; "Tensor Layouts In Memory" in
-// NVIDIA's convolution guide), so the workspace holds a copy of both large tensors; filters are small in
-// comparison. Depthwise FP32 convolutions are PyTorch's own kernels
-// (aten/src/ATen/native/cuda/DepthwiseConv2d.cu). The workspaces of older algorithms are not modelled:
-// usually they need none, sometimes one for a Winograd transform.
+// NVIDIA's convolution guide), so the workspace holds a copy of both tensors and of the filters; the filters of 1 x 1 kernels
+// are the same in both. Channels are padded to whole vectors of 16 bytes, also where tensors are in NHWC.
+// Depthwise convolutions of NCHW are PyTorch's own kernels (aten/src/ATen/native/cuda/DepthwiseConv2d.cu). Measured on an
+// H100: tests/accuracy/measure_convolutions.py. The workspaces of older algorithms are not modelled, nor partial sums of
+// weight gradients, at most one tile a multiprocessor.
 Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family) {
-  const bool depthwise = call.groups > 1 && call.groups == call.input_channels;
-  if (call.channels_last || depthwise || !on_tensor_cores(call.element_bytes, family)) {
+  if (depthwise(call) || !on_tensor_cores(call.element_bytes, family)) {
     return {};
   }
-  return call.input + call.output;
+  if (is_matrix_product(call)) {
+    return matrix_product_workspace(call);
+  }
+  if (stays_off_tensor_cores(call)) {
+    return {};
+  }
+  constexpr std::int64_t kVectorBytes = 16;
+  const auto whole = [&](std::int64_t channels) {
+    const std::int64_t vector = kVectorBytes / call.element_bytes;
+    return call.groups > 1 ? channels : (channels + vector - 1) / vector * vector;
+  };
+  const std::int64_t channels = whole(call.channels);
+  const std::int64_t results = whole(call.results);
+  const bool pads = channels != call.channels || results != call.results;
+  Bytes copies;
+  if (!call.channels_last || channels != call.channels) {
+    copies += Bytes{call.batch} * channels * call.pixels * call.element_bytes;
+  }
+  if (!call.channels_last || results != call.results) {
+    copies += Bytes{call.batch} * results * call.result_pixels * call.element_bytes;
+  }
+  if (pads || (!call.channels_last && call.kernel > 1)) {
+    copies += Bytes{channels} * (results / call.groups) * call.kernel * call.element_bytes;
+  }
+  return copies;
 }
 
 void ConvolutionTotals::add(const ConvolutionTotals& other) {
@@ -83,16 +140,38 @@ Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, 
   if (learned) {
     return *learned;
   }
-  // (input, weight[, bias]) -> output; backward (gradient, input, weight).
+  // (input, weight[, bias]) -> output; backward (gradient, input, weight) -> the gradients that are asked for.
   const TensorView input = call.input(backward ? 1 : 0);
+  const TensorView weight = call.input(backward ? 2 : 1);
   const TensorView output = backward ? call.input(0) : call.output(0);
-  return convolution_workspace({.input = input.bytes(),
-                                .output = output.bytes(),
-                                .element_bytes = input.width,
-                                .groups = call.integer("groups", 1),
-                                .input_channels = input.size(1),
-                                .channels_last = !input.contiguous() && input.stride(1) == 1},
-                               family);
+  const auto a_pixel = [](const TensorView& tensor) {
+    return std::max<std::int64_t>(1, tensor.size(0) * tensor.size(1));
+  };
+  ConvolutionCall one = {.batch = input.size(0),
+                         .channels = input.size(1),
+                         .results = output.size(1),
+                         .groups = std::max<std::int64_t>(1, call.integer("groups", 1)),
+                         .pixels = input.elements / a_pixel(input),
+                         .result_pixels = output.elements / a_pixel(output),
+                         .kernel = weight.elements / a_pixel(weight),
+                         .element_bytes = input.width,
+                         .channels_last = !input.contiguous() && input.stride(1) == 1};
+  for (std::size_t i = 0; i + 2 < input.rank(); ++i) {
+    one.strided = one.strided || call.element("stride", i, 1) > 1;
+    one.padded = one.padded || call.element("padding", i, 0) > 0;
+  }
+  if (!backward) {
+    return convolution_workspace(one, family);
+  }
+  Bytes most;
+  for (const auto& [pass, output_index] : {std::pair{ConvolutionPass::kInputGradient, std::size_t{0}},
+                                           std::pair{ConvolutionPass::kWeightGradient, std::size_t{1}}}) {
+    if (call.output(output_index).present) {
+      one.pass = pass;
+      most = std::max(most, convolution_workspace(one, family));
+    }
+  }
+  return most;
 }
 
 namespace formula {

@@ -2,7 +2,8 @@
 // cuDNN's workspace: memory that cuDNN allocates from the framework's allocator during a convolution. It affects
 // reserved memory more than allocated memory, because large blocks are allocated and freed between the tensors.
 //
-//   Bytes workspace = convolution_workspace({.input = x, .output = y, .channels_last = false}, "ampere");
+//   Bytes workspace = convolution_workspace({.batch = 32, .channels = 64, .results = 64, .pixels = 784,
+//                                            .result_pixels = 784, .kernel = 9}, "hopper");
 //
 // Pure; any thread.
 #pragma once
@@ -16,18 +17,24 @@
 
 namespace plimsoll::estimator::inline kernels {
 
+enum class ConvolutionPass { kForward, kInputGradient, kWeightGradient };
+
 struct ConvolutionCall {
-  Bytes input;   // of forward; the gradient has the same size
-  Bytes output;  // of forward; the gradient has the same size
-  std::int64_t element_bytes = 4;
+  ConvolutionPass pass = ConvolutionPass::kForward;
+  std::int64_t batch = 1;
+  std::int64_t channels = 1;
+  std::int64_t results = 1;
   std::int64_t groups = 1;
-  std::int64_t input_channels = 1;
+  std::int64_t pixels = 1;  // of the input
+  std::int64_t result_pixels = 1;
+  std::int64_t kernel = 1;  // weights for a channel of a result
+  std::int64_t element_bytes = 4;
+  bool strided = false;
+  bool padded = false;
   bool channels_last = false;
 };
 
-// The workspace is the same for forward, the input's gradient and the weight's gradient: each reads one of
-// the two large tensors and reads or writes the other. `family`: GpuModel::family; unknown families count as
-// the newest.
+// What cuDNN allocates beside the results. `family`: GpuModel::family; unknown families count as the newest.
 Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family);
 
 // Of the convolutions of a pass, from which the upper bound's margins follow.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Estimates beside what measure_gpu.py measured: each file of measured_gpu/ is one card and one PyTorch.
+"""Estimates beside what measure_gpu.py measured: each file measured_gpu/CARD.json is one card and one PyTorch.
 
-    python3 compare_gpu.py [--binary FILE] [FILE.json ...]      default: all of measured_gpu/
+    python3 compare_gpu.py [--binary FILE] [FILE.json ...]      default: all such
 
 Prints allocated and reserved peaks, ours and the card's, and says so where no file is there. Fails when a measured card peak
 is above our upper bound, or a case cannot be estimated. The bound is compared without the context too: reserved memory
@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--binary", type=pathlib.Path, default=run.ROOT / "build" / "release" / "bin" / "plimsoll")
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
-    files = options.files or sorted((HERE / "measured_gpu").glob("*.json"))
+    files = options.files or sorted(path for path in (HERE / "measured_gpu").glob("*.json") if "_" not in path.name)
     if not files:
         print("measured_gpu/ has no file: no card was at hand (measure_gpu.py makes one); the published figures stand for it")
     sys.exit(1 if sum(compare(options.binary, path) for path in files) else 0)

@@ -84,13 +84,14 @@ TraceFile convolution() {
   trace.dtypes = {"float32"};
   trace.modules = {"conv"};
   trace.operator_names = {"aten::convolution", "aten::sum"};
-  trace.counts = {Count{{0, 1}}, Count{{1}}, Count{{kPixels}}, Count{{kPixels}},
-                  Count{{1}},    Count{{1}}, Count{{1}},       Count{{1}}};
+  constexpr double kChannels = 8;
+  trace.counts = {Count{{0, 1}},      Count{{kChannels}}, Count{{kPixels}}, Count{{kPixels / kChannels}},
+                  Count{{kChannels}}, Count{{kChannels}}, Count{{3}},       Count{{3}}};
   trace.layouts = {{.shape = {0, 4}, .strides = {}, .contiguous = true},
                    {.shape = {4, 4}, .strides = {}, .contiguous = true}};
   const Count image{{0, kPixels * kPixels * 4}};
   trace.storages = {{.bytes = image, .role = StorageRole::kInput},
-                    {.bytes = Count{{4}}, .role = StorageRole::kParameter},
+                    {.bytes = Count{{4 * kChannels * kChannels * 9}}, .role = StorageRole::kParameter},
                     {.bytes = image, .role = StorageRole::kActivation, .allocated_at = 0, .released_at = 1}};
   trace.tensors = {{.storage = 0, .layout = 0}, {.storage = 1, .layout = 1}, {.storage = 2, .layout = 0}};
   trace.operands = {0, 1, 2};
@@ -119,7 +120,7 @@ TEST(FixedCosts, WhatWasLearnedOfConvolutionsIsTakenForEach) {
   };
   // Input and output have 4 MiB each, and segments at least 20 MiB.
   const Bytes without = reserved(Bytes{});
-  EXPECT_EQ(reserved({}), without + 20_MiB) << "the table's: input and output once more";
+  EXPECT_EQ(reserved({}), without + 20_MiB) << "the table's: input, output and filters once more";
   EXPECT_EQ(reserved(200_MiB), without + 200_MiB);
   EXPECT_EQ(reserved(Bytes::max()), Bytes::max()) << "an absurd bound is no crash";
 }

@@ -77,13 +77,13 @@ TEST(KernelTemporaries, LenientTakesInputsAndOutputsAndWarnsOnceForEachName) {
 
 TEST(KernelTemporaries, ConvolutionsHaveAWorkspaceOnCuda) {
   OperatorTrace built(Device::kCuda);
-  const std::int32_t image = built.tensor({OperatorTrace::kBatch, 3, 8, 8});
-  const std::int32_t result = built.tensor({OperatorTrace::kBatch, 6, 8, 8});
-  built.add("aten::convolution", {image, built.tensor({6, 3, 1, 1})}, {result});
+  const std::int32_t image = built.tensor({OperatorTrace::kBatch, 8, 8, 8});
+  const std::int32_t result = built.tensor({OperatorTrace::kBatch, 8, 8, 8});
+  built.add("aten::convolution", {image, built.tensor({8, 8, 3, 3})}, {result});
   built.add("aten::relu", {result}, {result});
-  // Input and output of four samples, in the other layout.
+  // Input and output of four samples and the filters, in the other layout.
   EXPECT_THAT(temporaries_of(built, {.gpu_family = "ampere"})->workspaces,
-              ElementsAre(Bytes{4 * (3 + 6) * 64 * 4}, Bytes{}));
+              ElementsAre(Bytes{(4 * (8 + 8) * 64 + 8 * 8 * 9) * 4}, Bytes{}));
   EXPECT_THAT(temporaries_of(built, {.gpu_family = "pascal"})->workspaces, ElementsAre(Bytes{}, Bytes{}));
   EXPECT_THAT(temporaries_of(built, {.gpu_family = "pascal", .convolution_workspace = 7_MiB})->workspaces,
               ElementsAre(7_MiB, Bytes{}));
