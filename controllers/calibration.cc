@@ -64,21 +64,25 @@ CalibrationController::CalibrationController(kube::Client& client, estimator::Gp
                                              Options options)
     : client_(client),
       catalog_(std::move(catalog)),
-      options_(options),
-      metrics_(options.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options.registry)),
-      queue_({.retries = options.retries,
-              .clock = options.clock,
+      options_(std::move(options)),
+      metrics_(options_.registry == nullptr ? nullptr : std::make_unique<Metrics>(*options_.registry)),
+      queue_({.retries = options_.retries,
+              .clock = options_.clock,
               .observer = metrics_ == nullptr ? nullptr : &metrics_->queue}),
-      jobs_(client, {.resource = kTrainingJobs,
-                     .keep = slim_job(),
-                     .on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); }}),
-      profiles_(client, {.resource = kProfiles,
-                         .on_change =
-                             [this](const kube::Reflector::Change& change) {
-                               if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
-                                 learn_again(*change.object);
-                               }
-                             }}),
+      jobs_(client,
+            {.resource = kTrainingJobs,
+             .keep = slim_job(),
+             .on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); }},
+            options_.namespaces),
+      profiles_(client,
+                {.resource = kProfiles,
+                 .on_change =
+                     [this](const kube::Reflector::Change& change) {
+                       if (change.kind == kube::Reflector::Change::Kind::kRemoved) {
+                         learn_again(*change.object);
+                       }
+                     }},
+                options_.namespaces),
       gpu_models_(client, {.resource = kGpuModels}) {}
 
 CalibrationController::~CalibrationController() {

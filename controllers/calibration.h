@@ -31,6 +31,7 @@
 #include "kube/client.h"
 #include "kube/event_recorder.h"
 #include "kube/reflector.h"
+#include "kube/reflector_group.h"
 #include "kube/work_queue.h"
 #include "metrics/kubernetes_metrics.h"
 
@@ -46,6 +47,7 @@ class CalibrationController {
     kube::EventRecorder* events = nullptr;     // about jobs whose pass throws; null: no events
     prometheus::Registry* registry = nullptr;  // null: no metrics
     const Clock* clock = &system_clock();
+    std::vector<std::string> namespaces = {};  // whose jobs are learned from; none: all
   };
 
   CalibrationController(kube::Client& client, estimator::GpuCatalog catalog, Options options);
@@ -84,8 +86,8 @@ class CalibrationController {
   std::map<std::string, std::set<std::string>> counted_profiles_;  // by namespace: the values of a label
   std::atomic<bool> ready_ = false;
 
-  kube::Reflector jobs_;
-  kube::Reflector profiles_;
+  kube::ReflectorGroup jobs_;
+  kube::ReflectorGroup profiles_;
   kube::Reflector gpu_models_;
   std::jthread worker_;
 };

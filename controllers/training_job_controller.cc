@@ -132,25 +132,30 @@ TrainingJobController::TrainingJobController(kube::Client& client, const estimat
               .workers = options_.workers,
               .clock = options_.clock,
               .observer = metrics_ == nullptr ? nullptr : &metrics_->queue}),
-      jobs_(client, {.resource = kTrainingJobs,
-                     .keep = slim_training_job(),
-                     .on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); },
-                     .observer = metrics_ == nullptr ? nullptr : &metrics_->training_jobs}),
+      jobs_(client,
+            {.resource = kTrainingJobs,
+             .keep = slim_training_job(),
+             .on_change = [this](const kube::Reflector::Change& change) { queue_.add(change.key); },
+             .observer = metrics_ == nullptr ? nullptr : &metrics_->training_jobs},
+            options_.namespaces),
       children_(client,
                 {.resource = kJobs,
                  .label_selector = kJobNameLabel,
                  .keep = slim_child(),
                  .on_change = [this](const kube::Reflector::Change& change) { child_changed(change); },
-                 .observer = metrics_ == nullptr ? nullptr : &metrics_->children}),
-      pods_(client, {.resource = kPods,
-                     .label_selector = kJobNameLabel,
-                     .keep = slim_trainer_pod(),
-                     .indexers = {{kByJob,
-                                   [](const JsonView& pod) {
-                                     return std::vector<std::string>{key_of_controller(pod, "Job")};
-                                   }}},
-                     .on_change = [this](const kube::Reflector::Change& change) { pod_changed(change); },
-                     .observer = metrics_ == nullptr ? nullptr : &metrics_->pods}) {
+                 .observer = metrics_ == nullptr ? nullptr : &metrics_->children},
+                options_.namespaces),
+      pods_(client,
+            {.resource = kPods,
+             .label_selector = kJobNameLabel,
+             .keep = slim_trainer_pod(),
+             .indexers = {{kByJob,
+                           [](const JsonView& pod) {
+                             return std::vector<std::string>{key_of_controller(pod, "Job")};
+                           }}},
+             .on_change = [this](const kube::Reflector::Change& change) { pod_changed(change); },
+             .observer = metrics_ == nullptr ? nullptr : &metrics_->pods},
+            options_.namespaces) {
   context_.client = &client_;
   context_.cluster = &cluster;
   context_.models = models;

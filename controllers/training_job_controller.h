@@ -26,6 +26,7 @@
 #include "controllers/departed_pods.h"
 #include "controllers/training_job_executor.h"
 #include "kube/reflector.h"
+#include "kube/reflector_group.h"
 #include "kube/work_queue.h"
 #include "metrics/kubernetes_metrics.h"
 
@@ -42,6 +43,7 @@ class TrainingJobController {
     std::function<bool()> cluster_is_known;
     Bytes decision_memory = estimator::kDecisionMemory;  // of each worker
     crds::ClusterPolicy policy = {};
+    std::vector<std::string> namespaces = {};        // whose jobs are looked after; none: all
     std::set<std::string> excluded_namespaces = {};  // whose jobs are left alone
     // By which failures are recognised. They outlive the controller.
     const remediation::Patterns* patterns = &remediation::Patterns::built_in();
@@ -85,9 +87,9 @@ class TrainingJobController {
 
   DepartedPods departed_;
 
-  kube::Reflector jobs_;
-  kube::Reflector children_;
-  kube::Reflector pods_;
+  kube::ReflectorGroup jobs_;
+  kube::ReflectorGroup children_;
+  kube::ReflectorGroup pods_;
   std::vector<std::jthread> workers_;
 };
 

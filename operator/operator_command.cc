@@ -97,7 +97,7 @@ class OperatorProcess final : public ServerProcess {
         events_(*client_, {.component = "plimsoll-operator",
                            .instance = host_name(),
                            .on_loss = [this](auto why) { event_metrics_.lost(why); }}),
-        keeper_(*client_, catalog, view_, view_metrics_.observers()),
+        keeper_(*client_, catalog, view_, view_metrics_.observers(), options.server.namespaces),
         models_(*client_, {.cache_limit = plan_.table_cache}),
         calibration_(leader_client_, catalog, calibration_options()),
         inventory_(leader_client_, std::move(catalog), inventory_options()),
@@ -159,6 +159,7 @@ class OperatorProcess final : public ServerProcess {
     controllers::CalibrationController::Options options;
     options.events = &events_;
     options.prometheus = prometheus_.get();
+    options.namespaces = options_.server.namespaces;
     options.registry = registry_.get();
     return options;
   }
@@ -169,6 +170,7 @@ class OperatorProcess final : public ServerProcess {
     options.decision_memory = plan_.reconcile;
     options.patterns = &patterns_;
     options.policy = policy_;
+    options.namespaces = options_.server.namespaces;
     options.excluded_namespaces = {options_.excluded_namespaces.begin(), options_.excluded_namespaces.end()};
     options.leads = [this] { return leadership_.leads(); };
     options.cluster_is_known = [this] { return keeper_.has_synced() && inventory_.ready(); };

@@ -9,6 +9,7 @@
 #include <boost/program_options.hpp>
 #include <iostream>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>  // before asio's headers, which need it under C++20
 
@@ -52,6 +53,16 @@ constexpr std::pair<std::string_view, LogLevel> kLogLevels[] = {{"debug", LogLev
 constexpr std::pair<std::string_view, LogFormat> kLogFormats[] = {{"text", LogFormat::kText},
                                                                   {"json", LogFormat::kJson}};
 
+// Each takes six watches, and so six connections of the operator.
+constexpr std::size_t kMaxNamespaces = 100;
+
+// A label of RFC 1123.
+bool is_namespace(const std::string& name) {
+  constexpr std::size_t kLongest = 63;
+  return !name.empty() && name.size() <= kLongest && name.front() != '-' && name.back() != '-' &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+}
+
 // Of start_heap_trimmer.
 constexpr std::chrono::seconds kTrimInterval{1};
 constexpr Bytes kMinGrowth = 16_MiB;
@@ -83,6 +94,17 @@ po::options_description describe(ServerOptions& options) {
        "port of /healthz, /readyz and /metrics; 0 takes a free one")  //
       ("ops-port-file", po::value(&options.ops_port_file)->value_name("FILE"),
        "where to write the port that was taken for health and metrics")  //
+      ("namespace",
+       po::value<std::vector<std::string>>()->value_name("NAME")->notifier([&options](const auto& names) {
+         const std::set<std::string> once(names.begin(), names.end());
+         const auto wrong = std::find_if_not(once.begin(), once.end(), is_namespace);
+         if (wrong != once.end() || once.size() > kMaxNamespaces) {
+           throw po::validation_error(po::validation_error::invalid_option_value, "namespace",
+                                      wrong != once.end() ? *wrong : "more than 100");
+         }
+         options.namespaces.assign(once.begin(), once.end());
+       }),
+       "the only namespace whose jobs are looked after; may be repeated, up to 100 times. Default: all")  //
       ("gpu-catalog", po::value(&options.gpu_catalog)->value_name("FILE"),
        "GPUModel objects that extend or override the built-in catalogue")  //
       ("log-format", po::value(&options.log_format)->default_value(options.log_format)->value_name("FORMAT"),

@@ -45,8 +45,9 @@ struct ServerOptions {
   std::string kubeconfig;               // empty: as kubectl finds it, then the pod's service account
   std::string ops_address = "0.0.0.0";  // the kubelet and Prometheus connect from outside the pod
   std::uint16_t ops_port = 8081;
-  std::string ops_port_file;  // where to write the ops port; empty: nowhere
-  std::string gpu_catalog;    // a file that extends the built-in catalogue
+  std::string ops_port_file;            // where to write the ops port; empty: nowhere
+  std::vector<std::string> namespaces;  // that are looked after; none: all
+  std::string gpu_catalog;              // a file that extends the built-in catalogue
   std::string log_format = "text";
   std::string log_level = "info";
 };

@@ -101,7 +101,7 @@ class WebhookProcess final : public ServerProcess {
         policy_(policy),
         scheduler_(webhook::DecisionScheduler::for_cpus(deciders_of(options, plan_))),
         client_(std::move(client)),
-        keeper_(*client_, std::move(catalog), view_, view_metrics_.observers()),
+        keeper_(*client_, std::move(catalog), view_, view_metrics_.observers(), options.server.namespaces),
         tables_(*client_, {.cache_limit = plan_.table_cache}),
         objects_(*client_),
         certificates_(make_certificates(options.certificates, rotation, *client_)),

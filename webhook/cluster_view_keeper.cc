@@ -22,17 +22,20 @@ kube::Resource resource(const char* plural, bool namespaced) {
 }  // namespace
 
 ClusterViewKeeper::ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog,
-                                     estimator::ClusterViewStore& store, Observers observers)
+                                     estimator::ClusterViewStore& store, Observers observers,
+                                     const std::vector<std::string>& namespaces)
     : builder_(std::move(catalog)),
       store_(store),
       gpu_models_(client, {.resource = resource("gpumodels", false),
                            .keep = JsonSelection().without({"metadata"}, {"managedFields"}),
                            .on_change = [this](const auto&) { gpu_models_changed(); },
                            .observer = observers.gpu_models}),
-      profiles_(client, {.resource = resource("memoryprofiles", true),
-                         .project = [this](const JsonView& profile) { return quota_.project(profile); },
-                         .on_change = [this](const auto& change) { profile_changed(change); },
-                         .observer = observers.profiles}) {}
+      profiles_(client,
+                {.resource = resource("memoryprofiles", true),
+                 .project = [this](const JsonView& profile) { return quota_.project(profile); },
+                 .on_change = [this](const auto& change) { profile_changed(change); },
+                 .observer = observers.profiles},
+                namespaces) {}
 
 ClusterViewKeeper::~ClusterViewKeeper() {
   stop();

@@ -1,5 +1,5 @@
-// ClusterViewKeeper: keeps a ClusterViewStore up to date, by two reflectors: GPUModels and the MemoryProfiles
-// of all namespaces.
+// ClusterViewKeeper: keeps a ClusterViewStore up to date, by reflectors: of GPUModels, and of the MemoryProfiles
+// of some or all namespaces.
 //
 //   ClusterViewKeeper keeper(client, catalog, store, {});
 //   keeper.start();
@@ -16,12 +16,14 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.h"
 #include "estimator/catalog/gpu_catalog.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "kube/client.h"
 #include "kube/reflector.h"
+#include "kube/reflector_group.h"
 #include "webhook/profile_quota.h"
 
 namespace plimsoll::webhook {
@@ -35,7 +37,7 @@ class ClusterViewKeeper {
   };
 
   ClusterViewKeeper(kube::Client& client, estimator::GpuCatalog catalog, estimator::ClusterViewStore& store,
-                    Observers observers);
+                    Observers observers, const std::vector<std::string>& namespaces = {});
   ~ClusterViewKeeper();  // stop()
   ClusterViewKeeper(const ClusterViewKeeper&) = delete;
   ClusterViewKeeper& operator=(const ClusterViewKeeper&) = delete;
@@ -53,9 +55,9 @@ class ClusterViewKeeper {
 
   estimator::ClusterViewBuilder builder_;  // of run()'s thread
   estimator::ClusterViewStore& store_;
-  ProfileQuota quota_{{}};  // of the thread of profiles_
+  ProfileQuota quota_{{}};  // called by profiles_, one thread at a time
   kube::Reflector gpu_models_;
-  kube::Reflector profiles_;
+  kube::ReflectorGroup profiles_;
 
   mutable Mutex mutex_;
   std::condition_variable_any changed_;

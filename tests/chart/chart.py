@@ -41,12 +41,14 @@ def render_text(*options):
 
 
 def documents_of(text):
-    """{"Kind/name": the text of its document}"""
+    """{"Kind/name", or "Kind/namespace/name" outside of the release's namespace: the text of its document}"""
     documents = {}
     for document in text.split("\n---\n"):
         parsed = yaml.safe_load(document)
         if parsed:
-            key = f"{parsed['kind']}/{parsed['metadata']['name']}"
+            namespace = parsed["metadata"].get("namespace", NAMESPACE)
+            elsewhere = "" if namespace == NAMESPACE else f"{namespace}/"
+            key = f"{parsed['kind']}/{elsewhere}{parsed['metadata']['name']}"
             if key in documents:
                 raise AssertionError(f"{key} is rendered twice")
             documents[key] = document.removeprefix("---\n").strip("\n") + "\n"

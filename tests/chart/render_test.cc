@@ -243,37 +243,79 @@ TEST_F(RenderTest, RenderedWebhookConfigurationIsTheCharts) {
 }
 
 // Least rights, written out: a change of a role must be made here too.
+constexpr const char* kWebhooksInNamespaces =
+    R"({"apiGroups":["plimsoll.dev"],"resources":["memoryprofiles"],"verbs":["list","watch"]},)"
+    R"({"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]},)"
+    R"({"apiGroups":["trainer.kubeflow.org"],"resources":["trainingruntimes"],"verbs":["get"]})";
+constexpr const char* kOperatorsInNamespaces =
+    R"({"apiGroups":["plimsoll.dev"],"resources":["memoryprofiles"],"verbs":["get","list","watch","create"]},)"
+    R"({"apiGroups":["plimsoll.dev"],"resources":["trainingjobs"],"verbs":["get","list","watch","patch","delete"]},)"
+    R"({"apiGroups":["plimsoll.dev"],"resources":["memoryprofiles/status","trainingjobs/status","trainingjobs/finalizers"],"verbs":["update"]},)"
+    R"({"apiGroups":[""],"resources":["namespaces"],"verbs":["get"]},)"
+    R"({"apiGroups":["batch"],"resources":["jobs"],"verbs":["get","list","watch","create","patch","delete"]},)"
+    R"({"apiGroups":[""],"resources":["configmaps","services"],"verbs":["get","create","patch","delete"]})";
+
+std::string rules_of(const std::vector<Json>& objects, const std::string& role) {
+  return write_json(find_object(objects, role)["rules"]);
+}
+
+// The rights of both processes in the cluster, with those in namespaces among them or not.
+void expect_cluster_roles(const std::vector<Json>& objects, bool with_namespaces) {
+  EXPECT_EQ(
+      rules_of(objects, "ClusterRole/sail-plimsoll-webhook"),
+      R"([{"apiGroups":["plimsoll.dev"],"resources":["gpumodels"],"verbs":["list","watch"]},)" +
+          (with_namespaces ? kWebhooksInNamespaces + std::string(",") : "") +
+          R"({"apiGroups":["trainer.kubeflow.org"],"resources":["clustertrainingruntimes"],"verbs":["get"]},)"
+          R"({"apiGroups":["apiextensions.k8s.io"],"resourceNames":["trainjobs.trainer.kubeflow.org"],)"
+          R"("resources":["customresourcedefinitions"],"verbs":["get"]},)"
+          R"({"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["sail-plimsoll"],)"
+          R"("resources":["mutatingwebhookconfigurations","validatingwebhookconfigurations"],"verbs":["get","list","watch","patch"]}])");
+  EXPECT_EQ(rules_of(objects, "ClusterRole/sail-plimsoll-operator"),
+            R"([{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["list","watch"]},)"
+            R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels"],"verbs":["list","watch","create"]},)"
+            R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels/status"],"verbs":["update"]},)"
+            R"({"apiGroups":[""],"resources":["events"],"verbs":["create","patch"]})" +
+                (with_namespaces ? std::string(",") + kOperatorsInNamespaces : "") + "]");
+}
+
 TEST_F(RenderTest, RolesGrantExactlyThis) {
   const std::vector<Json> objects = render();
-  const auto rules = [&](const std::string& name) {
-    return write_json(find_object(objects, "ClusterRole/sail-plimsoll-" + name)["rules"]);
-  };
+  expect_cluster_roles(objects, true);
   EXPECT_EQ(
-      rules("webhook"),
-      R"([{"apiGroups":["plimsoll.dev"],"resources":["gpumodels","memoryprofiles"],"verbs":["get","list","watch"]},)"
-      R"({"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]},)"
-      R"({"apiGroups":["trainer.kubeflow.org"],"resources":["trainingruntimes","clustertrainingruntimes"],"verbs":["get"]},)"
-      R"({"apiGroups":["apiextensions.k8s.io"],"resourceNames":["trainjobs.trainer.kubeflow.org"],)"
-      R"("resources":["customresourcedefinitions"],"verbs":["get"]},)"
-      R"({"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["sail-plimsoll"],)"
-      R"("resources":["mutatingwebhookconfigurations","validatingwebhookconfigurations"],"verbs":["get","list","watch","patch"]}])");
-  EXPECT_EQ(
-      write_json(find_object(objects, "Role/sail-plimsoll-webhook")["rules"]),
+      rules_of(objects, "Role/sail-plimsoll-webhook"),
       R"([{"apiGroups":[""],"resourceNames":["sail-plimsoll-webhook-certificates"],"resources":["secrets"],"verbs":["get","list","watch","update"]}])");
   EXPECT_EQ(
-      rules("operator"),
-      R"([{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["get","list","watch"]},)"
-      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels","memoryprofiles"],"verbs":["get","list","watch","create"]},)"
-      R"({"apiGroups":["plimsoll.dev"],"resources":["trainingjobs"],"verbs":["get","list","watch","patch","delete"]},)"
-      R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels/status","memoryprofiles/status","trainingjobs/status","trainingjobs/finalizers"],"verbs":["update"]},)"
-      R"({"apiGroups":[""],"resources":["namespaces"],"verbs":["get"]},)"
-      R"({"apiGroups":["batch"],"resources":["jobs"],"verbs":["get","list","watch","create","patch","delete"]},)"
-      R"({"apiGroups":[""],"resources":["configmaps","services"],"verbs":["get","create","patch","delete"]},)"
-      R"({"apiGroups":[""],"resources":["events"],"verbs":["create","patch"]}])");
-  EXPECT_EQ(
-      write_json(find_object(objects, "Role/sail-plimsoll-operator")["rules"]),
+      rules_of(objects, "Role/sail-plimsoll-operator"),
       R"([{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["create"]},)"
       R"({"apiGroups":["coordination.k8s.io"],"resourceNames":["sail-plimsoll-operator"],"resources":["leases"],"verbs":["get","update"]}])");
+}
+
+TEST_F(RenderTest, RightsCanBeThoseOfAFewNamespaces) {
+  const std::vector<Json> objects = render({"--set", "rbac.namespaces={team-a,team-b}"});
+  expect_cluster_roles(objects, false);
+  std::map<std::string, std::string> rules;
+  for (const Json& object : objects) {
+    const std::string name = text_member(object, {"metadata", "name"});
+    if (text_member(object, {"kind"}) == "Role" && name.ends_with("-jobs")) {
+      rules[text_member(object, {"metadata", "namespace"}) + " " + name] = write_json(object["rules"]);
+    }
+  }
+  const std::string of_webhook = std::string("[") + kWebhooksInNamespaces + "]";
+  const std::string of_operator = std::string("[") + kOperatorsInNamespaces + "]";
+  EXPECT_THAT(rules, UnorderedElementsAre(Pair("team-a sail-plimsoll-webhook-jobs", of_webhook),
+                                          Pair("team-b sail-plimsoll-webhook-jobs", of_webhook),
+                                          Pair("team-a sail-plimsoll-operator-jobs", of_operator),
+                                          Pair("team-b sail-plimsoll-operator-jobs", of_operator)));
+  for (const char* component : {"webhook", "operator"}) {
+    const Json& deployment = find_object(objects, std::string("Deployment/sail-plimsoll-") + component);
+    EXPECT_THAT(write_json(deployment["spec"]["template"]["spec"]["containers"][0]["args"]),
+                HasSubstr(R"("--namespace=team-a","--namespace=team-b")"));
+  }
+  for (const Json& webhook : find_object(objects, "MutatingWebhookConfiguration/sail-plimsoll")["webhooks"]) {
+    const Json& seen = webhook["namespaceSelector"]["matchExpressions"][1];
+    EXPECT_EQ(write_json(seen),
+              R"({"key":"kubernetes.io/metadata.name","operator":"In","values":["team-a","team-b"]})");
+  }
 }
 
 struct Refusal {

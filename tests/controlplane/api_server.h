@@ -45,6 +45,7 @@ struct ApiServerOptions {
   bool controller_manager = false;  // real only; the fake runs no controllers
   bool scheduler = false;
   bool kwok = false;
+  bool audit = false;  // real only: who did what, one JSON object a line, in audit.log of the server's folder
 };
 
 // Null when this kind is not to be had here; the reason is then in `why` and on standard error.

@@ -222,6 +222,17 @@ class RealApiServer final : public ApiServer {
       // the other gives to every new node.
       flags.emplace_back("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition");
     }
+    if (options_.audit) {
+      if (Result<void> written = write_private_file(
+              scratch_->file("audit-policy.yaml"),
+              "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\n"
+              "rules: [{level: Metadata}]\n");
+          !written) {
+        return written;
+      }
+      flags.insert(flags.end(), {"--audit-policy-file", scratch_->file("audit-policy.yaml"),
+                                 "--audit-log-path", scratch_->file("audit.log")});
+    }
     return run("kube-apiserver", flags);
   }
 

@@ -12,6 +12,7 @@
 #include "kube/list_page.h"
 #include "kube/object_store.h"
 #include "kube/reflector.h"
+#include "kube/reflector_group.h"
 #include "kube/watch_stream.h"
 #include "kube/work_queue.h"
 #include "tests/header_examples/anything.h"
@@ -84,6 +85,12 @@ struct reflector_example {
   std::stop_token stop;
   std::string uid;
   std::string job_of(const JsonView& object);
+};
+struct reflector_group_example {
+  Client& client;
+  Resource kTrainingJobs;
+  Reflector::Handler handler;
+  std::stop_token stop;
 };
 struct reloaded_file_example {
   ClientConfig config;

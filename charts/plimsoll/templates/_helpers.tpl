@@ -79,6 +79,11 @@ matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
     values: {{ concat (list "kube-system" "kube-node-lease" .Release.Namespace) .Values.provisioning.excludedNamespaces | toJson }}
+  {{- with .Values.rbac.namespaces }}
+  - key: kubernetes.io/metadata.name
+    operator: In
+    values: {{ toJson . }}
+  {{- end }}
   {{- with .Values.webhook.namespaceSelector.matchExpressions }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -196,6 +201,9 @@ one of TrainJobs that have no family but name Plimsoll in Trainer's annotation, 
 - --training-job-mode={{ .Values.provisioning.trainingJobMode }}
 - --advice-only={{ .Values.provisioning.adviceOnly }}
 - --min-share-of-asked={{ .Values.provisioning.minShareOfAsked }}
+{{- range .Values.rbac.namespaces }}
+- --namespace={{ . }}
+{{- end }}
 {{- end }}
 
 {{/* The restricted Pod Security Standard. */}}

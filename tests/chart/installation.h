@@ -1,0 +1,152 @@
+// The chart on a real API server: installed by the real helm, with processes that have the rights of its service accounts.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/base64.h"
+#include "tests/chart/helm.h"
+#include "tests/controlplane/binaries.h"
+#include "tests/e2e/plimsoll_process.h"
+
+namespace plimsoll::testing {
+
+inline constexpr const char* kSecret = "sail-plimsoll-webhook-certificates";
+
+inline constexpr const char* kNode = R"(
+apiVersion: v1
+kind: Node
+metadata:
+  name: v100-0
+  labels: {nvidia.com/gpu.product: Tesla-V100-SXM2-32GB, nvidia.com/gpu.memory: "32768", nvidia.com/gpu.count: "8"}
+status:
+  capacity: {cpu: "96", memory: 1Ti, pods: "110", nvidia.com/gpu: "8"}
+  allocatable: {cpu: "96", memory: 1Ti, pods: "110", nvidia.com/gpu: "8"}
+  conditions: [{type: Ready, status: "True"}]
+)";
+
+class InstallTest : public HelmTest {
+ protected:
+  virtual ApiServerOptions server_options() const { return {}; }
+
+  void SetUp() override {
+    HelmTest::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    if (!control_plane_folder()) {
+      GTEST_SKIP() << control_plane_folder().error().message;
+    }
+    server_ = start_api_server(ApiServerKind::kReal, server_options());
+    ASSERT_NE(server_, nullptr);
+    expect_done(kubectl({"create", "namespace", kNamespace}));
+    expect_done(kubectl({"label", "namespace", kNamespace, "pod-security.kubernetes.io/enforce=restricted"}));
+  }
+
+  static void expect_done(const CommandResult& result) { ASSERT_EQ(result.exit_code, 0) << result.errors; }
+
+  CommandResult kubectl(const std::vector<std::string>& arguments, const std::string& input = {}) const {
+    return run_kubectl(*server_, arguments, input);
+  }
+
+  CommandResult release(const std::string& verb, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {verb, "sail"};
+    if (verb != "uninstall") {
+      arguments.emplace_back(kChart);
+    }
+    arguments.insert(arguments.end(), {"--namespace", kNamespace, "--kubeconfig", server_->kubeconfig()});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return helm(arguments);
+  }
+
+  // "yes" or "no". `resource` may be "kind" or "kind/subresource".
+  std::string may(const std::string& component, const std::string& verb, const std::string& resource) const {
+    const std::size_t slash = resource.find('/');
+    std::vector<std::string> question = {
+        "auth",
+        "can-i",
+        verb,
+        resource.substr(0, slash),
+        "--all-namespaces",
+        "--as",
+        "system:serviceaccount:" + std::string(kNamespace) + ":sail-plimsoll-" + component};
+    if (slash != std::string::npos) {
+      question.push_back("--subresource=" + resource.substr(slash + 1));
+    }
+    return kubectl(question).output;
+  }
+
+  // A kubeconfig with the rights of a component's service account.
+  std::string kubeconfig_of(const std::string& component) const {
+    std::string path = server_->directory() + "/kubeconfig-" + component;
+    std::filesystem::copy_file(server_->kubeconfig(), path);
+    const CommandResult token = kubectl({"create", "token", "sail-plimsoll-" + component, "-n", kNamespace});
+    EXPECT_EQ(token.exit_code, 0) << token.errors;
+    const CommandResult written =
+        run_command({find_kubectl(ApiServerKind::kReal), "--kubeconfig", path, "config", "set-credentials",
+                     "admin", "--token", token.output.substr(0, token.output.find('\n'))});
+    EXPECT_EQ(written.exit_code, 0) << written.errors;
+    return path;
+  }
+
+  // What the server says to all that is rendered with these values.
+  CommandResult dry_run(const std::vector<std::string>& values) const {
+    std::string objects;
+    for (const Json& object : render(values)) {
+      // Those of the Prometheus operator, which is not there; promtool checks what they hold.
+      if (!text_member(object, {"apiVersion"}).starts_with("monitoring.coreos.com/")) {
+        objects += "---\n" + write_json(object) + "\n";
+      }
+    }
+    return kubectl({"apply", "--dry-run=server", "--validate=strict", "-f", "-"}, objects);
+  }
+
+  // With certificates of its own making, for the address where this machine's API server reaches it.
+  Result<std::unique_ptr<PlimsollProcess>> start_webhook(const std::string& kubeconfig,
+                                                         const std::string& name,
+                                                         const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {
+        std::string("--certificate-secret=") + kNamespace + "/" + kSecret, "--certificate-names=127.0.0.1",
+        "--webhook-configuration=sail-plimsoll", "--certificate-trust-delay=5s"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return PlimsollProcess::start("webhook", arguments, kubeconfig, server_->directory(), name);
+  }
+
+  // The configurations name the Service, which leads nowhere without a cluster network.
+  void call_webhook_at(int port) const {
+    for (const char* kind : {"mutatingwebhookconfiguration", "validatingwebhookconfiguration"}) {
+      const Result<Json> object = parse_json(kubectl({"get", kind, "sail-plimsoll", "-o", "json"}).output);
+      ASSERT_TRUE(object.ok());
+      Json patch(::Json::arrayValue);
+      for (Json::ArrayIndex i = 0; i < (*object)["webhooks"].size(); ++i) {
+        const std::string at = "/webhooks/" + std::to_string(i) + "/clientConfig/";
+        const Json& service = (*object)["webhooks"][i]["clientConfig"]["service"];
+        Json remove;
+        remove["op"] = "remove";
+        remove["path"] = at + "service";
+        Json add;
+        add["op"] = "add";
+        add["path"] = at + "url";
+        add["value"] = "https://127.0.0.1:" + std::to_string(port) + service["path"].asString();
+        patch.append(remove);
+        patch.append(add);
+      }
+      expect_done(kubectl({"patch", kind, "sail-plimsoll", "--type=json", "-p", write_json(patch)}));
+    }
+  }
+
+  // The key in the Secret of the certificates, decoded.
+  std::string secret_value(const std::string& key) const {
+    const Result<Json> secret =
+        parse_json(kubectl({"get", "secret", kSecret, "-n", kNamespace, "-o", "json"}).output);
+    return secret ? *base64_decode(text_member(*secret, {"data", key})) : "";
+  }
+
+  std::unique_ptr<ApiServer> server_;
+};
+
+}  // namespace plimsoll::testing
