@@ -255,7 +255,7 @@ class TrainingJobExecutor {
   // Sizes a job that the webhook has not seen.
   Result<void> size() {
     facts_.sized = true;
-    const Result<void> done = decide_size();
+    Result<void> done = decide_size();
     const std::string advice =
         text_member(record_.object(), {"metadata", "annotations", crds::kReasonAnnotation});
     if (done && !advice.empty() && job().spec.provisioning.mode == crds::ProvisioningMode::kOff) {
