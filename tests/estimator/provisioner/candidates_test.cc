@@ -71,14 +71,15 @@ TEST(Candidates, BeginAboveTheSizesThatFailed) {
 }
 
 TEST(Candidates, LeaveAJobItsShareOfTheRequestedTrainers) {
-  Json object = plimsoll::testing::job_object(2, 1'000'000, 42);
+  Json object = plimsoll::testing::job_object(2, 1'000'000, 40);
   const std::vector<AvailableGpu> gpus = {plimsoll::testing::available("A100-80GB", 8)};
   const auto only = [&](double share) {
     return candidates_of(plimsoll::testing::decode(object), gpus, {}, share).list.front();
   };
   EXPECT_EQ(only(0).least, 1);
   EXPECT_EQ(only(0).floor, 0);
-  EXPECT_EQ(only(0.25).floor, 11) << "a quarter of 42, rounded up";
+  EXPECT_EQ(only(0.25).floor, 10);
+  EXPECT_EQ(only(0.26).floor, 11) << "rounded up";
   EXPECT_EQ(only(0.25).least, 16) << "whole nodes";
   object["spec"]["provisioning"]["minTrainers"] = 12;
   EXPECT_EQ(only(0.25).floor, 0) << "minTrainers decides";
