@@ -58,7 +58,7 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
     text += " GPUs, as requested";
   } else if (chosen.kept > 0 && trainers == chosen.least && requested.replicas == trainers) {
     text += " GPUs keep the requested number, on another GPU model";
-  } else if (chosen.floor > 0 && trainers == chosen.least) {
+  } else if (choice.min_share_of_asked > 0) {
     text += " GPUs hold the job, and no fewer than " + share_text(choice.min_share_of_asked) +
             " of those requested are given";
   } else {

@@ -24,8 +24,9 @@ struct Choice {
   const Candidate* candidate = nullptr;
   std::int64_t trainers = 0;
   crds::BatchSplit batch;
-  Bytes peak;                     // of one trainer, at most
-  double min_share_of_asked = 0;  // as in ProvisionRequest
+  Bytes peak;  // of one trainer, at most
+  // As in ProvisionRequest, where it is the reason for this number; else 0.
+  double min_share_of_asked = 0;
 };
 
 // "25%"

@@ -68,7 +68,7 @@ class Provisioning {
       const std::optional<Fit> fewer = with_expandable_segments({best->candidate}, best->trainers - 1);
       const bool at_floor = best->candidate->floor > 0 && best->trainers == best->candidate->least;
       const std::int64_t resized = without_keeping(*best);
-      decide(*std::move(best));
+      decide(*std::move(best), at_floor && resized > 0 ? request_.min_share_of_asked : 0);
       if (fewer) {
         warn({gpus_text(fewer->trainers, fewer->candidate->name()) + " would hold the job with " +
               kExpandableSegments});
@@ -366,7 +366,8 @@ class Provisioning {
     return best;
   }
 
-  void decide(Fit fit) {
+  // `share`: of the requested trainers, where fewer would hold the job; else 0.
+  void decide(Fit fit, double share) {
     const Candidate& chosen = *fit.candidate;
     const AvailableGpu& gpu = *chosen.gpu;
     const bool already = has_already(chosen, fit.trainers, chosen.per_node);
@@ -375,7 +376,7 @@ class Provisioning {
                                      .trainers = fit.trainers,
                                      .batch = fit.batch,
                                      .peak = fit.estimate.peak.upper_bound,
-                                     .min_share_of_asked = request_.min_share_of_asked});
+                                     .min_share_of_asked = share});
     const bool same = spec_.trainers.replicas == original_.trainers.replicas && already;
     std::optional<Throughput> requested =
         same && original_.trainers.replicas_given ? fit.throughput : search_.requested_throughput(gpu);
