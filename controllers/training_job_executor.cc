@@ -71,9 +71,6 @@ class TrainingJobExecutor {
 
   // Until the planner has nothing to do.
   Result<RequeueAfter> run() {
-    if (const Result<void> known = settle_mode(); !known) {
-      return known.error();
-    }
     reset_facts();
     for (int i = 0; i < kMaxActions && !ended_; ++i) {
       facts_.now = context_.clock->wall_now();
@@ -236,11 +233,10 @@ class TrainingJobExecutor {
     return *budget_;
   }
 
-  // A job that names no mode has it in its spec once the webhook or size() has sized it.
+  // Before a decision: a job that names no mode has it in its spec only once the webhook or size() has sized it.
   Result<void> settle_mode() {
-    const bool over = record_.status.is_true("Succeeded") || record_.status.is_true("Failed");
     std::optional<crds::ProvisioningMode> of_namespace;
-    if (!job().spec.provisioning.mode_given && !over && !context_.policy.advice_only) {
+    if (!job().spec.provisioning.mode_given && !context_.policy.advice_only) {
       const Result<Json> found = context_.client->get(kNamespaces, {}, job().namespace_name, call_);
       if (found) {
         of_namespace = crds::mode_of_label(text_member(*found, {"metadata", "labels", crds::kModeKey}));
@@ -255,6 +251,9 @@ class TrainingJobExecutor {
   // Sizes a job that the webhook has not seen.
   Result<void> size() {
     facts_.sized = true;
+    if (Result<void> known = settle_mode(); !known) {
+      return known;
+    }
     Result<void> done = decide_size();
     const std::string advice =
         text_member(record_.object(), {"metadata", "annotations", crds::kReasonAnnotation});
@@ -605,6 +604,9 @@ class TrainingJobExecutor {
     facts_.remediation = remediation::noted_remediation(record_.object(), attempt());
     if (facts_.remediation) {
       return {};
+    }
+    if (Result<void> known = settle_mode(); !known) {
+      return known;
     }
     crds::TrainingJob resolved = job();
     const Result<estimator::SharedGraph> graph =

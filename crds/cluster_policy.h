@@ -26,7 +26,7 @@ struct ClusterPolicy {
   double min_share_of_asked = 0;  // of the requested trainers, which a decision leaves a job at least
 
   // Sets the mode of a job; `of_namespace` is what the label of its namespace says, if it has one. A job that names no mode
-  // gets it written into it with its decision (estimator/provisioner/patch.h), except with advice_only: when that ends, the mode is not settled.
+  // gets it written into it with its decision (estimator/provisioner/patch.h), except with advice_only, which may end.
   void settle_mode(ProvisioningSpec& job, std::optional<ProvisioningMode> of_namespace) const;
 };
 

@@ -4,8 +4,8 @@
 //   http::Server server(options, [&](const http::Request& request) { return handler.handle(request); }, ...);
 //
 // POST an AdmissionReview to kMutatePath, to one below it that names the mode of the namespace, to kMutateWorkloadPath,
-// kAdviseWorkloadPath or kValidatePath; every response there is an AdmissionReview, too. The decision is limited by the API server's timeout (?timeout=5s) less a fifth, by the request's
-// stop token, and by the memory that is reserved for it. Under overload a mutating review leaves the job
+// kAdviseWorkloadPath or kValidatePath; every response there is an AdmissionReview, too. The decision is limited by the API
+// server's timeout (?timeout=5s) less a fifth, by the request's stop token, and by the memory that is reserved for it. Under overload a mutating review leaves the job
 // unchanged, with a warning, and a validating one gets 429, so that its failurePolicy decides. Thread-safe;
 // the objects that the options point to must outlive the handler.
 #pragma once

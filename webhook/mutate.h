@@ -8,7 +8,8 @@
 // warning (AMP's fallback); only validate() rejects. Idempotent: its own result gets no patch. A dry run gets
 // the same response. An update is decided again only when the inputs of the decision have changed; when the
 // decision was changed together with the trainers (by the controller, after an out-of-memory), that decision
-// stays. A job that names no mode gets that of its namespace or of the cluster written into it, with its decision. Pure except for `tables`; any thread.
+// stays. A job that names no mode gets that of its namespace or of the cluster written into it, with its decision.
+// Pure except for `tables`; any thread.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,7 @@ struct ProvisionRequest {
   bool suggest = false;
   // As if the template had PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
   bool expandable_segments = false;
-  // Of the requested trainers, which the decision leaves the job at least (cluster_policy.h). Not of a swap plan, which runs in one
+  // Of the requested trainers, which the decision leaves the job at least (crds/cluster_policy.h). Not of a swap plan, which runs in one
   // node and which the job asks for.
   double min_share_of_asked = 0;
   // Skips the estimate: minTrainers hold the job on any GPU.

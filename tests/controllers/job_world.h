@@ -30,7 +30,7 @@ inline constexpr const char* kOutOfMemory =
 
 // A client that hands everything on until its process "dies": from the given write on, nothing gets through;
 // with `loses_answer` that write itself does, and only its answer is lost.
-class DyingClient final : public kube::Client {
+class DyingClient : public kube::Client {
  public:
   DyingClient(kube::Client& to, int writes, bool loses_answer)
       : to_(to), writes_(writes), loses_answer_(loses_answer) {}

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/quantity.h"
 #include "controllers/job_children.h"
 #include "crds/shared_memory.h"
@@ -92,6 +94,36 @@ TEST_F(TrainingJobPass, AJobThatNamesNoModeGetsThatOfItsNamespace) {
   world_.create(job_yaml("by-default", 16));
   world_.settle("by-default");
   EXPECT_EQ(world_.status("by-default").attempts.at(0).trainers, 16);
+}
+
+// A client without the right to read namespaces.
+class WithoutNamespaces final : public plimsoll::testing::DyingClient {
+ public:
+  explicit WithoutNamespaces(kube::Client& to)
+      : DyingClient(to, std::numeric_limits<int>::max(), /*loses_answer=*/false) {}
+  Result<Json> get(const kube::Resource& resource, const std::string& ns, const std::string& name,
+                   const kube::CallOptions& options) override {
+    return resource.plural == "namespaces" ? Result<Json>(Error(ErrorCode::kForbidden, "no right"))
+                                           : DyingClient::get(resource, ns, name, options);
+  }
+};
+
+// It was read in each pass: a job that ended, or was suspended, waited for the right, too.
+TEST_F(TrainingJobPass, TheModeOfTheNamespaceIsReadForDecisionsAlone) {
+  WithoutNamespaces client(world_.client());
+  world_.create(job_yaml("ads", 16));
+  world_.patch("ads", R"({"metadata":{"annotations":{"plimsoll.dev/provisioning-decision":"{}"}}})");
+  world_.settle("ads");  // as admitted by an older webhook, which wrote no mode
+  world_.complete("ads-0");
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(world_.look("ads", &client).ok());
+  }
+  EXPECT_TRUE(world_.status("ads").is_true("Succeeded"));
+
+  world_.create(job_yaml("undecided", 16));
+  const Result<RequeueAfter> look = world_.look("undecided", &client);
+  ASSERT_FALSE(look.ok());
+  EXPECT_THAT(look.error().message, HasSubstr("read the mode of the job's namespace"));
 }
 
 TEST_F(TrainingJobPass, AdviceOnlyLeavesTheSizeOfEveryJob) {

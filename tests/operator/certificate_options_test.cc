@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/program_options/parsers.hpp>
-#include <boost/program_options/variables_map.hpp>
-
 #include "tests/kube/partial_client.h"
+#include "tests/operator/parsed_options.h"
 
 namespace plimsoll::process {
 namespace {
@@ -16,12 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Result<std::optional<webhook::CertificateRotatorOptions>> read(const std::vector<std::string>& arguments) {
-  CertificateOptions options;
-  const auto description = describe(options);
-  boost::program_options::variables_map values;
-  store(boost::program_options::command_line_parser(arguments).options(description).run(), values);
-  notify(values);
-  return rotation_of(options);
+  return rotation_of(plimsoll::testing::parsed<CertificateOptions>(arguments));
 }
 
 std::string problem_with(const std::vector<std::string>& arguments) {

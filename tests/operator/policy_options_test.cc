@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/program_options/parsers.hpp>
-#include <boost/program_options/variables_map.hpp>
+#include "tests/operator/parsed_options.h"
 
 namespace plimsoll::process {
 namespace {
@@ -12,12 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Result<crds::ClusterPolicy> read(const std::vector<std::string>& arguments) {
-  PolicyOptions options;
-  const auto description = describe(options);
-  boost::program_options::variables_map values;
-  store(boost::program_options::command_line_parser(arguments).options(description).run(), values);
-  notify(values);
-  return policy_of(options);
+  return policy_of(plimsoll::testing::parsed<PolicyOptions>(arguments));
 }
 
 TEST(PolicyOptions, AreSafeByDefault) {

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <utility>
 
+#include "tests/operator/parsed_options.h"
 #include "tests/testing/patience.h"
 
 namespace plimsoll::process {
@@ -34,11 +35,7 @@ class TemporaryFile {
 };
 
 ServerOptions parse(const std::vector<std::string>& arguments) {
-  ServerOptions options;
-  po::variables_map values;
-  po::store(po::command_line_parser(arguments).options(describe(options)).run(), values);
-  po::notify(values);
-  return options;
+  return plimsoll::testing::parsed<ServerOptions>(arguments);
 }
 
 TEST(DurationOption, NamesTheOptionThatIsWrong) {
