@@ -247,7 +247,7 @@ Result<Estimator::Run*> Estimator::run_of(const EstimateRequest& request, const 
           .without_padding = request.without_padding,
           .has_flash = has_flash(request)};
   if (request.graph != nullptr) {
-    key.gpu_family = request.gpu == nullptr ? "" : request.gpu->family;
+    key.gpu_family = convolution_family_of(request);
     key.convolution_workspace = request.learned.convolution_workspace;
   }
   const auto known =

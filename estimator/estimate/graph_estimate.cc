@@ -11,6 +11,7 @@
 #include "estimator/estimate/ranks.h"
 #include "estimator/execute/run_trace.h"
 #include "estimator/fixed_costs/fixed_costs.h"
+#include "estimator/kernels/convolution.h"
 #include "estimator/trace/import_graph.h"
 #include "estimator/trace/optimizer.h"
 #include "estimator/trace/shapes.h"
@@ -82,6 +83,13 @@ Result<SelectedTrace> select_trace(const EstimateRequest& request) {
   return exact.error();
 }
 
+std::string convolution_family_of(const EstimateRequest& request) {
+  constexpr ComputeCapability kSm80 = {.major = 8, .minor = 0};
+  return request.gpu == nullptr
+             ? std::string()
+             : convolution_family(request.gpu->family, request.gpu->compute_capability == kSm80);
+}
+
 Result<GraphRun> run_graph(const EstimateRequest& request) {
   const Result<SelectedTrace> chosen = select_trace(request);
   if (!chosen) {
@@ -128,7 +136,7 @@ Result<GraphRun> run_graph(const EstimateRequest& request) {
                                .checkpoint_modules = training.checkpoint_modules,
                                .reentrant_checkpointing = request.reentrant_checkpointing,
                                .halve_floats = chosen->halve_floats,
-                               .gpu_family = request.gpu == nullptr ? std::string() : request.gpu->family,
+                               .gpu_family = convolution_family_of(request),
                                .convolution_workspace = request.learned.convolution_workspace,
                                .replication = {.without_padding = request.without_padding},
                                .separate_step = {},

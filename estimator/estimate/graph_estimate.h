@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -34,6 +35,9 @@ struct SelectedTrace {
 // The trace of the request's graph for the device and the precision. TF32 uses the memory of FP32; if all values of the FP32 trace
 // are fp32, pure BF16 is the same with half the width. Errors: kUnsupported if the graph has none.
 Result<SelectedTrace> select_trace(const EstimateRequest& request);
+
+// convolution_family() of the request's card; empty without one.
+std::string convolution_family_of(const EstimateRequest& request);
 
 // Errors: kUnsupported if the graph has no trace for the device or precision (with the command to export
 // one), or has an operator without a rule; kInvalid for a batch size for which the graph is not valid.

@@ -67,7 +67,7 @@ struct TraceRunRequest {
   std::vector<std::string> checkpoint_modules{};  // for kPerModule: module paths; `*` matches any one name
   bool reentrant_checkpointing = false;           // use_reentrant=True: recomputation does not stop early
   bool halve_floats = false;                      // treat fp32 values as 16 bits wide
-  std::string gpu_family{};                       // GpuModel::family: selects convolution workspaces on CUDA
+  std::string gpu_family{};                       // convolution_family(): selects workspaces on CUDA
   std::optional<Bytes> convolution_workspace{};   // of every convolution on CUDA; absent: by GPU family
   Replication replication{};                      // default: one trainer
   // Indexed as Trace::parameters: those that the optimizer updates in a separate group, because foreach

@@ -33,6 +33,18 @@ bool depthwise(const ConvolutionCall& call) {
   return call.groups > 1 && call.groups == call.channels;
 }
 
+// Not measured. Of the published networks on an A100 (docs/estimation.md), those of 1 x 1 convolutions take what copies of input
+// and output would, without exception for matrix products or few channels.
+constexpr std::string_view kSm80 = "ampere 8.0";
+
+Bytes sm80_workspace(const ConvolutionCall& call) {
+  if (call.channels_last) {
+    return {};
+  }
+  return Bytes{call.batch} * (call.channels * call.pixels + call.results * call.result_pixels) *
+         call.element_bytes;
+}
+
 // A matrix product for each sample, which NCHW suits as it is.
 bool is_matrix_product(const ConvolutionCall& call) {
   return call.kernel == 1 && call.groups == 1 && !call.strided && !call.padded;
@@ -63,6 +75,10 @@ bool stays_off_tensor_cores(const ConvolutionCall& call) {
 
 }  // namespace
 
+std::string convolution_family(std::string_view family, bool is_sm80) {
+  return std::string(is_sm80 ? kSm80 : family);
+}
+
 // cuDNN's tensor core kernels use the NHWC layout. NCHW tensors, PyTorch's default, are converted before and
 // after (nchwToNhwcKernel and nhwcToNchwKernel in profiles, pytorch#54324; "Tensor Layouts In Memory" in
 // NVIDIA's convolution guide), so the workspace holds a copy of both tensors and of the filters; the filters of 1 x 1 kernels
@@ -73,6 +89,9 @@ bool stays_off_tensor_cores(const ConvolutionCall& call) {
 Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family) {
   if (depthwise(call) || !on_tensor_cores(call.element_bytes, family)) {
     return {};
+  }
+  if (family == kSm80) {
+    return sm80_workspace(call);
   }
   if (is_matrix_product(call)) {
     return matrix_product_workspace(call);

@@ -34,7 +34,11 @@ struct ConvolutionCall {
   bool channels_last = false;
 };
 
-// What cuDNN allocates beside the results. `family`: GpuModel::family; unknown families count as the newest.
+// The name by which convolution_workspace() knows a card: its family, but for compute capability 8.0 (A100, A30), which takes
+// other workspaces than the rest of Ampere.
+std::string convolution_family(std::string_view family, bool is_sm80);
+
+// What cuDNN allocates beside the results. `family`: convolution_family(); unknown families count as the newest.
 Bytes convolution_workspace(const ConvolutionCall& call, std::string_view family);
 
 // Of the convolutions of a pass, from which the upper bound's margins follow.
@@ -53,7 +57,7 @@ ConvolutionTotals convolution_totals(std::string_view name, const KernelCall& ca
 // workspace (cuDNN's CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED). Zero with strides, dilation or groups.
 Bytes winograd_transforms(const KernelCall& call);
 
-// cuDNN's workspace for an operator on a GPU family; zero for other operators than convolutions. `learned`
+// cuDNN's workspace for an operator on a card of a convolution_family(); zero for other operators than convolutions. `learned`
 // replaces it. It is not a formula of the rule table, because those do not depend on the GPU, and because a
 // convolution can run without it.
 Bytes cuda_convolution_workspace(std::string_view name, const KernelCall& call, std::string_view family,

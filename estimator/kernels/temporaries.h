@@ -16,7 +16,7 @@
 namespace plimsoll::estimator::inline kernels {
 
 struct KernelOptions {
-  std::string gpu_family{};                      // GpuModel::family
+  std::string gpu_family{};                      // convolution_family()
   std::optional<Bytes> convolution_workspace{};  // of every convolution on CUDA; absent: by GPU family
   bool lenient = false;                          // use a bound for operators without a rule, with a warning
   Budget* budget = nullptr;

@@ -98,7 +98,7 @@ class GraphLayers {
         {.trace = &trace, .held = {}, .loss_begin = kind.alone.loss_begin}, request_.graph->producer,
         {.batch = microbatch,
          .halve_floats = selected_.halve_floats,
-         .gpu_family = request_.gpu->family,
+         .gpu_family = convolution_family_of(request_),
          .convolution_workspace = request_.learned.convolution_workspace,
          .lenient = request_.lenient,
          .budget = request_.budget});

@@ -135,8 +135,8 @@ TEST_F(PublishedRuns, NetworksOnAnA100GrowWithTheBatchAsDocumented) {
   const Result<Json> published = parse_json(accuracy_file("published_gpu.json"));
   ASSERT_TRUE(published.ok());
   const Json& set = (*published)["imagenet"];
-  const std::map<std::string, double> beyond = {
-      {"imagenet_inception_v3_299", 0.13}, {"imagenet_vgg16_224", 0.3}, {"imagenet_xception_224", 0.09}};
+  const std::map<std::string, double> beyond = {{"imagenet_inception_v3_299", 0.12},
+                                                {"imagenet_vgg16_224", 0.29}};
   std::vector<double> beside;
   for (const Json& run : set["runs"]) {
     const std::string model = run["model"].asString();

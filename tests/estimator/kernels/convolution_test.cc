@@ -103,6 +103,18 @@ TEST(ConvolutionWorkspace, StridedOneByOneConvolutionsNeedNoCopyOfTheirFilters) 
   EXPECT_EQ(convolution_workspace(call, "hopper"), Bytes{2 * (kTensor + kTensor / 4)});
 }
 
+TEST(ConvolutionWorkspace, OnCapability80EveryConvolutionOfNchwTakesInputAndOutputOnceMore) {
+  EXPECT_EQ(convolution_family("ampere", false), "ampere");
+  const std::string a100 = convolution_family("ampere", true);
+  const Bytes copies{4 * 2 * kTensor};
+  EXPECT_EQ(convolution_workspace(pointwise(ConvolutionPass::kForward), a100), copies);
+  EXPECT_EQ(convolution_workspace(pointwise(ConvolutionPass::kWeightGradient), a100), copies);
+  EXPECT_EQ(convolution_workspace(with_channels(3, 64), a100), Bytes{4 * 32 * 56 * 56 * (3 + 64)});
+  ConvolutionCall last = pointwise(ConvolutionPass::kForward);
+  last.channels_last = true;
+  EXPECT_EQ(convolution_workspace(last, a100), 0_B);
+}
+
 TEST(ConvolutionWorkspace, FewChannelsInFp32StayOffTensorCores) {
   ConvolutionCall strided = pointwise(ConvolutionPass::kWeightGradient);
   strided.strided = true;
