@@ -35,6 +35,9 @@ std::vector<std::filesystem::path> combinations_of_values() {
 }
 
 TEST_F(InstallTest, ServerSideDryRunTakesEveryObject) {
+  for (const char* name : {"team-a", "team-b"}) {  // of golden/namespaces.values.yaml
+    expect_done(kubectl({"create", "namespace", name}));
+  }
   // Without cert-manager, which is not there. The server parses the authority's certificate; its own will do.
   for (const std::filesystem::path& combination : combinations_of_values()) {
     const CommandResult applied =
