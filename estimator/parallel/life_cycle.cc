@@ -100,8 +100,10 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
     std::int64_t shard = 0;
     Bytes whole;
     bool shares_experts = false;
+    unit.largest = unit.members.front();
     for (const std::size_t member : unit.members) {
       const ReplicaParameter& parameter = parameters_[member];
+      unit.largest = parameter.bytes() > parameters_[unit.largest].bytes() ? member : unit.largest;
       const std::int64_t mine = shard_elements(parameter) * parameter.count;
       const Bytes padded = replication_.without_padding ? Bytes{parameter.elements} * parameter.count
                                                         : Bytes{mine} * shards(parameter);
@@ -321,7 +323,7 @@ void ParameterLifeCycle::persist() {
     });
     if (largest != units_.end()) {
       const Unit& unit = largest->second;
-      ledger_.allocate(Part::kTemporaries, unit.whole * gradient_width_ratio(unit), 1, unit.members.front());
+      ledger_.allocate(Part::kTemporaries, unit.whole * gradient_width_ratio(unit), 1, unit.largest);
     }
   }
   if (deepspeed()) {
@@ -392,15 +394,15 @@ void ParameterLifeCycle::stage(Bytes bytes, std::size_t parameter) {
 
 // The all-gather. FSDP1 writes into the flat parameter; FSDP2 into a buffer that is then copied out.
 void ParameterLifeCycle::gather(Unit& unit, bool frees_last) {
-  const std::size_t first = unit.members.front();
   if (fsdp1()) {
-    unit.gathered.push_back(ledger_.allocate(Part::kTemporaries, unit.whole, 1, first, kCommunicationStream));
-    stage(unit.whole, first);
+    unit.gathered.push_back(
+        ledger_.allocate(Part::kTemporaries, unit.whole, 1, unit.largest, kCommunicationStream));
+    stage(unit.whole, unit.largest);
     return;
   }
-  if (shards(parameters_[first]) > 1) {
-    unit.buffer = ledger_.allocate(Part::kTemporaries, unit.buffered, 1, first, kCommunicationStream);
-    stage(unit.buffered, first);
+  if (shards(parameters_[unit.members.front()]) > 1) {
+    unit.buffer = ledger_.allocate(Part::kTemporaries, unit.buffered, 1, unit.largest, kCommunicationStream);
+    stage(unit.buffered, unit.largest);
   }
   if (frees_last) {
     release(last_buffer_);
@@ -550,11 +552,11 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   const std::int64_t width_ratio = gradient_width_ratio(unit);
   BlockId flat = -1;
   if (fsdp1()) {  // the members' gradients are copied into the flat parameter's gradient
-    flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, first);
+    flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, unit.largest);
   } else {
     reshard(unit);
     release(scattering_);
-    flat = ledger_.allocate(Part::kTemporaries, unit.whole * width_ratio, 1, first);
+    flat = ledger_.allocate(Part::kTemporaries, unit.whole * width_ratio, 1, unit.largest);
   }
   for (auto& [parameter, gradient] : unit.gradients) {
     ledger_.release(gradient);
@@ -565,12 +567,12 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   }
   BlockId padded = -1;
   if (fsdp1() && unit.unpadded != unit.whole) {  // _get_reduce_scatter_tensors copies to pad
-    padded = ledger_.allocate(Part::kTemporaries, unit.whole, 1, first, kReductionStream);
+    padded = ledger_.allocate(Part::kTemporaries, unit.whole, 1, unit.largest, kReductionStream);
   }
   const BlockId shard =
       ledger_.allocate(Part::kGradients, unit.shard * width_ratio, 1, first, kReductionStream);
   if (shards(parameters_[first]) > 1) {
-    stage(unit.whole * width_ratio, first);
+    stage(unit.whole * width_ratio, unit.largest);
   }
   release(padded);
   if (fsdp1()) {

@@ -157,9 +157,10 @@ class ParameterLifeCycle {
     explicit Unit(Budget* budget) : members(budget), gathered(budget), gradients(budget) {}
 
     BudgetVector<std::size_t> members;
-    Bytes unpadded;  // size of all members
-    Bytes whole;     // size of all members, padded to equal shards
-    Bytes buffered;  // the same in the precision that FSDP2 gathers
+    std::size_t largest = 0;  // of the members: buffers of all of them have its name
+    Bytes unpadded;           // size of all members
+    Bytes whole;              // size of all members, padded to equal shards
+    Bytes buffered;           // the same in the precision that FSDP2 gathers
     Bytes shard;
     std::int64_t elements = 0;        // of all members
     std::int64_t elements_after = 0;  // of all units whose forward comes later
