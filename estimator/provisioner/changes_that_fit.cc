@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "estimator/provisioner/explanation.h"
+#include "estimator/spec/transformer_spec.h"
 #include "estimator/types/runtime_settings.h"
 
 namespace plimsoll::estimator::inline provisioner {
@@ -44,7 +47,7 @@ bool is_replicated(const crds::TrainingJobSpec& spec) {
   return strategy == ParallelStrategy::kAuto || strategy == ParallelStrategy::kDDP;
 }
 
-// Each changes the trial and is true, or cannot be applied.
+// Each changes the trial and is true, or changes nothing, because it is so already or cannot be.
 
 // The number of parts of a batch of each trainer is the largest; fewest_parts() finds the least.
 bool in_parts(Trial& trial) {
@@ -133,10 +136,33 @@ bool sharded(Trial& trial) {
   return true;
 }
 
+// Null without experts that compute the tokens that chose them.
+std::optional<TransformerSpec> with_experts(const crds::TrainingJobSpec& spec) {
+  if (!spec.model.transformer) {
+    return std::nullopt;
+  }
+  Result<TransformerSpec> known = transformer_spec(*spec.model.transformer);
+  if (!known || known->experts == 0 || known->experts_take_all) {
+    return std::nullopt;
+  }
+  return *std::move(known);
+}
+
+// FSDP splits the experts of one tensor by their first dimension, and pads it to the number of shards.
+bool split_experts(Trial& trial) {
+  const std::optional<TransformerSpec> known = with_experts(trial.job.spec);
+  if (!known || known->split_experts) {
+    return false;
+  }
+  trial.job.spec.model.transformer->split_experts = true;
+  trial.changes.push_back("model.transformer.splitExperts: true");
+  return true;
+}
+
 bool split_by_experts(Trial& trial) {
   const crds::TrainingJobSpec& spec = trial.job.spec;
-  const std::int64_t experts = spec.model.transformer ? spec.model.transformer->experts : 0;
-  const std::int64_t groups = std::gcd(experts, spec.trainers.per_node);
+  const std::optional<TransformerSpec> known = with_experts(spec);
+  const std::int64_t groups = known ? std::gcd(known->experts, spec.trainers.per_node) : 0;
   if (groups <= spec.training.parallelism.expert) {
     return false;
   }
@@ -245,6 +271,7 @@ const std::vector<std::vector<Apply>>& ways() {
       {checkpointed, chunked_loss},
       {tables_on_hosts},
       {more_trainers, more_gpus},
+      {split_experts},
       {split_by_experts},
       {sharded},
       {sharded, more_trainers},
@@ -264,9 +291,17 @@ const std::vector<std::vector<Apply>>& ways() {
   return all;
 }
 
-// Whether the job fits as it was requested with one of `found` and less.
-bool contains_one_of(const std::vector<std::vector<Apply>>& found, const std::vector<Apply>& way) {
-  return std::any_of(found.begin(), found.end(), [&](const std::vector<Apply>& part) {
+// What of a way changes the trial.
+std::vector<Apply> applied(const std::vector<Apply>& way, Trial& trial) {
+  std::vector<Apply> changing;
+  std::copy_if(way.begin(), way.end(), std::back_inserter(changing),
+               [&](Apply apply) { return apply(trial); });
+  return changing;
+}
+
+// Whether one of `parts` is in `way`.
+bool contains_one_of(const std::vector<std::vector<Apply>>& parts, const std::vector<Apply>& way) {
+  return std::any_of(parts.begin(), parts.end(), [&](const std::vector<Apply>& part) {
     return std::all_of(part.begin(), part.end(),
                        [&](Apply apply) { return std::find(way.begin(), way.end(), apply) != way.end(); });
   });
@@ -338,14 +373,16 @@ std::vector<Change> changes_that_fit(const ProvisionRequest& request, const Deci
   const Budget::Time deadline = half_way_to(limits.deadline);
   std::uint64_t work = 0;
   std::vector<Change> found;
-  std::vector<std::vector<Apply>> ways_found;
+  std::vector<std::vector<Apply>> enough;  // with one of these the job fits as it was requested
+  std::vector<std::vector<Apply>> tried;
   for (const std::vector<Apply>& way : ways()) {
     Trial trial{.job = *request.job, .gpus = *request.gpus, .changes = {}};
-    const bool applied = !contains_one_of(ways_found, way) &&
-                         std::all_of(way.begin(), way.end(), [&](Apply apply) { return apply(trial); });
-    if (!applied) {
+    std::vector<Apply> changing = applied(way, trial);
+    if (changing.empty() || contains_one_of(enough, changing) ||
+        std::find(tried.begin(), tried.end(), changing) != tried.end()) {
       continue;
     }
+    tried.push_back(changing);
     Budget budget(
         {.deadline = deadline, .stop = limits.stop, .work = kWorkOfChange, .memory = limits.memory});
     if (found.size() >= kMostChanges || work >= kWorkOfChanges || budget.expired()) {
@@ -370,7 +407,7 @@ std::vector<Change> changes_that_fit(const ProvisionRequest& request, const Deci
                        .gpu_model = answer.decision->gpu_model,
                        .trainers = answer.decision->trainers});
       if (found.back().trainers <= request.job->spec.trainers.replicas) {
-        ways_found.push_back(way);  // where it takes more, something besides may take fewer
+        enough.push_back(std::move(changing));  // where it takes more, something besides may take fewer
       }
     }
     work += budget.work_done();

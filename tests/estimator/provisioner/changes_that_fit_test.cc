@@ -108,6 +108,34 @@ TEST(ChangesThatFit, ADdpJobThatExceedsEveryCardIsToldHowItWouldFit) {
               Contains(Field(&Change::changes, Contains("training.parallelism.strategy: FSDP2"))));
 }
 
+// With what a way names set already, the rest of it was not tried: no change was offered.
+TEST(ChangesThatFit, WhatIsSetAlreadyDoesNotRuleOutTheRestOfAWay) {
+  crds::TrainingJob job = llama_job(kLlama70B, 1);
+  job.spec.training.activation_checkpointing = crds::ActivationCheckpointing::kFull;
+  job.spec.training.parallelism.strategy = crds::ParallelStrategy::kDDP;
+  const Provision answer = with_changes(job, {available("A100-80GB", 512)});
+  ASSERT_FALSE(answer.decided());
+  EXPECT_THAT(answer.changes,
+              Contains(Field(&Change::changes, ElementsAre("training.parallelism.strategy: FSDP2"))));
+}
+
+// FSDP2 pads the 8 rows of the experts' tensor to the number of shards, so that more trainers take more.
+TEST(ChangesThatFit, ExpertsOfOneTensorAreSplit) {
+  crds::TrainingJob job = llama_job(kLlama8B, 1);
+  job.spec.model.transformer->experts = 8;
+  job.spec.model.transformer->experts_per_token = 2;
+  const Cluster cluster = {available("A100-80GB", 512)};
+  job.spec.training.parallelism.strategy = crds::ParallelStrategy::kFSDP2;
+  job.spec.provisioning.min_trainers = 256;
+  job.spec.provisioning.max_trainers = 512;
+  const Provision answer = with_changes(job, cluster);
+  ASSERT_FALSE(answer.decided()) << answer.reason;
+  EXPECT_THAT(answer.changes,
+              Contains(Field(&Change::changes, ElementsAre("model.transformer.splitExperts: true"))));
+  EXPECT_THAT(answer.reason, HasSubstr("the largest tensor is layers."));
+  EXPECT_THAT(answer.reason, HasSubstr("experts"));
+}
+
 // Logits of 128,256 tokens x 128,256 words are 61 GiB: the message named no tensor, and no change of the loss.
 TEST(ChangesThatFit, LogitsThatExceedACardAreNamedAndTakenInParts) {
   crds::TrainingJob job = replicated(kLlama8B);
