@@ -29,6 +29,18 @@ std::string batch_text(const crds::TrainingSpec& training, const crds::Trainers&
   return "; the global batch is " + std::to_string(now) + " samples instead of " + std::to_string(before);
 }
 
+// Why a job gets more trainers than it requests.
+std::string why_more(const crds::TrainingJobSpec& spec, std::int64_t requested, const Choice& choice) {
+  if (choice.trainers > choice.candidate->least) {
+    return ", too few to hold it";
+  }
+  if (requested <= choice.candidate->failed) {
+    return ", which ran out of memory";
+  }
+  return requested < spec.provisioning.min_trainers ? ", below minTrainers in whole nodes"
+                                                    : ", which are no whole nodes and replicas of the model";
+}
+
 const char* reason_of(crds::Objective objective) {
   switch (objective) {
     case crds::Objective::kFewestGPUs: break;
@@ -61,6 +73,10 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
   } else if (choice.min_share_of_asked > 0) {
     text += " GPUs hold the job, and no fewer than " + share_text(choice.min_share_of_asked) +
             " of those requested are given";
+  } else if (choice.by_throughput) {
+    text += " GPUs are the fewest that reach provisioning.minThroughput";
+  } else if (trainers == chosen.most && trainers < requested.replicas) {
+    text += " GPUs are as many as provisioning.maxTrainers allows";
   } else {
     text += reason_of(spec.provisioning.objective);
   }
@@ -72,7 +88,7 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
     if (trainers < requested.replicas) {
       text += ", " + std::to_string(requested.replicas - trainers) + " saved";
     } else if (trainers > requested.replicas) {
-      text += trainers == chosen.least ? ", below minTrainers in whole nodes" : ", too few to hold it";
+      text += choice.by_throughput ? ", too slow" : why_more(spec, requested.replicas, choice);
     }
   }
   text += batch_text(spec.training, requested, choice);

@@ -27,6 +27,7 @@ struct Choice {
   Bytes peak;  // of one trainer, at most
   // As in ProvisionRequest, where it is the reason for this number; else 0.
   double min_share_of_asked = 0;
+  bool by_throughput = false;  // fewer would hold the job, and not be fast enough
 };
 
 // "25%"

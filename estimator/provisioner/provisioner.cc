@@ -111,7 +111,9 @@ class Provisioning {
   std::string excess_of(const std::vector<Candidate>& candidates, const std::string& gpu_model) {
     const auto found = std::find_if(candidates.begin(), candidates.end(),
                                     [&](const Candidate& each) { return each.name() == gpu_model; });
-    if (found == candidates.end() || found->failed > 0 || !request_.suggest) {
+    const bool can_run = std::any_of(capable_.begin(), capable_.end(),
+                                     [&](const Candidate& each) { return each.name() == gpu_model; });
+    if (!can_run || found == candidates.end() || found->failed > 0 || !request_.suggest) {
       return {};
     }
     const Result<std::string> text =
@@ -331,11 +333,11 @@ class Provisioning {
     if (!candidate.impossible.empty()) {
       result.reason = candidate.impossible;
     } else if (best && most < limit) {
-      result.reason = "does not fit on " + gpus_text(most, candidate.name()) +
-                      ", and more would be no better than " +
-                      gpus_text(best->trainers, best->candidate->name());
+      result.reason =
+          (search_.was_too_slow() ? why_not : "does not fit on " + gpus_text(most, candidate.name())) +
+          ", and more would be no better than " + gpus_text(best->trainers, best->candidate->name());
     } else {
-      result.reason = "does not fit: " + why_not;
+      result.reason = search_.was_too_slow() ? why_not : "does not fit: " + why_not;
     }
     return result;
   }
@@ -376,7 +378,8 @@ class Provisioning {
                                      .trainers = fit.trainers,
                                      .batch = fit.batch,
                                      .peak = fit.estimate.peak.upper_bound,
-                                     .min_share_of_asked = share});
+                                     .min_share_of_asked = share,
+                                     .by_throughput = fit.fewer_too_slow});
     const bool same = spec_.trainers.replicas == original_.trainers.replicas && already;
     std::optional<Throughput> requested =
         same && original_.trainers.replicas_given ? fit.throughput : search_.requested_throughput(gpu);
@@ -415,12 +418,11 @@ class Provisioning {
     const bool recommend_only = spec_.provisioning.mode == crds::ProvisioningMode::kOff;
     answer_.event_reason = already ? "AlreadyRight" : recommend_only ? "Recommended" : "Provisioned";
     warn_of_host_memory();
-    if (already || recommend_only) {
-      return;
+    if (!already && !recommend_only) {
+      warn({answer_.reason});
+      warn_of_throughput();
     }
     const AvailableGpu& gpu = *chosen.gpu;
-    warn({answer_.reason});
-    warn_of_throughput();
     warn_of_cpu(gpu);
     if (trainers > gpu.free_gpus) {
       warn({"only " + std::to_string(gpu.free_gpus) + " of the cluster's " +

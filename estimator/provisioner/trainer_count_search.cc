@@ -416,8 +416,14 @@ std::string TrainerCountSearch::excess(const Candidate& candidate) {
   if (all.empty() || request_.unestimated) {
     return {};
   }
-  const Result<Estimate> found = estimate(sizes(candidate, all.back()).back(), Bytes{});
-  return found && found->peak.upper_bound > usable(candidate) ? explain_excess(spec_, *found) : std::string();
+  const auto requested = std::lower_bound(all.begin(), all.end(), original_.trainers.replicas);
+  const std::int64_t count = requested == all.end() ? all.back() : *requested;
+  const Result<Estimate> found = estimate(sizes(candidate, count).back(), Bytes{});
+  if (!found || found->peak.upper_bound <= usable(candidate)) {
+    return {};
+  }
+  const std::string text = explain_excess(spec_, *found);
+  return text.empty() ? text : "on " + counted(count, "trainer") + " " + text;
 }
 
 // The smallest number that the tables' state alone does not exclude, whatever the sharding. What the dense part leaves is
@@ -508,6 +514,7 @@ Result<std::optional<TrainerCountSearch::Size>> TrainerCountSearch::fewest(const
                                                                            std::int64_t most) {
   for (const std::int64_t count : counts(candidate, candidate.bound, most)) {
     bool estimated = false;
+    fewer_too_slow_ = !too_slow_.empty();
     too_slow_.clear();
     for (const Size& size : sizes(candidate, count)) {
       const Result<bool> held = suffices(size);
@@ -558,7 +565,8 @@ std::optional<Fit> TrainerCountSearch::run_without_tables(const Candidate& candi
              .trainers = size.trainers,
              .batch = size.batch,
              .estimate = *std::move(peak),
-             .plan = {}};
+             .plan = {},
+             .fewer_too_slow = fewer_too_slow_};
 }
 
 std::optional<std::int64_t> TrainerCountSearch::run_with_expandable_segments(const Candidate& candidate,
@@ -575,6 +583,7 @@ std::optional<std::int64_t> TrainerCountSearch::run_with_expandable_segments(con
 
 std::optional<Fit> TrainerCountSearch::run(const Candidate& candidate, std::int64_t most,
                                            std::string& why_not) {
+  too_slow_.clear();
   std::optional<Fit> fit = sharding_.tables.empty() ? run_without_tables(candidate, most, why_not)
                                                     : run_with_tables(candidate, most, why_not);
   if (fit) {
@@ -636,8 +645,10 @@ std::optional<Fit> TrainerCountSearch::run_with_tables(const Candidate& candidat
         return fit;
       }
       fit.trainers = whole_replicas(size.trainers + 1, candidate.per_node, spec_.training.parallelism);
-      if (fast.error().code != ErrorCode::kUnfittable || fit.trainers > most) {
+      fit.fewer_too_slow = fast.error().code == ErrorCode::kUnfittable;
+      if (!fit.fewer_too_slow || fit.trainers > most) {
         why_not = fast.error().message;
+        too_slow_ = fit.fewer_too_slow ? why_not : std::string();
         return std::nullopt;
       }
       continue;

@@ -37,6 +37,7 @@ struct Fit {
   Estimate estimate;                       // of the fullest trainer, embeddings included
   Plan plan;                               // empty when the model has no embedding tables
   std::optional<Throughput> throughput{};  // nothing: it is not known
+  bool fewer_too_slow = false;             // the next smaller number is below provisioning.minThroughput
 };
 
 class TrainerCountSearch {
@@ -53,10 +54,13 @@ class TrainerCountSearch {
   // The smallest number from the candidate's bound to `most` that fits. Nothing: `why_not` says why.
   std::optional<Fit> run(const Candidate& candidate, std::int64_t most, std::string& why_not);
 
+  // Whether the last run() found nothing because the most trainers are below provisioning.minThroughput.
+  bool was_too_slow() const { return !too_slow_.empty(); }
+
   // The same with expandable_segments:True, for models without tables. Nothing if the job has it already.
   std::optional<std::int64_t> run_with_expandable_segments(const Candidate& candidate, std::int64_t most);
 
-  // What exceeds a GPU of the candidate on the most trainers, without embedding tables; empty: nothing does, or it is not known.
+  // What exceeds a GPU of the candidate on the requested number of trainers, or the next that it can have, without embedding tables; empty: nothing does, or it is not known.
   std::string excess(const Candidate& candidate);
 
   // Of the requested trainers, on the GPU model that the job names, or else on `otherwise`. Nothing: none were
@@ -118,6 +122,7 @@ class TrainerCountSearch {
   const OriginalRequest original_;
   const std::optional<MinThroughput> min_throughput_;
   std::string too_slow_;  // why the last number of trainers that was tried is too slow; empty: it is not
+  bool fewer_too_slow_ = false;  // the number before the last that was tried
   std::map<std::string, std::optional<Throughput>> requested_throughputs_;  // by GPU model
 };
 

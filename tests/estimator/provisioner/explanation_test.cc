@@ -1,11 +1,14 @@
 #include "estimator/provisioner/explanation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/estimator/llama_job.h"
 
 namespace plimsoll::estimator {
 namespace {
+
+using ::testing::HasSubstr;
 
 AvailableGpu a100() {
   AvailableGpu gpu;
@@ -43,6 +46,8 @@ TEST(Explanation, ComparesTheChoiceWithTheRequest) {
                 peak);
   requested.gpu_model = {};
   requested.replicas = 4;
+  EXPECT_THAT(text(8), HasSubstr("4 requested, which are no whole nodes and replicas of the model"));
+  spec.provisioning.min_trainers = 8;
   EXPECT_EQ(text(8),
             "8 x A100-80GB GPUs are the fewest that hold the job; 4 requested, below minTrainers in whole "
             "nodes; the global batch is 4096 samples instead of 2048" +
@@ -65,6 +70,29 @@ TEST(Explanation, ComparesTheChoiceWithTheRequest) {
       "16 x A100-80GB GPUs are the cheapest choice that holds the job; 32 requested, 16 saved; each replica "
       "takes 256 of the 4096 samples, in 4 parts" +
           peak);
+}
+
+TEST(Explanation, NamesTheLimitThatDecidesTheNumber) {
+  const AvailableGpu gpu = a100();
+  Candidate candidate{.gpu = &gpu, .least = 8, .most = 32};
+  crds::TrainingJobSpec spec;
+  crds::Trainers requested;
+  requested.replicas = 64;
+  requested.replicas_given = true;
+  Choice choice{.candidate = &candidate, .trainers = 32, .batch = {}, .peak = 70_GiB};
+  EXPECT_THAT(explain_choice(spec, requested, choice),
+              HasSubstr("32 x A100-80GB GPUs are as many as provisioning.maxTrainers allows; 64 requested"));
+  requested.replicas = 16;
+  choice.trainers = 24;
+  choice.by_throughput = true;
+  EXPECT_THAT(
+      explain_choice(spec, requested, choice),
+      HasSubstr(
+          "24 x A100-80GB GPUs are the fewest that reach provisioning.minThroughput; 16 requested, too slow"));
+  choice.by_throughput = false;
+  candidate.least = 24;
+  candidate.failed = 16;
+  EXPECT_THAT(explain_choice(spec, requested, choice), HasSubstr("16 requested, which ran out of memory"));
 }
 
 TEST(Explanation, SaysWhichLimitLeavesNoNumber) {
