@@ -7,6 +7,7 @@
 #include "base/json/view.h"
 #include "base/words.h"
 #include "cli/command.h"
+#include "crds/pod_fields.h"
 #include "crds/unknown_fields.h"
 #include "estimator/provisioner/model_source.h"
 #include "workloads/description.h"
@@ -119,6 +120,10 @@ class JobReader {
     if (kind == kTrainingJob) {
       JobOrError entry{.name = std::move(name), .job = Error()};
       const Result<void> done = read_training_job(document.object, sources_, entry);
+      for (const std::string& warning : crds::warnings_of_unknown_fields(
+               JsonView(member(document.object, {"spec", "template"})), "spec.template")) {
+        input_.notes.push_back(entry.name + ": " + warning);
+      }
       return add(done, document, std::move(entry));
     }
     if (kReferences.contains(kind)) {

@@ -98,9 +98,9 @@ Bytes lack_of(const ProfileSample& sample) {
 // Activations and temporaries of the attempt's estimate, without what was learned.
 std::optional<Bytes> transient_of(const Json& estimate, const Attempt& attempt) {
   const std::optional<std::int64_t> activations =
-      JsonView(member(estimate, {"breakdown", "activations"})).integer();
+      JsonView(member(estimate, {"breakdown", "activationsBytes"})).integer();
   const std::optional<std::int64_t> temporaries =
-      JsonView(member(estimate, {"breakdown", "temporaries"})).integer();
+      JsonView(member(estimate, {"breakdown", "temporariesBytes"})).integer();
   if (member(estimate, {"trainers"}) != Json(attempt.trainers) ||
       text_member(estimate, {"gpuModel"}) != attempt.gpu_model || !activations || !temporaries) {
     return std::nullopt;

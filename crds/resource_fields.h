@@ -21,7 +21,7 @@ void describe(Visitor& visit, Of<GpuAutoscaling> auto& autoscaling) {
 template <class Visitor>
 void describe(Visitor& visit, Of<HostLinks> auto& links) {
   visit.optional_bytes("bandwidth", links.bandwidth, kPositiveBytes);
-  visit.integer("gpusPerRootComplex", links.gpus_per_root, Presence::kDefaulted, Range{0, 1024});
+  visit.integer("gpusPerRootComplex", links.gpus_per_root, Presence::kOptional, Range{0, 1024});
   visit.choice("peerToPeer", links.peer_to_peer, Presence::kDefaulted);
 }
 

@@ -84,8 +84,8 @@ void describe(Visitor& visit, Of<DlrmModel> auto& model) {
   visit.integers("bottomMLP", model.bottom_mlp, Presence::kOptional, Range{0, 64}, kWidths);
   visit.integers("topMLP", model.top_mlp, Presence::kRequired, Range{1, 64}, kWidths);
   visit.choice("interaction", model.interaction, Presence::kDefaulted);
-  visit.integer("crossLayers", model.cross_layers, Presence::kDefaulted, Range{0, 1024});
-  visit.integer("crossRank", model.cross_rank, Presence::kDefaulted, kOptionalWidths);
+  visit.integer("crossLayers", model.cross_layers, Presence::kOptional, Range{0, 1024});
+  visit.integer("crossRank", model.cross_rank, Presence::kOptional, kOptionalWidths);
   visit.optional_object("dhen", model.dhen);
   describe_tables(visit, model);
 }
@@ -95,21 +95,21 @@ void describe(Visitor& visit, Of<EmbeddingsModel> auto& model) {
   describe_tables(visit, model);
 }
 
-// 0 where `config` says the size.
+// 0 is not given: where `config` says the size, or where the type has another meaning for it.
 template <class Visitor>
 void describe(Visitor& visit, Of<TransformerModel> auto& model) {
   visit.text("config", model.config, Presence::kOptional, kModelConfig);
   visit.choice("architecture", model.architecture, Presence::kDefaulted);
-  visit.integer("layers", model.layers, Presence::kDefaulted, Range{0, 65536});
-  visit.integer("hidden", model.hidden, Presence::kDefaulted, kOptionalWidths);
-  visit.integer("heads", model.heads, Presence::kDefaulted, Range{0, 65536});
-  visit.integer("kvHeads", model.kv_heads, Presence::kDefaulted, Range{0, 65536});
-  visit.integer("headDim", model.head_dim, Presence::kDefaulted, Range{0, 65536});
-  visit.integer("ffn", model.ffn, Presence::kDefaulted, Range{0, 1 << 22});
-  visit.integer("vocab", model.vocab, Presence::kDefaulted, Range{0, 1 << 24});
+  visit.integer("layers", model.layers, Presence::kOptional, Range{0, 65536});
+  visit.integer("hidden", model.hidden, Presence::kOptional, kOptionalWidths);
+  visit.integer("heads", model.heads, Presence::kOptional, Range{0, 65536});
+  visit.integer("kvHeads", model.kv_heads, Presence::kOptional, Range{0, 65536});
+  visit.integer("headDim", model.head_dim, Presence::kOptional, Range{0, 65536});
+  visit.integer("ffn", model.ffn, Presence::kOptional, Range{0, 1 << 22});
+  visit.integer("vocab", model.vocab, Presence::kOptional, Range{0, 1 << 24});
   visit.integer("seqLen", model.sequence_length, Presence::kRequired, Range{1, 1 << 24});
-  visit.integer("experts", model.experts, Presence::kDefaulted, Range{0, 65536});
-  visit.integer("expertsPerToken", model.experts_per_token, Presence::kDefaulted, Range{0, 65536});
+  visit.integer("experts", model.experts, Presence::kOptional, Range{0, 65536});
+  visit.integer("expertsPerToken", model.experts_per_token, Presence::kOptional, Range{0, 65536});
   visit.boolean("splitExperts", model.split_experts, Presence::kDefaulted);
   visit.choice("norm", model.norm, Presence::kDefaulted);
   visit.choice("activation", model.activation, Presence::kDefaulted);
@@ -142,7 +142,7 @@ void describe(Visitor& visit, Of<FineTuning> auto& tuning) {
   visit.boolean("doubleQuantization", tuning.double_quantization, Presence::kDefaulted);
   visit.boolean("preparedForKbitTraining", tuning.prepared_for_kbit_training, Presence::kDefaulted);
   visit.text("bitsandbytesVersion", tuning.bitsandbytes_version, Presence::kOptional, kBitsandbytesVersion);
-  visit.integer("rank", tuning.rank, Presence::kDefaulted, Range{0, 65536});
+  visit.integer("rank", tuning.rank, Presence::kOptional, Range{0, 65536});
   visit.percentage("dropout", tuning.dropout, Presence::kDefaulted, kPercentage);
   visit.texts("targetModules", tuning.target_modules, Range{0, 256}, kModuleName);
   visit.texts("excludeModules", tuning.exclude_modules, Range{0, 256}, kModuleName);
@@ -152,14 +152,14 @@ void describe(Visitor& visit, Of<FineTuning> auto& tuning) {
   visit.choice("bias", tuning.bias, Presence::kDefaulted);
   visit.boolean("autocastAdapterDtype", tuning.autocast_adapter_dtype, Presence::kDefaulted);
   visit.texts("frozenModules", tuning.frozen_modules, Range{0, 256}, kModuleName);
-  visit.integer("frozenLayers", tuning.frozen_layers, Presence::kDefaulted, Range{0, 65536});
+  visit.integer("frozenLayers", tuning.frozen_layers, Presence::kOptional, Range{0, 65536});
 }
 
 template <class Visitor>
 void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
-  visit.integer("batchSizePerTrainer", training.batch_size_per_trainer, Presence::kDefaulted,
+  visit.integer("batchSizePerTrainer", training.batch_size_per_trainer, Presence::kOptional,
                 Range{0, 1 << 24});
-  visit.integer("globalBatchSize", training.global_batch_size, Presence::kDefaulted, kGlobalBatch);
+  visit.integer("globalBatchSize", training.global_batch_size, Presence::kOptional, kGlobalBatch);
   visit.choice("precision", training.precision, Presence::kDefaulted);
   // Row-wise state is for embedding tables; no framework offers it for dense parameters.
   visit.choice_but("optimizer", training.optimizer, Presence::kDefaulted, {Optimizer::kRowWiseAdagrad});
@@ -167,7 +167,7 @@ void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
   visit.choice("optimizerImplementation", training.optimizer_implementation, Presence::kDefaulted);
   visit.integer("gradientAccumulation", training.gradient_accumulation, Presence::kDefaulted,
                 Range{1, 1 << 20});
-  visit.integer("maxGradientAccumulation", training.max_gradient_accumulation, Presence::kDefaulted,
+  visit.integer("maxGradientAccumulation", training.max_gradient_accumulation, Presence::kOptional,
                 Range{0, kMaxGradientAccumulation});
   visit.choice("activationCheckpointing", training.activation_checkpointing, Presence::kDefaulted);
   visit.texts("checkpointModules", training.checkpoint_modules, Range{0, 256}, kModuleName);
@@ -182,9 +182,9 @@ void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
   visit.boolean("cudnnBenchmark", training.cudnn_benchmark, Presence::kDefaulted);
   visit.choice("checkpointSaving", training.checkpoint_saving, Presence::kDefaulted);
   visit.choice("checkpointLoading", training.checkpoint_loading, Presence::kDefaulted);
-  visit.integer("dataLoaderWorkers", training.data_loader_workers, Presence::kDefaulted, Range{0, 1024});
-  visit.integer("lastBatchSize", training.last_batch_size, Presence::kDefaulted, Range{0, 1 << 24});
-  visit.integer("validationBatchSize", training.validation_batch_size, Presence::kDefaulted,
+  visit.integer("dataLoaderWorkers", training.data_loader_workers, Presence::kOptional, Range{0, 1024});
+  visit.integer("lastBatchSize", training.last_batch_size, Presence::kOptional, Range{0, 1 << 24});
+  visit.integer("validationBatchSize", training.validation_batch_size, Presence::kOptional,
                 Range{0, 1 << 24});
   visit.integer_set("sequenceLengths", training.sequence_lengths, Range{0, 32}, Range{1, 1 << 24});
   visit.text("torchVersion", training.torch_version, Presence::kOptional, kTorchVersion);
@@ -260,7 +260,7 @@ void describe(Visitor& visit, Of<TrainingJobSpec> auto& spec) {
   visit.object("training", spec.training, Presence::kRequired);
   visit.object("provisioning", spec.provisioning, Presence::kDefaulted);
   visit.object("trainers", spec.trainers, Presence::kDefaulted);
-  visit.integer("activeDeadlineSeconds", spec.active_deadline_seconds, Presence::kDefaulted, kSeconds);
+  visit.integer("activeDeadlineSeconds", spec.active_deadline_seconds, Presence::kOptional, kSeconds);
   visit.optional_integer("ttlSecondsAfterFinished", spec.ttl_seconds_after_finished, kSeconds);
   visit.object("failurePolicy", spec.failure_policy, Presence::kDefaulted);
 }

@@ -11,7 +11,7 @@
 namespace plimsoll::crds {
 
 // Of a TrainingJob, GPUModel or MemoryProfile, by `kind`; at most kMaxFieldErrors of them. Objects of other kinds, the
-// status, and what the schema leaves open (spec.template) have none. Values of a wrong type are the decoders' errors.
+// status, and what the schema leaves open (spec.template: pod_fields.h) have none. Values of a wrong type are the decoders' errors.
 std::vector<FieldError> unknown_fields(const JsonView& object);
 
 // Errors: kInvalid naming them.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/quantity.h"
+#include "crds/pod_fields.h"
 #include "crds/shared_memory.h"
 #include "webhook/mutate.h"
 
@@ -92,6 +93,13 @@ Validation validate(const AdmissionRequest& request) {
   // Whoever changes something else has seen them.
   if (!update || changed(request, {"spec", "template"}) || changed(request, {"spec", "trainers"})) {
     validation.answer.warnings = warnings_of(*job);
+  }
+  if (!update || changed(request, {"spec", "template"})) {
+    std::vector<std::string>& warnings = validation.answer.warnings;
+    for (std::string& warning : crds::warnings_of_unknown_fields(
+             JsonView(member(job->raw, {"spec", "template"})), "spec.template")) {
+      warnings.push_back(std::move(warning));
+    }
   }
   return validation;
 }

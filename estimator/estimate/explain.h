@@ -23,7 +23,7 @@ struct Figure {
 };
 
 struct PartExplanation {
-  std::string part;  // as in the JSON of the breakdown
+  std::string part;  // as in the JSON of the breakdown, without "Bytes"
   Bytes bytes;
   std::string rule;
   std::vector<std::string> sources;  // never empty

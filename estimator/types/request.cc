@@ -27,18 +27,18 @@ Json to_json(const std::vector<Bytes>& allocated_by_rank) {
 
 Json to_json(const Breakdown& breakdown) {
   JsonObject json;
-  json["parameters"] = Json::Int64(breakdown.parameters.count);
-  json["gradients"] = Json::Int64(breakdown.gradients.count);
-  json["optimizerState"] = Json::Int64(breakdown.optimizer_state.count);
-  json["inputs"] = Json::Int64(breakdown.inputs.count);
-  json["activations"] = Json::Int64(breakdown.activations.count);
-  json["temporaries"] = Json::Int64(breakdown.temporaries.count);
-  json["ddpBuckets"] = Json::Int64(breakdown.ddp_buckets.count);
-  json["embeddings"] = Json::Int64(breakdown.embeddings.count);
-  json["allocatorSlack"] = Json::Int64(breakdown.allocator_slack.count);
-  json["workspace"] = Json::Int64(breakdown.workspace.count);
-  json["communication"] = Json::Int64(breakdown.communication.count);
-  json["cudaContext"] = Json::Int64(breakdown.cuda_context.count);
+  json["parametersBytes"] = Json::Int64(breakdown.parameters.count);
+  json["gradientsBytes"] = Json::Int64(breakdown.gradients.count);
+  json["optimizerStateBytes"] = Json::Int64(breakdown.optimizer_state.count);
+  json["inputsBytes"] = Json::Int64(breakdown.inputs.count);
+  json["activationsBytes"] = Json::Int64(breakdown.activations.count);
+  json["temporariesBytes"] = Json::Int64(breakdown.temporaries.count);
+  json["ddpBucketsBytes"] = Json::Int64(breakdown.ddp_buckets.count);
+  json["embeddingsBytes"] = Json::Int64(breakdown.embeddings.count);
+  json["allocatorSlackBytes"] = Json::Int64(breakdown.allocator_slack.count);
+  json["workspaceBytes"] = Json::Int64(breakdown.workspace.count);
+  json["communicationBytes"] = Json::Int64(breakdown.communication.count);
+  json["cudaContextBytes"] = Json::Int64(breakdown.cuda_context.count);
   return json;
 }
 

@@ -27,7 +27,7 @@ def estimated(binary, row, gpu):
     _, answer = run.estimate(binary, graph, row["batchSize"], row["optimizer"], "plimsoll",
                                ["--gpu", gpu], device="cuda")
     if isinstance(answer, dict):
-        answer["peak"]["withoutContext"] = answer["peak"]["upperBoundBytes"] - answer["breakdown"]["cudaContext"]
+        answer["peak"]["withoutContext"] = answer["peak"]["upperBoundBytes"] - answer["breakdown"]["cudaContextBytes"]
     return (answer["peak"], None) if isinstance(answer, dict) else (None, answer)
 
 

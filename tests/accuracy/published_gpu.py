@@ -116,7 +116,7 @@ def torchtitan(plimsoll):
         answer = json.loads(done.stdout)
         answer = answer[0] if isinstance(answer, list) else answer
         measured = float(row["measuredGiB"]) * 1024 * MIB
-        beside = answer["breakdown"]["cudaContext"] + answer["breakdown"]["communication"]
+        beside = answer["breakdown"]["cudaContextBytes"] + answer["breakdown"]["communicationBytes"]
         rows.append({"model": row["name"], "measuredMiB": round(measured / MIB),
                      "reservedMiB": round(answer["peak"]["reservedBytes"] / MIB),
                      "upperBoundMiB": round((answer["peak"]["upperBoundBytes"] - beside) / MIB),
@@ -139,7 +139,7 @@ def convolutional(plimsoll, runs, exports):
         repeated = f"  again {run['repeatedMiB']:6}" if "repeatedMiB" in run else ""
         row["allocatedMiB"] = round(peak["allocatedBytes"] / MIB)
         row["reservedMiB"] = round(peak["reservedBytes"] / MIB)
-        row["upperBoundMiB"] = round((peak["upperBoundBytes"] - answer["breakdown"]["cudaContext"]) / MIB)  # without the context
+        row["upperBoundMiB"] = round((peak["upperBoundBytes"] - answer["breakdown"]["cudaContextBytes"]) / MIB)  # without the context
         row["boundPercent"] = round(100 * (row["upperBoundMiB"] / run["reservedMiB"] - 1), 2)
         row["errorPercent"] = round(100 * (peak["reservedBytes"] / MIB / run["reservedMiB"] - 1), 2)
         rows.append(row)
@@ -154,7 +154,7 @@ def whole_cards(plimsoll, published, runs, first):
     rows = []
     for name, graph, batch, card in runs:
         answer = estimate(plimsoll, graph, batch, published["optimizer"], published["gpu"])
-        bound = (answer["peak"]["upperBoundBytes"] - answer["breakdown"]["cudaContext"]) / MIB
+        bound = (answer["peak"]["upperBoundBytes"] - answer["breakdown"]["cudaContextBytes"]) / MIB
         rows.append({"model": name, "batch": batch, "measuredMiB": card, "reservedMiB": answer["peak"]["reservedBytes"] / MIB,
                      "boundMiB": bound})
     constant = statistics.median(rows[i]["measuredMiB"] - rows[i]["reservedMiB"] for i in first)

@@ -31,8 +31,9 @@ TEST(EstimateCommand, KeepsTheJsonContract) {
   EXPECT_EQ(json["breakdown"].size(), 12U);
   std::int64_t sum = 0;
   for (const char* part :
-       {"parameters", "gradients", "optimizerState", "inputs", "activations", "temporaries", "ddpBuckets",
-        "embeddings", "allocatorSlack", "workspace", "communication", "cudaContext"}) {
+       {"parametersBytes", "gradientsBytes", "optimizerStateBytes", "inputsBytes", "activationsBytes",
+        "temporariesBytes", "ddpBucketsBytes", "embeddingsBytes", "allocatorSlackBytes", "workspaceBytes",
+        "communicationBytes", "cudaContextBytes"}) {
     ASSERT_TRUE(json["breakdown"][part].isInt64()) << part;
     sum += json["breakdown"][part].asInt64();
   }
@@ -45,7 +46,7 @@ TEST(EstimateCommand, ExplainsEachPart) {
   const Json json = estimate({"--explain", "-o", "json"}).json();
   ASSERT_EQ(json["explanation"].size(), 12U);
   for (const Json& part : json["explanation"]) {
-    EXPECT_EQ(part["bytes"].asInt64(), json["breakdown"][part["part"].asString()].asInt64());
+    EXPECT_EQ(part["bytes"].asInt64(), json["breakdown"][part["part"].asString() + "Bytes"].asInt64());
     EXPECT_FALSE(part["rule"].asString().empty());
     EXPECT_GE(part["sources"].size(), 1U);
     EXPECT_GE(part["figures"].size(), 1U);
@@ -87,7 +88,7 @@ TEST(EstimateCommand, WithoutReshardingAllLayersAreGatheredAtTheEndOfForward) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = run(run_estimate, arguments, "");
     EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
-    return outcome.json()["breakdown"]["temporaries"].asInt64();
+    return outcome.json()["breakdown"]["temporariesBytes"].asInt64();
   };
   constexpr std::int64_t kLayer = 4 * (4 * 256 * 256 + 3 * 256 * 1024 + 2 * 256);
   EXPECT_GE(temporaries({"--no-reshard-after-forward"}), 16 * kLayer);
@@ -120,7 +121,7 @@ TEST(EstimateCommand, ASmallerReduceBucketTakesLess) {
   };
   const auto buckets = [](const Outcome& outcome) {
     EXPECT_EQ(outcome.code, kExitDone) << outcome.err;
-    return outcome.json()["breakdown"]["ddpBuckets"].asInt64();
+    return outcome.json()["breakdown"]["ddpBucketsBytes"].asInt64();
   };
   for (const char* strategy : {"ZeRO2", "ZeRO3"}) {
     EXPECT_EQ(buckets(estimated(strategy, {})), 4 * 500'000'000L) << strategy;
@@ -183,12 +184,12 @@ TEST(EstimateCommand, EachDocumentIsAnsweredAndTheWorstDecidesTheExitCode) {
 
 TEST(EstimateCommand, TablesMayComeFromAConfigMapBesideTheJob) {
   const Json json = run(run_estimate, {"-f", source_file("examples/model-c.yaml"), "-o", "json"}).json();
-  EXPECT_GT(json["breakdown"]["embeddings"].asInt64(), 20LL << 30);
+  EXPECT_GT(json["breakdown"]["embeddingsBytes"].asInt64(), 20LL << 30);
 }
 
 TEST(EstimateCommand, AGraphMayBringItsTables) {
   const Json json = run(run_estimate, {"-f", source_file("examples/two-towers.yaml"), "-o", "json"}).json();
-  EXPECT_GT(json["breakdown"]["embeddings"].asInt64(), 3LL << 30) << "an eighth of 24 GiB";
+  EXPECT_GT(json["breakdown"]["embeddingsBytes"].asInt64(), 3LL << 30) << "an eighth of 24 GiB";
   EXPECT_EQ(json["ranks"].size(), 8U);
   EXPECT_TRUE(json["fits"].asBool());
 }
@@ -232,7 +233,7 @@ TEST(EstimateCommand, AConfigNeedsNoJob) {
   EXPECT_GT(with({}).json()["peak"]["allocatedBytes"].asInt64(), 0);
   const Json pipeline = with({"--trainers", "4", "--pipeline", "4", "--accumulate", "4"}).json();
   EXPECT_EQ(pipeline["ranks"].size(), 4U);
-  EXPECT_EQ(with({"--device", "cpu"}).json()["breakdown"]["cudaContext"].asInt64(), 0);
+  EXPECT_EQ(with({"--device", "cpu"}).json()["breakdown"]["cudaContextBytes"].asInt64(), 0);
   EXPECT_EQ(with({"--trainers", "3", "--tensor", "2"}).code, kExitRefused);
   EXPECT_EQ(with({"--attention", "Dense"}).code, kExitUsage);
   EXPECT_EQ(with({"-f", "job.yaml"}).code, kExitUsage);

@@ -41,7 +41,7 @@ TEST(GraphEstimate, ExportedGraphsAreEstimated) {
   const Json amp =
       estimate_graph({"--optimizer", "SGD", "--device", "cpu", "--method", "amp", "-o", "json"}).json();
   EXPECT_EQ(amp["method"].asString(), "amp");
-  EXPECT_EQ(amp["breakdown"]["activations"].asInt64(), 32) << "the one result of forward";
+  EXPECT_EQ(amp["breakdown"]["activationsBytes"].asInt64(), 32) << "the one result of forward";
 }
 
 TEST(GraphEstimate, ExplainsEachPart) {
@@ -66,13 +66,15 @@ TEST(GraphEstimate, TablesAreSpreadOverTheTrainers) {
   const Outcome outcome = estimate({"--tables", tables.path(), "--trainers", "2"});
   ASSERT_EQ(outcome.code, kExitDone) << outcome.err;
   const Json json = outcome.json();
-  EXPECT_GE(json["breakdown"]["embeddings"].asInt64(), 400'000) << "a table of 100,000 numbers of 4 bytes";
+  EXPECT_GE(json["breakdown"]["embeddingsBytes"].asInt64(), 400'000)
+      << "a table of 100,000 numbers of 4 bytes";
   ASSERT_EQ(json["ranks"].size(), 2U);
   EXPECT_GT(json["ranks"][0]["lookupBytes"].asInt64(), 0);
   EXPECT_TRUE(json["largestBatch"].isNull());
   const Json with_adam =
       estimate({"--tables", tables.path(), "--trainers", "2", "--embedding-optimizer", "Adam"}).json();
-  EXPECT_GT(with_adam["breakdown"]["embeddings"].asInt64(), json["breakdown"]["embeddings"].asInt64());
+  EXPECT_GT(with_adam["breakdown"]["embeddingsBytes"].asInt64(),
+            json["breakdown"]["embeddingsBytes"].asInt64());
   const Outcome nodes = estimate({"--tables", tables.path(), "--trainers", "4", "--per-node", "2", "--allow",
                                   "user=table_row_wise", "--allow", "item=table_row_wise"});
   ASSERT_EQ(nodes.code, kExitDone) << nodes.err;
@@ -156,7 +158,7 @@ TEST(GraphEstimate, GraphsAreSplitAndStaged) {
                                   "4", "--pipeline-chunks", "2", "--stage-blocks", "blocks.*"})
                         .json();
   EXPECT_EQ(both["ranks"].size(), 2u);
-  EXPECT_GT(both["breakdown"]["ddpBuckets"].asInt64(), 0);
+  EXPECT_GT(both["breakdown"]["ddpBucketsBytes"].asInt64(), 0);
   EXPECT_EQ(estimate_gpt({"--next-batch-early"}).json()["peak"], estimate_gpt({}).json()["peak"])
       << "the CPU has no cache";
   EXPECT_GT(estimate_gpt({"--no-set-to-none"}).json()["peak"]["allocatedBytes"].asInt64(), whole);

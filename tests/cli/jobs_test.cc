@@ -199,6 +199,15 @@ spec: {nodeName: n1, containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}
       << "a pod that runs holds GPUs of the cluster";
 }
 
+TEST(ReadJobs, FieldsOfATemplateThatPodsDoNotHaveAreNoted) {
+  std::string misspelt = kJob;
+  misspelt.insert(misspelt.find("containers:"), "contaners: [], ");
+  const JobsOfInput input = read_all(misspelt);
+  ASSERT_EQ(input.jobs.size(), 1U);
+  EXPECT_TRUE(input.jobs.front().job) << "a newer cluster may know it";
+  EXPECT_THAT(input.notes, ElementsAre(HasSubstr("spec.template.spec.contaners: unknown field")));
+}
+
 TEST(ReadJobs, ATrainJobTakesItsRuntimeFromTheFiles) {
   const std::string runtime = R"(
 apiVersion: trainer.kubeflow.org/v1alpha1

@@ -34,8 +34,8 @@ Json estimate(const std::string& config, std::vector<std::string> arguments) {
 
 double states(const Json& estimate) {
   const Json& breakdown = estimate["breakdown"];
-  return breakdown["parameters"].asDouble() + breakdown["gradients"].asDouble() +
-         breakdown["optimizerState"].asDouble();
+  return breakdown["parametersBytes"].asDouble() + breakdown["gradientsBytes"].asDouble() +
+         breakdown["optimizerStateBytes"].asDouble();
 }
 
 TEST(PublicCases, T0FitsAnA100Of80GBAndMt0Xxl) {

@@ -81,8 +81,8 @@ std::vector<LearnedJob> successes(int count, Bytes estimated, Bytes observed, in
     jobs.push_back(job_of(from + i, {ended(Outcome::kSucceeded, estimated, observed)}));
     jobs.back().status.estimate =
         plimsoll::testing::parse(R"({"gpuModel": "A100-80GB", "trainers": 16, "breakdown": {}})");
-    jobs.back().status.estimate["breakdown"]["activations"] = static_cast<::Json::Int64>((30_GiB).count);
-    jobs.back().status.estimate["breakdown"]["temporaries"] = static_cast<::Json::Int64>((10_GiB).count);
+    jobs.back().status.estimate["breakdown"]["activationsBytes"] = static_cast<::Json::Int64>((30_GiB).count);
+    jobs.back().status.estimate["breakdown"]["temporariesBytes"] = static_cast<::Json::Int64>((10_GiB).count);
   }
   return jobs;
 }
@@ -174,7 +174,7 @@ TEST(Learning, ALoweredEstimateIsMeasuredAgainstTheFullOne) {
   std::vector<LearnedJob> jobs = successes(5, 50_GiB, 48_GiB);
   for (LearnedJob& job : jobs) {
     job.status.attempts[0].learned = Bytes{} - 10_GiB;  // 0.75 of 40 GiB
-    job.status.estimate["breakdown"]["activations"] = static_cast<::Json::Int64>((20_GiB).count);
+    job.status.estimate["breakdown"]["activationsBytes"] = static_cast<::Json::Int64>((20_GiB).count);
   }
   EXPECT_EQ(bounds(jobs).peak_correction, 0.75) << "it stays, and does not lower itself further";
 }

@@ -13,7 +13,9 @@
 namespace plimsoll::testing {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 using CrdsTest = MainJobTest;
@@ -70,6 +72,8 @@ TEST_F(CrdsTest, DefaultsAndColumnsReachPeople) {
   EXPECT_EQ(text_member(job, {"spec", "provisioning", "objective"}), "FewestGPUs");
   EXPECT_EQ(text_member(job, {"spec", "provisioning", "mode"}), "") << "which namespace and cluster say";
   EXPECT_EQ(text_member(job, {"spec", "training", "precision"}), "FP32");
+  EXPECT_THAT(must({"describe", "tj", "ads"}).output, Not(ContainsRegex(":  *0\n")))
+      << "a number that nobody chose";
   const CommandResult shown = must({"get", "tj"});  // by its short name
   EXPECT_THAT(shown.output, HasSubstr("GPU MODEL"));
   EXPECT_THAT(shown.output, HasSubstr("A100-80GB"));

@@ -43,6 +43,15 @@ TEST_F(MutationTest, ApplySizesTheJobAndApplyingAgainChangesNothing) {
   EXPECT_EQ(second["metadata"]["generation"], first["metadata"]["generation"]);
 }
 
+TEST_F(MutationTest, AMisspeltFieldOfTheTemplateIsWarnedOfAndKept) {
+  const CommandResult applied =
+      must({"apply", "-f", "-"}, small_job("ads") + "      terminationGracePeriodSecond: 5\n");
+  EXPECT_THAT(applied.errors,
+              HasSubstr("Warning: spec.template.spec.terminationGracePeriodSecond: unknown field; "
+                        "did you mean terminationGracePeriodSeconds?"));
+  EXPECT_EQ(job("ads")["spec"]["template"]["spec"]["terminationGracePeriodSecond"].asInt(), 5);
+}
+
 TEST_F(MutationTest, PeopleSeeWhatWasAskedAndGiven) {
   must({"apply", "-f", "-"}, small_job("ads"));
   EXPECT_THAT(must({"get", "trainingjob", "ads"}).output, ContainsRegex("ads +16 +V100-32GB +1 +Auto"));

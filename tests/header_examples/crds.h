@@ -24,6 +24,10 @@ struct global_batch_example {
   TrainingJob job;
   void estimate(const TrainingSpec& training);
 };
+struct pod_fields_example {
+  JsonView pod_template;
+  void warn(const std::string& text);
+};
 struct profile_samples_example {
   MemoryProfile profile;
   JsonObject object;

@@ -11,6 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::sample_job;
 using testing::sample_review;
+using ::testing::StartsWith;
 using testing::update_review;
 
 Validation validated(const Json& review) {
@@ -63,6 +64,46 @@ TEST(Validate, WarnsOfSeveralGpusAPodWithoutShmOfItsOwn) {
   Json swaps = sample_job();
   swaps["metadata"]["annotations"][crds::kDecisionAnnotation] = R"({"swapPlan":"vPP"})";
   EXPECT_TRUE(warnings(swaps).empty()) << "one process drives all GPUs";
+}
+
+// A job whose pods have one GPU, of which there is nothing else to warn.
+Json quiet_job() {
+  Json job = sample_job();
+  job["spec"]["trainers"]["perNode"] = 1;
+  return job;
+}
+
+TEST(Validate, WarnsOfFieldsOfTheTemplateThatPodsDoNotHave) {
+  Json job = quiet_job();
+  job["spec"]["template"]["spec"]["contaners"] = job["spec"]["template"]["spec"]["containers"];
+  const Validation validation = validated(sample_review(job));
+  EXPECT_TRUE(validation.answer.allowed) << "a newer cluster may know it";
+  ASSERT_EQ(validation.answer.warnings.size(), 1U);
+  const std::string text = validation.answer.warnings[0];
+  EXPECT_THAT(text, StartsWith("spec.template.spec.contaners: unknown field; did you mean containers?"));
+  EXPECT_THAT(text, HasSubstr("only if this cluster is newer"));
+  EXPECT_LE(text.size(), kWarningLimit) << "the API server would cut it";
+  EXPECT_TRUE(validated(sample_review(quiet_job())).answer.warnings.empty());
+}
+
+TEST(Validate, WarnsOfAFewUnknownFieldsByNameAndCountsTheRest) {
+  Json job = quiet_job();
+  for (int i = 0; i < 8; ++i) {
+    job["spec"]["template"]["spec"]["field" + std::to_string(i)] = 1;
+  }
+  const std::vector<std::string> warnings = validated(sample_review(job)).answer.warnings;
+  ASSERT_EQ(warnings.size(), 6U);
+  EXPECT_EQ(warnings.back(), "spec.template: 3 further unknown fields");
+}
+
+TEST(Validate, WarnsOfUnknownFieldsWhenTheTemplateChanges) {
+  Json before = quiet_job();
+  before["spec"]["template"]["spec"]["newerThanUs"] = true;
+  Json now = before;
+  now["spec"]["suspend"] = true;
+  EXPECT_TRUE(validated(update_review(before, now)).answer.warnings.empty());
+  now["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/t:2";
+  EXPECT_EQ(validated(update_review(before, now)).answer.warnings.size(), 1U);
 }
 
 TEST(Validate, WarnsOnceOfShmAndNotWithEveryEdit) {

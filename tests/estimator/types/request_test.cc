@@ -42,12 +42,13 @@ TEST(EstimateJson, HasTheNamesOfTheContract) {
   EXPECT_EQ(write_json(peak), R"({"allocatedBytes":1,"reservedBytes":2,"upperBoundBytes":3})");
   const Json breakdown = to_json(powers_of_two());
   EXPECT_EQ(breakdown.getMemberNames(),
-            (std::vector<std::string>{"activations", "allocatorSlack", "communication", "cudaContext",
-                                      "ddpBuckets", "embeddings", "gradients", "inputs", "optimizerState",
-                                      "parameters", "temporaries", "workspace"}));
-  EXPECT_EQ(breakdown["optimizerState"].asInt64(), 4);
-  EXPECT_EQ(breakdown["allocatorSlack"].asInt64(), 256);
-  EXPECT_EQ(breakdown["cudaContext"].asInt64(), 2048);
+            (std::vector<std::string>{"activationsBytes", "allocatorSlackBytes", "communicationBytes",
+                                      "cudaContextBytes", "ddpBucketsBytes", "embeddingsBytes",
+                                      "gradientsBytes", "inputsBytes", "optimizerStateBytes",
+                                      "parametersBytes", "temporariesBytes", "workspaceBytes"}));
+  EXPECT_EQ(breakdown["optimizerStateBytes"].asInt64(), 4);
+  EXPECT_EQ(breakdown["allocatorSlackBytes"].asInt64(), 256);
+  EXPECT_EQ(breakdown["cudaContextBytes"].asInt64(), 2048);
   std::int64_t sum = 0;
   for (const std::string& name : breakdown.getMemberNames()) {
     sum += breakdown[name].asInt64();
