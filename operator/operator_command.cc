@@ -20,6 +20,7 @@
 #include "kube/fenced_client.h"
 #include "kube/http_client.h"
 #include "metrics/kubernetes_metrics.h"
+#include "operator/feature_metrics.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/policy_options.h"
@@ -107,6 +108,7 @@ class OperatorProcess final : public ServerProcess {
               .checks = {{"controllers", [this] { return controllers_ready(); }},
                          {"progress", [this] { return progress(); }}},
               .metrics = {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
+                          std::make_shared<FeatureMetrics>(policy_.gates),
                           std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())}}) {}
 
   Result<void> start() override {
@@ -302,6 +304,10 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   const Result<crds::ClusterPolicy> policy = policy_of(options.policy);
   if (!policy) {
     return wrong_usage(kCommand, policy.error().message);
+  }
+  if (!options.prometheus_url.empty() && !policy->gates.enabled(crds::Feature::kDCGMLearning)) {
+    return wrong_usage(kCommand, "--prometheus-url: " + crds::off_text(crds::Feature::kDCGMLearning) +
+                                     "; leave the option out, or turn the gate on");
   }
   std::unique_ptr<kube::Client> prometheus;
   if (!options.prometheus_url.empty()) {
