@@ -45,6 +45,9 @@ constexpr std::chrono::seconds kStopLimit{27};
 // less. When no worker has finished a pass for this long, all of them are stuck.
 constexpr std::chrono::minutes kPassLimit{5};
 
+// They cost next to nothing; more are a mistake of what makes the command line.
+constexpr std::size_t kMaxExcludedNamespaces = 1000;
+
 constexpr ServerCommand kCommand{
     "operator",
     "usage: plimsoll operator [options]\n"
@@ -278,7 +281,8 @@ int run_operator_command(const std::vector<std::string>& arguments) {
       "failure-patterns", po::value(&options.failure_patterns)->value_name("FILE"),
       "YAML of texts by which failures are recognised, tried before the built-in ones; `plimsoll classify "
       "--patterns` tries it out")(
-      "exclude-namespace", po::value(&options.excluded_namespaces)->value_name("NAME"),
+      "exclude-namespace",
+      namespaces_value("exclude-namespace", options.excluded_namespaces, kMaxExcludedNamespaces),
       "namespace whose training jobs are left alone, neither sized nor run; may be repeated");
   description.add(describe(options.policy));
   description.add(describe(options.leadership));

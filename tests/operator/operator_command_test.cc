@@ -17,16 +17,15 @@ TEST(OperatorCommand, ExplainsItselfAndRefusesWrongUsage) {
   ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
   EXPECT_EQ(run_operator_command({"--help"}), 0);
   const plimsoll::testing::TemporaryFile wrong("- {rule: proof, outcome: Oom, text: [a]}");
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--nonsense"},
-        {"stray"},
-        {"--ops-port"},
-        {"--ops-port", "-1"},
-        {"--log-level", "loud"},
-        {"--kubeconfig", "/nowhere/config"},
-        {"--failure-patterns", "/nowhere/patterns.yaml"},
-        {"--failure-patterns", wrong.path()},
-        {"--gpu-catalog", "/nowhere/gpus.yaml"}}) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--nonsense"},
+                                                    {"stray"},
+                                                    {"--ops-port"},
+                                                    {"--ops-port", "-1"},
+                                                    {"--log-level", "loud"},
+                                                    {"--kubeconfig", "/nowhere/config"},
+                                                    {"--failure-patterns", "/nowhere/patterns.yaml"},
+                                                    {"--failure-patterns", wrong.path()},
+                                                    {"--gpu-catalog", "/nowhere/gpus.yaml"}}) {
     EXPECT_EQ(run_operator_command(arguments), 2) << arguments.front();
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);  // servers block their stop signals
@@ -42,6 +41,12 @@ std::string refusal_of(const std::vector<std::string>& arguments) {
 }
 
 TEST(OperatorCommand, NamesTheOptionThatIsWrong) {
+  for (const char* option : {"--exclude-namespace", "--namespace"}) {
+    for (const char* name : {"Sandbox", "sandbox,legacy", "team_a"}) {
+      EXPECT_THAT(refusal_of({std::string(option) + "=" + name}),
+                  HasSubstr(std::string(option) + " must be the name of one namespace"));
+    }
+  }
   EXPECT_THAT(refusal_of({"--feature-gates=Nonsense=true"}),
               HasSubstr("--feature-gates: there is no feature gate \"Nonsense\""));
   const std::string dcgm = "--prometheus-url=http://127.0.0.1:9";
