@@ -286,7 +286,8 @@ class TrainingJobExecutor {
                               .method = estimator::Method::kPlimsoll,
                               .budget = &budget(),
                               .suggest = true,
-                              .min_share_of_asked = context_.policy.min_share_of_asked});
+                              .min_share_of_asked = context_.policy.min_share_of_asked,
+                              .swap_training = context_.policy.gates.enabled(crds::Feature::kSwapTraining)});
     if (context_.stop.stop_requested()) {
       return cancelled();
     }
@@ -628,6 +629,7 @@ class TrainingJobExecutor {
                                 .restarts_counted = status.restarts_counted,
                                 .restarts_uncounted = status.restarts - status.restarts_counted,
                                 .min_share_of_asked = context_.policy.min_share_of_asked,
+                                .swap_training = context_.policy.gates.enabled(crds::Feature::kSwapTraining),
                                 .budget = &budget()});
     if (context_.stop.stop_requested()) {
       return cancelled();  // with more time the decision might be another

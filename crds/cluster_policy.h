@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "crds/feature_gates.h"
 #include "crds/training_job.h"
 
 namespace plimsoll::crds {
@@ -24,6 +25,7 @@ struct ClusterPolicy {
   ProvisioningMode mode = ProvisioningMode::kAuto;  // of TrainingJobs that name none
   bool advice_only = false;                         // whatever jobs and namespaces say
   double min_share_of_asked = 0;  // of the requested trainers, which a decision leaves a job at least
+  FeatureGates gates{};
 
   // Sets the mode of a job; `of_namespace` is what the label of its namespace says, if it has one. A job that names no mode
   // gets it written into it with its decision (estimator/provisioner/patch.h), except with advice_only, which may end.

@@ -50,6 +50,8 @@ inline constexpr auto kCatalogue = std::to_array<Metric>({
     {"plimsoll_memory_limit_bytes", Type::kGauge, "", "both", "Memory that the process may use"},
     {"plimsoll_memory_resident_bytes", Type::kGauge, "", "both", "Memory that the process uses"},
     {"plimsoll_workers", Type::kGauge, "", "both", "Workers that decide or reconcile at the same time"},
+    {"kubernetes_feature_enabled", Type::kGauge, "name, stage", "both",
+     "1 where a feature gate is on (docs/feature_gates.md); stage is ALPHA, BETA or empty"},
     {"plimsoll_memory_pool_bytes", Type::kGauge, "pool", "webhook", "Memory that work of a kind may reserve"},
     {"plimsoll_memory_reserved_bytes", Type::kGauge, "pool", "webhook", "Memory that is reserved"},
     {"plimsoll_memory_rejected_total", Type::kCounter, "pool", "webhook", "Reservations that were refused"},

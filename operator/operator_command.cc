@@ -20,6 +20,7 @@
 #include "kube/fenced_client.h"
 #include "kube/http_client.h"
 #include "metrics/kubernetes_metrics.h"
+#include "operator/feature_metrics.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/policy_options.h"
@@ -43,6 +44,9 @@ constexpr std::chrono::seconds kStopLimit{27};
 // A pass over a job calls the API server a dozen times, and each call may take half a minute; decisions take
 // less. When no worker has finished a pass for this long, all of them are stuck.
 constexpr std::chrono::minutes kPassLimit{5};
+
+// They cost next to nothing; more are a mistake of what makes the command line.
+constexpr std::size_t kMaxExcludedNamespaces = 1000;
 
 constexpr ServerCommand kCommand{
     "operator",
@@ -107,6 +111,7 @@ class OperatorProcess final : public ServerProcess {
               .checks = {{"controllers", [this] { return controllers_ready(); }},
                          {"progress", [this] { return progress(); }}},
               .metrics = {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
+                          std::make_shared<FeatureMetrics>(policy_.gates),
                           std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())}}) {}
 
   Result<void> start() override {
@@ -276,7 +281,8 @@ int run_operator_command(const std::vector<std::string>& arguments) {
       "failure-patterns", po::value(&options.failure_patterns)->value_name("FILE"),
       "YAML of texts by which failures are recognised, tried before the built-in ones; `plimsoll classify "
       "--patterns` tries it out")(
-      "exclude-namespace", po::value(&options.excluded_namespaces)->value_name("NAME"),
+      "exclude-namespace",
+      namespaces_value("exclude-namespace", options.excluded_namespaces, kMaxExcludedNamespaces),
       "namespace whose training jobs are left alone, neither sized nor run; may be repeated");
   description.add(describe(options.policy));
   description.add(describe(options.leadership));
@@ -302,6 +308,10 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   const Result<crds::ClusterPolicy> policy = policy_of(options.policy);
   if (!policy) {
     return wrong_usage(kCommand, policy.error().message);
+  }
+  if (!options.prometheus_url.empty() && !policy->gates.enabled(crds::Feature::kDCGMLearning)) {
+    return wrong_usage(kCommand, "--prometheus-url: " + crds::off_text(crds::Feature::kDCGMLearning) +
+                                     "; leave the option out, or turn the gate on");
   }
   std::unique_ptr<kube::Client> prometheus;
   if (!options.prometheus_url.empty()) {

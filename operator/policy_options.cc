@@ -18,7 +18,9 @@ po::options_description describe(PolicyOptions& options) {
        po::value(&options.min_share_of_asked)
            ->default_value(options.min_share_of_asked)
            ->value_name("PERCENT"),
-       "never give a job fewer than this share of the trainers that it requests; 0% sets no limit");
+       "never give a job fewer than this share of the trainers that it requests; 0% sets no limit")  //
+      ("feature-gates", po::value(&options.feature_gates)->value_name("NAME=BOOL,..."),
+       ("features that are not finished; may be repeated:" + crds::feature_gates_help()).c_str());
   return description;
 }
 
@@ -31,7 +33,12 @@ Result<crds::ClusterPolicy> policy_of(const PolicyOptions& options) {
   if (!share) {
     return share.error().within("--min-share-of-asked");
   }
-  return crds::ClusterPolicy{.mode = *mode, .advice_only = options.advice_only, .min_share_of_asked = *share};
+  const Result<crds::FeatureGates> gates = crds::FeatureGates::parse(options.feature_gates);
+  if (!gates) {
+    return gates.error().within("--feature-gates");
+  }
+  return crds::ClusterPolicy{
+      .mode = *mode, .advice_only = options.advice_only, .min_share_of_asked = *share, .gates = *gates};
 }
 
 }  // namespace plimsoll::process

@@ -8,6 +8,7 @@
 
 #include <boost/program_options/options_description.hpp>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "crds/cluster_policy.h"
@@ -18,6 +19,7 @@ struct PolicyOptions {
   std::string mode = "Auto";
   bool advice_only = false;
   std::string min_share_of_asked = crds::kMinShareOfAsked;
+  std::vector<std::string> feature_gates;
 };
 
 boost::program_options::options_description describe(PolicyOptions& options);

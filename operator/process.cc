@@ -75,6 +75,27 @@ int fail(const char* what, const Error& error) {
 
 }  // namespace
 
+po::typed_value<std::vector<std::string>>* namespaces_value(const char* option,
+                                                            std::vector<std::string>& names,
+                                                            std::size_t most) {
+  const auto store = [option = std::string("--") + option, &names,
+                      most](const std::vector<std::string>& given) {
+    const std::set<std::string> once(given.begin(), given.end());
+    const auto wrong = std::find_if_not(once.begin(), once.end(), is_namespace);
+    if (wrong != once.end()) {
+      throw po::error(option +
+                      " must be the name of one namespace: up to 63 lower-case letters, digits and '-', " +
+                      "with a letter or digit at both ends; is \"" + *wrong + "\"");
+    }
+    if (once.size() > most) {
+      throw po::error(option + " may be given " + std::to_string(most) + " times, is given " +
+                      std::to_string(once.size()) + " times");
+    }
+    names.assign(once.begin(), once.end());
+  };
+  return po::value<std::vector<std::string>>()->value_name("NAME")->notifier(store);
+}
+
 po::options_description describe(ServerOptions& options) {
   po::options_description description("Common options");
   description.add_options()  //
@@ -94,16 +115,7 @@ po::options_description describe(ServerOptions& options) {
        "port of /healthz, /readyz and /metrics; 0 takes a free one")  //
       ("ops-port-file", po::value(&options.ops_port_file)->value_name("FILE"),
        "where to write the port that was taken for health and metrics")  //
-      ("namespace",
-       po::value<std::vector<std::string>>()->value_name("NAME")->notifier([&options](const auto& names) {
-         const std::set<std::string> once(names.begin(), names.end());
-         const auto wrong = std::find_if_not(once.begin(), once.end(), is_namespace);
-         if (wrong != once.end() || once.size() > kMaxNamespaces) {
-           throw po::validation_error(po::validation_error::invalid_option_value, "namespace",
-                                      wrong != once.end() ? *wrong : "more than 100");
-         }
-         options.namespaces.assign(once.begin(), once.end());
-       }),
+      ("namespace", namespaces_value("namespace", options.namespaces, kMaxNamespaces),
        "the only namespace whose jobs are looked after; may be repeated, up to 100 times. Default: all")  //
       ("gpu-catalog", po::value(&options.gpu_catalog)->value_name("FILE"),
        "GPUModel objects that extend or override the built-in catalogue")  //

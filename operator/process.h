@@ -13,7 +13,9 @@
 #pragma once
 
 #include <boost/program_options/options_description.hpp>
+#include <boost/program_options/value_semantic.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,6 +53,11 @@ struct ServerOptions {
   std::string log_format = "text";
   std::string log_level = "info";
 };
+
+// The value of an option that names namespaces and may be repeated, up to `most` times; `names` gets each once. A name that
+// is none makes boost::program_options::notify throw an error that says what one is.
+boost::program_options::typed_value<std::vector<std::string>>* namespaces_value(
+    const char* option, std::vector<std::string>& names, std::size_t most);
 
 // The options of both servers, to be added to those of one.
 boost::program_options::options_description describe(ServerOptions& options);

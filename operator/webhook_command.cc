@@ -12,6 +12,7 @@
 #include "http/server.h"
 #include "http/tls_dial.h"
 #include "operator/certificate_options.h"
+#include "operator/feature_metrics.h"
 #include "operator/ops_server.h"
 #include "operator/policy_options.h"
 #include "operator/process.h"
@@ -130,6 +131,7 @@ class WebhookProcess final : public ServerProcess {
                          {"progress", [this] { return handler_.progress(); }}},
               .metrics = {registry_,
                           std::make_shared<webhook::ServerMetrics>(server_, *certificates_, &scheduler_),
+                          std::make_shared<FeatureMetrics>(policy.gates),
                           std::make_shared<ResourceMetrics>(
                               plan_, ResourceMetrics::Pools{{"reviews", &reviews_}, {"imports", &imports_}},
                               deciders_of(options, plan_))}}) {}

@@ -38,6 +38,7 @@ Provision provision(const RemediationInputs& inputs, estimator::ProvisionRequest
   request.graph = inputs.graph;
   request.profile = inputs.profile;
   request.min_share_of_asked = inputs.min_share_of_asked;
+  request.swap_training = inputs.swap_training;
   return estimator::provision(request);
 }
 

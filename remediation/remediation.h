@@ -39,7 +39,8 @@ struct RemediationInputs {
   const std::vector<crds::Attempt>* attempts = nullptr;        // oldest first; the last one has ended
   std::int64_t restarts_counted = 0;                           // towards failurePolicy.maxRestarts
   std::int64_t restarts_uncounted = 0;
-  double min_share_of_asked = 0;  // as in estimator::ProvisionRequest
+  double min_share_of_asked = 0;  // as in estimator::ProvisionRequest, and so is the next
+  bool swap_training = true;
   // For the search of a new size; where it is exceeded the job grows by failurePolicy.oomBumpUpRatio. Null:
   // no limit.
   Budget* budget = nullptr;

@@ -61,7 +61,8 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
       .budget = inputs.budget,
       .failed = estimator::failed_sizes(job, crds::decode_status(history).attempts, inputs.cluster->gpus),
       .suggest = true,
-      .min_share_of_asked = inputs.policy.min_share_of_asked};
+      .min_share_of_asked = inputs.policy.min_share_of_asked,
+      .swap_training = inputs.policy.gates.enabled(crds::Feature::kSwapTraining)};
   const estimator::Provision provision = estimator::provision(to_provision);
 
   Mutation mutation;

@@ -1,6 +1,7 @@
 #include "webhook/mutate_workload.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,6 +50,17 @@ const char* why_not(const workloads::Kind& kind, const AdmissionRequest& request
   return elsewhere ? "ManagedElsewhere" : nullptr;
 }
 
+// The feature that a workload of this family asks for and that is off. Without a family, it is a TrainJob that opts in as for a plugin.
+std::optional<crds::Feature> feature_off(const std::string& family, const crds::FeatureGates& gates) {
+  if (!gates.enabled(crds::Feature::kWorkloadSizing)) {
+    return crds::Feature::kWorkloadSizing;
+  }
+  if (family.empty() && !gates.enabled(crds::Feature::kTrainerAutoconfPlugin)) {
+    return crds::Feature::kTrainerAutoconfPlugin;
+  }
+  return std::nullopt;
+}
+
 const char* reason_of(const Error& error, const char* not_found = "ModelUnknown") {
   return error.code == ErrorCode::kInvalid       ? "Malformed"
          : error.code == ErrorCode::kNotFound    ? not_found
@@ -68,7 +80,8 @@ Mutation decide(const AdmissionRequest& request, workloads::WorkloadSizing& sizi
                             .method = estimator::Method::kPlimsoll,
                             .budget = inputs.budget,
                             .suggest = true,
-                            .min_share_of_asked = inputs.policy.min_share_of_asked});
+                            .min_share_of_asked = inputs.policy.min_share_of_asked,
+                            .swap_training = inputs.policy.gates.enabled(crds::Feature::kSwapTraining)});
   Mutation mutation;
   mutation.reason = provision.event_reason;
   mutation.message = provision.reason;
@@ -103,6 +116,10 @@ Mutation mutate_workload(const AdmissionRequest& request, const MutateInputs& in
   if (const char* reason = why_not(*kind, request)) {
     return left_alone(reason);
   }
+  const std::string family = text_member(request.object, {"metadata", "labels", workloads::kFamilyLabel});
+  if (const std::optional<crds::Feature> off = feature_off(family, inputs.policy.gates)) {
+    return keep(request, "FeatureOff", crds::off_text(*off));
+  }
   const std::string wanted = annotation(request, crds::kModeKey);
   if (!wanted.empty() && wanted != "Auto" && wanted != "Off") {
     return keep(request, "Malformed",
@@ -112,7 +129,6 @@ Mutation mutate_workload(const AdmissionRequest& request, const MutateInputs& in
   provisioning.mode_given = !wanted.empty();
   provisioning.mode = wanted == "Off" ? crds::ProvisioningMode::kOff : crds::ProvisioningMode::kAuto;
   inputs.policy.settle_mode(provisioning, inputs.namespace_mode);
-  const std::string family = text_member(request.object, {"metadata", "labels", workloads::kFamilyLabel});
   const Result<workloads::Description> description = workloads::find_description(
       request.object, request.namespace_name, inputs.cluster->profile_of(request.namespace_name, family),
       inputs.tables, inputs.budget);

@@ -9,6 +9,7 @@
 #include "base/quantity.h"
 #include "base/utf8.h"
 #include "base/words.h"
+#include "crds/feature_gates.h"
 #include "estimator/host_training/host_memory.h"
 #include "estimator/provisioner/candidates.h"
 #include "estimator/provisioner/changes_that_fit.h"
@@ -171,6 +172,10 @@ class Provisioning {
   }
 
   std::optional<Provision> swap_plan(std::string& why_not) {
+    if (!request_.swap_training) {
+      why_not = crds::off_text(crds::Feature::kSwapTraining);
+      return std::nullopt;
+    }
     const Result<SwapChoice> choice =
         by_swap_plan({.request = &request_,
                       .original = &original_,

@@ -52,6 +52,8 @@ struct ProvisionRequest {
   // Of the requested trainers, which the decision leaves the job at least (crds/cluster_policy.h). Not of a swap plan, which runs in one
   // node and which the job asks for.
   double min_share_of_asked = 0;
+  // False: no swap plans, because the feature gate SwapTraining is off (crds/feature_gates.h).
+  bool swap_training = true;
   // Skips the estimate: minTrainers hold the job on any GPU.
   bool unestimated = false;
 };

@@ -219,6 +219,18 @@ TEST_F(RenderTest, ThePolicyOfTheClusterReachesBothProcesses) {
   }
 }
 
+TEST_F(RenderTest, FeatureGatesReachBothProcessesInOrder) {
+  const std::vector<Json> objects =
+      render({"--set", "featureGates.WorkloadSizing=false,featureGates.AllBeta=true"});
+  for (const char* name : {"webhook", "operator"}) {
+    const std::string arguments =
+        write_json(find_object(objects, std::string("Deployment/sail-plimsoll-") +
+                                            name)["spec"]["template"]["spec"]["containers"][0]["args"]);
+    EXPECT_THAT(arguments,
+                HasSubstr(R"("--feature-gates=AllBeta=true","--feature-gates=WorkloadSizing=false")"));
+  }
+}
+
 // charts/rendered is what the chart says, for machines that have no helm.
 TEST_F(RenderTest, RenderedWebhookConfigurationIsTheCharts) {
   const std::vector<Json> objects = render(
@@ -337,6 +349,8 @@ TEST_F(RenderTest, SchemaRefusesWhatItDoesNotKnow) {
       {"image.digest=sha256:12", "/image/digest"},
       {"image.repository=", "/image/repository"},
       {"log.level=loud", "/log/level"},
+      {"featureGates.WorkloadSizin=true", "WorkloadSizin"},
+      {"featureGates.WorkloadSizing=perhaps", "/featureGates/WorkloadSizing"},
       {"crds.enabled=perhaps", "/crds/enabled"},
       {"certificates.source=wish", "/certificates/source"},
       {"certificates.duration=soon", "/certificates/duration"},

@@ -6,6 +6,7 @@
 #include "crds/cluster_policy.h"
 #include "crds/decoder.h"
 #include "crds/enums.h"
+#include "crds/feature_gates.h"
 #include "crds/gpu_model.h"
 #include "crds/memory_profile.h"
 #include "crds/training_job.h"
@@ -19,6 +20,9 @@ struct cluster_policy_example {
 };
 struct enums_example {
   std::string text;
+};
+struct feature_gates_example {
+  void size();
 };
 struct global_batch_example {
   TrainingJob job;

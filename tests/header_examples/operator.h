@@ -6,6 +6,7 @@
 #include "base/memory_pool.h"
 #include "kube/client.h"
 #include "operator/certificate_options.h"
+#include "operator/feature_metrics.h"
 #include "operator/leadership.h"
 #include "operator/ops_server.h"
 #include "operator/policy_options.h"
@@ -20,6 +21,9 @@ struct certificate_options_example {
   boost::program_options::options_description description;
   std::shared_ptr<http::RenewedCertificateSource> certificates;
   kube::Client& client;
+};
+struct feature_metrics_example {
+  crds::ClusterPolicy policy;
 };
 struct leadership_example {
   kube::Client& client;

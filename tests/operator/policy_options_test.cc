@@ -38,5 +38,16 @@ TEST(PolicyOptions, AreReadAndWrongOnesNamed) {
   }
 }
 
+TEST(PolicyOptions, HaveFeatureGates) {
+  EXPECT_TRUE(read({})->gates.enabled(crds::Feature::kWorkloadSizing));
+  const Result<crds::ClusterPolicy> policy =
+      read({"--feature-gates=WorkloadSizing=false,AllAlpha=true", "--feature-gates=DCGMLearning=false"});
+  ASSERT_TRUE(policy.ok());
+  EXPECT_FALSE(policy->gates.enabled(crds::Feature::kWorkloadSizing));
+  EXPECT_FALSE(policy->gates.enabled(crds::Feature::kDCGMLearning));
+  EXPECT_THAT(read({"--feature-gates=Nonsense=true"}).error().message,
+              HasSubstr("--feature-gates: there is no feature gate \"Nonsense\""));
+}
+
 }  // namespace
 }  // namespace plimsoll::process

@@ -61,6 +61,42 @@ TEST(ServerOptions, RefusePortsThatAreNone) {
   }
 }
 
+TEST(NamespacesValue, TakesEachOnce) {
+  const std::string longest(63, 'a');
+  EXPECT_EQ(
+      parse({"--namespace=b", "--namespace=a-1", "--namespace=b", "--namespace=0", "--namespace", longest})
+          .namespaces,
+      (std::vector<std::string>{"0", "a-1", longest, "b"}));
+  EXPECT_TRUE(parse({}).namespaces.empty());
+}
+
+std::string problem_of(const std::vector<std::string>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const po::error& problem) {
+    return problem.what();
+  }
+  return "none";
+}
+
+TEST(NamespacesValue, RefusesWhatIsNoName) {
+  for (const std::string& name :
+       {std::string("Team"), std::string("team_a"), std::string("a,b"), std::string("-a"), std::string("a-"),
+        std::string("a.b"), std::string("*"), std::string(64, 'a')}) {
+    const std::string problem = problem_of({"--namespace=" + name});
+    EXPECT_NE(problem.find("--namespace must be the name of one namespace"), std::string::npos) << problem;
+    EXPECT_NE(problem.find("\"" + name + "\""), std::string::npos) << problem;
+  }
+  EXPECT_NE(problem_of({"--namespace", ""}), "none");
+  std::vector<std::string> many;
+  for (int i = 0; i <= 100; ++i) {
+    many.push_back("--namespace=n" + std::to_string(i));
+  }
+  EXPECT_EQ(problem_of(many), "--namespace may be given 100 times, is given 101 times");
+  many.pop_back();
+  EXPECT_EQ(parse(many).namespaces.size(), 100U);
+}
+
 TEST(PrepareServer, RefusesUnknownLogOptions) {
   ServerOptions options;
   options.log_level = "loud";

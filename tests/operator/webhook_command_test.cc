@@ -178,8 +178,8 @@ TEST_F(WebhookCommand, ServesWhenItIsReadyAndEndsOnSigterm) {
         "plimsoll_admission_gpus_saved_total", "plimsoll_admission_in_flight",
         "plimsoll_webhook_certificate_expiration_timestamp_seconds", "plimsoll_memory_limit_bytes",
         "plimsoll_memory_reserved_bytes", "plimsoll_memory_rejected_total", "plimsoll_cpu_limit",
-        "plimsoll_workers", "plimsoll_admission_decisions{state=\"long\"}",
-        "reflector_lists_total{name=\"view-gpumodels\"}",
+        "plimsoll_workers", "kubernetes_feature_enabled{name=\"WorkloadSizing\",stage=\"BETA\"} 1",
+        "plimsoll_admission_decisions{state=\"long\"}", "reflector_lists_total{name=\"view-gpumodels\"}",
         "reflector_lists_total{name=\"view-memoryprofiles\"}"}) {
     EXPECT_NE(metrics.find(name), std::string::npos) << name;
   }

@@ -27,10 +27,11 @@ class NextSizeTest : public ::testing::Test {
     attempts_.push_back({.gpu_model = "A100-40GB", .trainers = 8, .per_node = 8});
   }
 
-  Result<NextSize> larger(Outcome outcome = Outcome::kCudaOutOfMemory) {
+  Result<NextSize> larger(Outcome outcome = Outcome::kCudaOutOfMemory, bool swap_training = true) {
     attempts_.back().outcome = outcome;
     job_ = plimsoll::testing::decode(object_);
-    return larger_size({.job = &job_, .gpus = &gpus_, .attempts = &attempts_});
+    return larger_size(
+        {.job = &job_, .gpus = &gpus_, .attempts = &attempts_, .swap_training = swap_training});
   }
   Result<NextSize> other() {
     attempts_.back().outcome = Outcome::kPreempted;
@@ -150,6 +151,7 @@ TEST_F(SwapAsTheLastResort, AfterTheLargestSizeTheJobTrainsThroughTheHost) {
   ASSERT_TRUE(next) << to_string(next.error());
   EXPECT_THAT(next->text, HasSubstr("8 x A100-80GB, through host memory by a swap plan"));
   EXPECT_THAT(write_json(next->patch), HasSubstr("8 x A100-80GB ran out of memory"));
+  EXPECT_FALSE(larger(Outcome::kCudaOutOfMemory, false).ok()) << "the feature is off";
   object_["spec"]["provisioning"]["placement"] = "HBM";
   EXPECT_FALSE(larger().ok());
 }

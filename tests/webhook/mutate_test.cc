@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -261,6 +262,28 @@ TEST(Mutate, KeepsTheUsersValuesAndWarnsWhenNothingFits) {
   const Mutation mutation = mutated(sample_review(job));
   expect_untouched(mutation, "NoFittingGPU");
   EXPECT_FALSE(mutation.answer.warnings.empty());
+}
+
+// Llama 3 8B whole on each trainer, which no card holds.
+TEST(Mutate, NamesSwapTrainingWhereTheJobAsksForItAndItIsOff) {
+  Json job = sample_job();
+  job["spec"]["model"] = *parse_json(
+      R"({"family": "llm", "transformer": {"layers": 32, "hidden": 4096, "heads": 32, "kvHeads": 8, "ffn": 14336,
+          "vocab": 128256, "seqLen": 2048}})");
+  job["spec"]["training"] =
+      *parse_json(R"({"batchSizePerTrainer": 1, "precision": "BF16Mixed", "optimizer": "AdamW"})");
+  job["spec"]["provisioning"]["placement"] = "HBMOrSwap";
+  const auto view = sample_view();
+  const auto names_the_gate = [&](const crds::FeatureGates& gates) {
+    const Mutation mutation =
+        mutate(request_of(sample_review(job)), {.cluster = view.get(), .policy = {.gates = gates}});
+    const auto& warnings = mutation.answer.warnings;
+    return std::any_of(warnings.begin(), warnings.end(), [](const std::string& warning) {
+      return warning.find("the feature gate SwapTraining is off") != std::string::npos;
+    });
+  };
+  EXPECT_FALSE(names_the_gate({}));
+  EXPECT_TRUE(names_the_gate(*crds::FeatureGates::parse({"SwapTraining=false"})));
 }
 
 TEST(Mutate, DeniesAJobThatFitsNowhereWhereItsOwnerWantsThat) {

@@ -320,6 +320,25 @@ TEST_F(MutateWorkload, ATrainJobThatNamesUsAsItsPluginIsSized) {
   expect_untouched(yaml(kTrainJob), "RuntimeUnknown", "runtime of spec.runtimeRef");
 }
 
+TEST_F(MutateWorkload, AFeatureThatIsOffIsNamed) {
+  cluster_policy.gates = *crds::FeatureGates::parse({"TrainerAutoconfPlugin=false"});
+  const char* const no_plugin = "the feature gate TrainerAutoconfPlugin is off";
+  expect_untouched(yaml(kTrainJob), "FeatureOff", no_plugin);
+  Json labelled = yaml(kTrainJob);
+  labelled["metadata"]["labels"]["plimsoll.dev/family"] = "llama-3-8b";
+  EXPECT_FALSE(mutated(labelled).answer.patch.empty()) << "the label opts in without the plugin";
+  EXPECT_FALSE(mutated(yaml(kJob)).answer.patch.empty());
+
+  cluster_policy.gates = *crds::FeatureGates::parse({"WorkloadSizing=false"});
+  const char* const no_sizing = "the feature gate WorkloadSizing is off";
+  for (const char* object : {kJob, kPyTorchJob, kTrainJob}) {
+    expect_untouched(yaml(object), "FeatureOff", no_sizing);
+  }
+  Json other = yaml(kJob);
+  other["metadata"].removeMember("labels");
+  expect_untouched(other, "NotOptedIn");
+}
+
 TEST_F(MutateWorkload, TheFamilysProfileDescribesTheModelWhereNoAnnotationDoes) {
   Json profile = yaml(std::string("apiVersion: plimsoll.dev/v1alpha1\nkind: MemoryProfile\n") +
                       "metadata: {name: llama, namespace: research}\nspec: {family: llama-3-8b}");

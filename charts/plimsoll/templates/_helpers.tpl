@@ -201,6 +201,9 @@ one of TrainJobs that have no family but name Plimsoll in Trainer's annotation, 
 - --training-job-mode={{ .Values.provisioning.trainingJobMode }}
 - --advice-only={{ .Values.provisioning.adviceOnly }}
 - --min-share-of-asked={{ .Values.provisioning.minShareOfAsked }}
+{{- range $name, $on := .Values.featureGates }}
+- --feature-gates={{ $name }}={{ $on }}
+{{- end }}
 {{- range .Values.rbac.namespaces }}
 - --namespace={{ . }}
 {{- end }}

@@ -111,6 +111,34 @@ TEST(ThroughHost, WhatNoGpusHoldTrainsThroughTheHost) {
   EXPECT_THAT(answer.warnings, Contains(HasSubstr("through host memory")));
 }
 
+TEST(ThroughHost, ThereIsNoSwapPlanWhereTheFeatureIsOff) {
+  const crds::TrainingJob job = llama();
+  const Cluster cluster = nodes_with(1024_GiB);
+  const Provision answer = estimator::provision({.job = &job, .gpus = &cluster, .swap_training = false});
+  EXPECT_FALSE(answer.decided());
+  EXPECT_EQ(answer.event_reason, "NoFittingGPU");
+  EXPECT_THAT(answer.warnings,
+              Contains(HasSubstr("provisioning.placement HBMOrSwap: the feature gate SwapTraining is off")));
+
+  const crds::TrainingJob asked = llama(crds::Placement::kHBM);
+  for (const bool on : {true, false}) {
+    const Provision other =
+        estimator::provision({.job = &asked, .gpus = &cluster, .suggest = true, .swap_training = on});
+    bool suggested = false;
+    for (const Change& change : other.changes) {
+      suggested = suggested || change.text().find("HBMOrSwap") != std::string::npos;
+    }
+    EXPECT_EQ(suggested, on) << "what is off is not suggested";
+  }
+}
+
+TEST(ThroughHost, TablesOnTheHostAreNotOfTheFeatureOfSwapPlans) {
+  const crds::TrainingJob with_tables = decode(job("HBMOrSwap"));
+  const Cluster cluster = one_node(1024_GiB);
+  EXPECT_TRUE(
+      estimator::provision({.job = &with_tables, .gpus = &cluster, .swap_training = false}).decided());
+}
+
 // Four are requested and four are given, but not as the user may think.
 TEST(ThroughHost, IsToldOnceEvenWhereTheNumberIsAsRequested) {
   crds::TrainingJob asked = llama();
