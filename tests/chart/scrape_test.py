@@ -1,6 +1,6 @@
-"""Debian's Prometheus scrapes both processes, over HTTPS and with a token, after jobs that succeeded, failed and ran out of memory: it has every metric of
-docs/metrics.md, every panel of the dashboards has data, and every alert can be evaluated. The API server is the embedded one;
-this test plays the part of the Job controller and of the kubelet."""
+"""Debian's Prometheus scrapes both processes, over HTTPS and with a token, after jobs that succeeded, failed and ran out of memory: it
+has every metric of docs/metrics.md, every panel of the dashboards has data, and every alert can be evaluated. The API server is the
+embedded one, which takes every token; this test plays the part of the Job controller and of the kubelet."""
 
 import base64
 import json
