@@ -55,6 +55,15 @@ Response answer_to(const error_code& problem) {
   return plain_text(400, "not a well-formed HTTP/1.1 request: " + problem.message() + "\n");
 }
 
+std::string joined_values(const http::fields& header, http::field name) {
+  std::string values;
+  const auto [begin, end] = header.equal_range(name);
+  for (auto field = begin; field != end; ++field) {
+    values += (field == begin ? "" : ", ") + std::string(field->value());
+  }
+  return values;
+}
+
 // What the socket must become before an operation can go on; nothing when it has ended.
 std::optional<Connection::Next> wait_of(const IoResult& result) {
   switch (result.state) {
@@ -310,6 +319,7 @@ void Connection::handle() {
   request.query =
       target.size() > request.path.size() ? std::string(target.substr(request.path.size() + 1)) : "";
   request.content_type = std::string(message[http::field::content_type]);
+  request.authorization = joined_values(message, http::field::authorization);
   request.body = std::move(message.body());
   request.received = exchange_->received;
   request.stop = server_.stop.get_token();
@@ -338,6 +348,9 @@ void Connection::respond(const Response& response, unsigned version, bool head, 
   out_ += "\r\nContent-Type: " + response.content_type;
   if (response.status == 429 || response.status == 503) {
     out_ += "\r\nRetry-After: 1";
+  }
+  if (response.status == 401) {
+    out_ += "\r\nWWW-Authenticate: Bearer";  // RFC 9110, 15.5.2: which kind of credentials is missing
   }
   if (keep != (version >= 11)) {  // else it is the version's default
     out_ += keep ? "\r\nConnection: keep-alive" : "\r\nConnection: close";

@@ -42,6 +42,7 @@ struct Request {
   std::string path;    // without the query
   std::string query;   // without the '?'; still percent-encoded
   std::string content_type;
+  std::string authorization;  // several headers of that name are joined with commas (RFC 9110, 5.3)
   std::string body;
   std::chrono::steady_clock::time_point received;  // when its header was complete
   // Requested when the server waits for its last handlers: they must end now.

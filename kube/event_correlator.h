@@ -12,17 +12,16 @@
 
 #include <chrono>
 #include <cstdint>
-#include <list>
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/json/edit.h"
 #include "base/json/json.h"
+#include "base/recently_used.h"
 
 namespace plimsoll::kube {
 
@@ -49,43 +48,6 @@ struct CorrelatedEvent {
   bool is_known = false;  // the server has it under this name: `patch` increases its count
   Json patch;             // a merge patch
   std::string key;        // for written()
-};
-
-// An LRU cache of at most `limit` values.
-template <class Value>
-class RecentlyUsed {
- public:
-  explicit RecentlyUsed(std::size_t limit) : limit_(limit) {}
-
-  // Makes the entry the most recently used; null when there is none.
-  Value* find(const std::string& key) {
-    const auto found = by_key_.find(key);
-    if (found == by_key_.end()) {
-      return nullptr;
-    }
-    entries_.splice(entries_.begin(), entries_, found->second);
-    return &found->second->second;
-  }
-  Value& put(const std::string& key, Value value) {
-    if (Value* known = find(key)) {
-      *known = std::move(value);
-      return *known;
-    }
-    entries_.emplace_front(key, std::move(value));
-    by_key_[key] = entries_.begin();
-    if (entries_.size() > limit_) {
-      by_key_.erase(entries_.back().first);
-      entries_.pop_back();
-    }
-    return entries_.front().second;
-  }
-
- private:
-  using Entries = std::list<std::pair<std::string, Value>>;
-
-  std::size_t limit_;
-  Entries entries_;  // most recently used first
-  std::unordered_map<std::string, typename Entries::iterator> by_key_;
 };
 
 class EventCorrelator {

@@ -22,7 +22,7 @@
 #include "metrics/kubernetes_metrics.h"
 #include "operator/feature_metrics.h"
 #include "operator/leadership.h"
-#include "operator/ops_server.h"
+#include "operator/ops_servers.h"
 #include "operator/policy_options.h"
 #include "operator/process.h"
 #include "operator/resource_metrics.h"
@@ -58,7 +58,8 @@ constexpr ServerCommand kCommand{
     "\n"
     "Examples:\n"
     "  plimsoll operator\n"
-    "  plimsoll operator --kubeconfig ~/.kube/config --leader-elect=false --ops-port 0 --ops-port-file port\n"};
+    "  plimsoll operator --kubeconfig ~/.kube/config --leader-elect=false --ops-port 0 --ops-port-file port \\\n"
+    "      --metrics-secure=false\n"};
 
 struct OperatorOptions {
   ServerOptions server;
@@ -106,13 +107,13 @@ class OperatorProcess final : public ServerProcess {
         calibration_(leader_client_, catalog, calibration_options()),
         inventory_(leader_client_, std::move(catalog), inventory_options()),
         jobs_(leader_client_, view_, &models_, &events_, jobs_options()),
-        ops_({.address = options.server.ops_address,
-              .port = options.server.ops_port,
-              .checks = {{"controllers", [this] { return controllers_ready(); }},
-                         {"progress", [this] { return progress(); }}},
-              .metrics = {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
-                          std::make_shared<FeatureMetrics>(policy_.gates),
-                          std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())}}) {}
+        ops_(options.server,
+             {{"controllers", [this] { return controllers_ready(); }},
+              {"progress", [this] { return progress(); }}},
+             {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
+               std::make_shared<FeatureMetrics>(policy_.gates),
+              std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())},
+             *client_) {}
 
   Result<void> start() override {
     // Health first: it says why the process is not ready yet.
@@ -122,10 +123,11 @@ class OperatorProcess final : public ServerProcess {
     events_.start();
     keeper_.start();
     leadership_.start([this] { lead(); }, [this] { lost(); });
-    if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
+    if (Result<void> written = ops_.write_port_files(); !written) {
       return written;
     }
-    log_info("Started the operator", {{"opsPort", ops_.port()},
+    log_info("Started the operator", {{"opsPort", ops_.ops_port()},
+                                      {"metricsPort", ops_.metrics_port()},
                                       {"workers", workers()},
                                       {"memory", to_string(plan_.limits.memory)},
                                       {"version", PLIMSOLL_VERSION}});
@@ -248,7 +250,7 @@ class OperatorProcess final : public ServerProcess {
   controllers::CalibrationController calibration_;
   controllers::GpuInventoryController inventory_;
   controllers::TrainingJobController jobs_;
-  OpsServer ops_;
+  OpsServers ops_;
   Mutex lead_mutex_;
   bool stopping_ PLIMSOLL_GUARDED_BY(lead_mutex_) = false;
   std::atomic<bool> leading_ = false;

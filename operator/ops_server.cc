@@ -1,7 +1,5 @@
 #include "operator/ops_server.h"
 
-#include <prometheus/text_serializer.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -34,8 +32,11 @@ OpsServer::OpsServer(OpsServerOptions options)
       server_(server_options(options_), [this](const http::Request& request) { return handle(request); }) {}
 
 http::Response OpsServer::handle(const http::Request& request) const {
-  const bool known = request.path == "/healthz" || request.path == "/readyz" || request.path == "/metrics";
-  if (!known) {
+  const bool asks_for_metrics = request.path == "/metrics";
+  if (asks_for_metrics && !options_.metrics) {
+    return text(404, "metrics are served over HTTPS on another port: --metrics-port, 8443 by default\n");
+  }
+  if (request.path != "/healthz" && request.path != "/readyz" && !asks_for_metrics) {
     return text(404, "not found; the paths are /healthz, /readyz and /metrics\n");
   }
   if (request.method != "GET" && request.method != "HEAD") {
@@ -44,7 +45,7 @@ http::Response OpsServer::handle(const http::Request& request) const {
   if (request.path == "/healthz") {
     return text(200, "ok\n");
   }
-  return request.path == "/readyz" ? ready() : metrics();
+  return asks_for_metrics ? metrics_page(*options_.metrics) : ready();
 }
 
 http::Response OpsServer::ready() const {
@@ -57,16 +58,6 @@ http::Response OpsServer::ready() const {
         passed ? "[+]" + check.name + " ok\n" : "[-]" + check.name + ": " + passed.error().message + "\n";
   }
   return text(all ? 200 : 503, report + (all ? "ready\n" : "not ready\n"));
-}
-
-http::Response OpsServer::metrics() const {
-  std::vector<prometheus::MetricFamily> families;
-  for (const auto& collectable : options_.metrics) {
-    std::vector<prometheus::MetricFamily> some = collectable->Collect();
-    std::move(some.begin(), some.end(), std::back_inserter(families));
-  }
-  const prometheus::TextSerializer serializer;
-  return {200, "text/plain; version=0.0.4; charset=utf-8", serializer.Serialize(families)};
 }
 
 Result<void> write_port_file(const std::string& path, std::uint16_t port) {

@@ -1,29 +1,28 @@
-// OpsServer: health, readiness and metrics of a server process, plain HTTP on a port of their own.
+// OpsServer: health and readiness of a server process, plain HTTP on a port of their own, and metrics for everybody who
+// reaches it, if it is given them.
 //
-//   OpsServer ops(
-//       {.address = "0.0.0.0", .port = 8081, .checks = {{"caches", synced}}, .metrics = {registry}});
+//   OpsServer ops({.address = "0.0.0.0", .port = 8081, .checks = {{"caches", synced}}});
 //   if (auto started = ops.start(); !started) return started.error();
 //   ...
 //   ops.stop();   // last: it reports until the end that the process is stopping
 //
 // - GET /healthz: 200 while the process answers
 // - GET /readyz: 200 when every check passes, else 503; a line for each, "[+]caches ok" or "[-]caches: reason"
-// - GET /metrics: all collectables in Prometheus' text format
+// - GET /metrics: metrics_page.h; 404 without metrics
 //
 // Checks run on the server's worker threads for each probe, several at the same time; they must return within
 // one or two seconds. Thread-safe except for start and stop.
 #pragma once
 
-#include <prometheus/collectable.h>
-
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "http/server.h"
+#include "operator/metrics_page.h"
 
 namespace plimsoll::process {
 
@@ -36,7 +35,7 @@ struct OpsServerOptions {
   std::string address = "0.0.0.0";
   std::uint16_t port = 8081;  // 0: any free one, see port()
   std::vector<ReadyCheck> checks;
-  std::vector<std::shared_ptr<const prometheus::Collectable>> metrics;
+  std::optional<Collectables> metrics = {};  // nothing: another server has them
 };
 
 class OpsServer {
@@ -51,7 +50,6 @@ class OpsServer {
  private:
   http::Response handle(const http::Request& request) const;
   http::Response ready() const;
-  http::Response metrics() const;
 
   const OpsServerOptions options_;
   http::Server server_;

@@ -63,6 +63,16 @@ bool is_namespace(const std::string& name) {
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
 }
 
+po::typed_value<int>* port_option(const char* name, std::function<void(std::uint16_t)> take) {
+  // Boost reads -1 into an unsigned as a large number.
+  return po::value<int>()->value_name("PORT")->notifier([name, take = std::move(take)](int port) {
+    if (port < 0 || port > std::numeric_limits<std::uint16_t>::max()) {
+      throw po::validation_error(po::validation_error::invalid_option_value, name, std::to_string(port));
+    }
+    take(static_cast<std::uint16_t>(port));
+  });
+}
+
 // Of start_heap_trimmer.
 constexpr std::chrono::seconds kTrimInterval{1};
 constexpr Bytes kMinGrowth = 16_MiB;
@@ -104,17 +114,20 @@ po::options_description describe(ServerOptions& options) {
       ("ops-address", po::value(&options.ops_address)->default_value(options.ops_address)->value_name("IP"),
        "where health and metrics are served")  //
       ("ops-port",
-       po::value<int>()->default_value(options.ops_port)->value_name("PORT")->notifier([&options](int port) {
-         // Boost reads -1 into an unsigned as a large number.
-         if (port < 0 || port > std::numeric_limits<std::uint16_t>::max()) {
-           throw po::validation_error(po::validation_error::invalid_option_value, "ops-port",
-                                      std::to_string(port));
-         }
-         options.ops_port = static_cast<std::uint16_t>(port);
-       }),
-       "port of /healthz, /readyz and /metrics; 0 takes a free one")  //
+       port_option("ops-port", [&options](std::uint16_t port) { options.ops_port = port; })
+           ->default_value(options.ops_port),
+       "port of /healthz and /readyz; 0 takes a free one")  //
       ("ops-port-file", po::value(&options.ops_port_file)->value_name("FILE"),
-       "where to write the port that was taken for health and metrics")  //
+       "where to write the port that was taken for health")  //
+      ("metrics-secure",
+       po::value(&options.metrics_secure)->default_value(options.metrics_secure, "true")->value_name("BOOL"),
+       "serve /metrics over HTTPS on a port of its own, for tokens whose user may get that path; false: on the "
+       "port of health, over HTTP, for everybody who reaches it")  //
+      ("metrics-port",
+       port_option("metrics-port", [&options](std::uint16_t port) { options.metrics_port = port; }),
+       "port of /metrics with --metrics-secure; 0 takes a free one. Default: 8443")  //
+      ("metrics-port-file", po::value(&options.metrics_port_file)->value_name("FILE"),
+       "where to write the port that was taken for /metrics")  //
       ("namespace", namespaces_value("namespace", options.namespaces, kMaxNamespaces),
        "the only namespace whose jobs are looked after; may be repeated, up to 100 times. Default: all")  //
       ("gpu-catalog", po::value(&options.gpu_catalog)->value_name("FILE"),
@@ -167,6 +180,10 @@ Result<void> prepare_server(const ServerOptions& options) {
       std::ranges::find(kLogFormats, options.log_format, &std::pair<std::string_view, LogFormat>::first);
   if (format == std::end(kLogFormats)) {
     return invalid("--log-format must be text or json", options.log_format);
+  }
+  if (!options.metrics_secure && (options.metrics_port || !options.metrics_port_file.empty())) {
+    return invalid(
+        "--metrics-port and --metrics-port-file are for --metrics-secure=true; with false, /metrics is on --ops-port");
   }
   configure_log(level->second, format->second);
   use_server_allocator(std::clamp(process_limits().whole_cpus(), 2, 8));

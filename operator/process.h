@@ -47,9 +47,12 @@ struct ServerOptions {
   std::string kubeconfig;               // empty: as kubectl finds it, then the pod's service account
   std::string ops_address = "0.0.0.0";  // the kubelet and Prometheus connect from outside the pod
   std::uint16_t ops_port = 8081;
-  std::string ops_port_file;            // where to write the ops port; empty: nowhere
-  std::vector<std::string> namespaces;  // that are looked after; none: all
-  std::string gpu_catalog;              // a file that extends the built-in catalogue
+  std::string ops_port_file;  // where to write the ops port; empty: nowhere
+  bool metrics_secure = true;
+  std::optional<std::uint16_t> metrics_port;  // nothing: MetricsServer's own
+  std::string metrics_port_file;              // where to write the metrics port; empty: nowhere
+  std::vector<std::string> namespaces;        // that are looked after; none: all
+  std::string gpu_catalog;                    // a file that extends the built-in catalogue
   std::string log_format = "text";
   std::string log_level = "info";
 };
@@ -77,7 +80,8 @@ Result<std::chrono::milliseconds> duration_option(const char* name, const std::s
 
 // Configures the log and malloc, raises the limit of open files, ignores SIGPIPE, and blocks SIGTERM and
 // SIGINT in this thread and those that it starts, until wait_for_stop_signal receives them. Call it before
-// the first thread is started. Errors: kInvalid for an unknown log format or level.
+// the first thread is started. Errors: kInvalid for an unknown log format or level, and for options that contradict each
+// other.
 Result<void> prepare_server(const ServerOptions& options);
 
 // The built-in catalogue, extended by the file if one is named. Errors: those of reading and decoding it.

@@ -13,7 +13,7 @@
 #include "http/tls_dial.h"
 #include "operator/certificate_options.h"
 #include "operator/feature_metrics.h"
-#include "operator/ops_server.h"
+#include "operator/ops_servers.h"
 #include "operator/policy_options.h"
 #include "operator/process.h"
 #include "operator/resource_metrics.h"
@@ -114,27 +114,25 @@ class WebhookProcess final : public ServerProcess {
              .max_connections = static_cast<std::size_t>(plan_.connections),
              .max_in_flight = kHandlers},
             [this](const http::Request& request) { return handler_.handle(request); }, certificates_),
-        ops_({.address = options.server.ops_address,
-              .port = options.server.ops_port,
-              .checks = {{"caches",
-                          [this] {
-                            return ready_if(keeper_.has_synced(),
-                                            "GPUModels and MemoryProfiles are not listed yet");
-                          }},
-                         {"certificate", [this] { return certificates_->ready(); }},
-                         {"webhook",
-                          [this] {
-                            return server_.draining()
-                                       ? ready_if(false, "stopping")
-                                       : http::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
-                          }},
-                         {"progress", [this] { return handler_.progress(); }}},
-              .metrics = {registry_,
-                          std::make_shared<webhook::ServerMetrics>(server_, *certificates_, &scheduler_),
-                          std::make_shared<FeatureMetrics>(policy.gates),
-                          std::make_shared<ResourceMetrics>(
-                              plan_, ResourceMetrics::Pools{{"reviews", &reviews_}, {"imports", &imports_}},
-                              deciders_of(options, plan_))}}) {}
+        ops_(options.server,
+             {{"caches",
+               [this] {
+                 return ready_if(keeper_.has_synced(), "GPUModels and MemoryProfiles are not listed yet");
+               }},
+              {"certificate", [this] { return certificates_->ready(); }},
+              {"webhook",
+               [this] {
+                 return server_.draining()
+                            ? ready_if(false, "stopping")
+                            : http::dial_tls(options_.bind_address, server_.port(), kDialTimeout);
+               }},
+              {"progress", [this] { return handler_.progress(); }}},
+             {registry_, std::make_shared<webhook::ServerMetrics>(server_, *certificates_, &scheduler_),
+               std::make_shared<FeatureMetrics>(policy.gates),
+              std::make_shared<ResourceMetrics>(
+                  plan_, ResourceMetrics::Pools{{"reviews", &reviews_}, {"imports", &imports_}},
+                  deciders_of(options, plan_))},
+             *client_) {}
 
   Result<void> start() override {
     // Health first: it says why the process is not ready yet.
@@ -151,11 +149,12 @@ class WebhookProcess final : public ServerProcess {
     if (Result<void> written = write_port_file(options_.port_file, server_.port()); !written) {
       return written;
     }
-    if (Result<void> written = write_port_file(options_.server.ops_port_file, ops_.port()); !written) {
+    if (Result<void> written = ops_.write_port_files(); !written) {
       return written;
     }
     log_info("Started the webhook", {{"port", server_.port()},
-                                     {"opsPort", ops_.port()},
+                                     {"opsPort", ops_.ops_port()},
+                                     {"metricsPort", ops_.metrics_port()},
                                      {"workers", deciders_of(options_, plan_)},
                                      {"memory", to_string(plan_.limits.memory)},
                                      {"version", PLIMSOLL_VERSION}});
@@ -205,7 +204,7 @@ class WebhookProcess final : public ServerProcess {
                                       .scheduler = &scheduler_,
                                       .policy = policy_}};
   http::Server server_;
-  OpsServer ops_;
+  OpsServers ops_;
 };
 
 }  // namespace

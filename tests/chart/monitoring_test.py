@@ -12,7 +12,7 @@ import yaml
 from chart import CHART, HELM, PROMTOOL, ROOT, render
 from promql import filled, grouping_of, selectors_of
 
-TARGET_LABELS = {"job"}  # the PodMonitor sets it
+TARGET_LABELS = {"job"}  # the ServiceMonitor sets it
 SUFFIXES = {"histogram": ("_bucket", "_sum", "_count")}
 RULES = "PrometheusRule/sail-plimsoll"
 

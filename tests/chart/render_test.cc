@@ -37,9 +37,10 @@ TEST_F(RenderTest, HoldsTheseObjects) {
   EXPECT_THAT(
       names_of(render()),
       ElementsAre("ClusterRole/sail-plimsoll-editor", "ClusterRole/sail-plimsoll-gpumodels",
-                  "ClusterRole/sail-plimsoll-operator", "ClusterRole/sail-plimsoll-viewer",
-                  "ClusterRole/sail-plimsoll-webhook", "ClusterRoleBinding/sail-plimsoll-gpumodels",
-                  "ClusterRoleBinding/sail-plimsoll-operator", "ClusterRoleBinding/sail-plimsoll-webhook",
+                  "ClusterRole/sail-plimsoll-metrics-reader", "ClusterRole/sail-plimsoll-operator",
+                  "ClusterRole/sail-plimsoll-viewer", "ClusterRole/sail-plimsoll-webhook",
+                  "ClusterRoleBinding/sail-plimsoll-gpumodels", "ClusterRoleBinding/sail-plimsoll-operator",
+                  "ClusterRoleBinding/sail-plimsoll-webhook",
                   "CustomResourceDefinition/gpumodels.plimsoll.dev",
                   "CustomResourceDefinition/memoryprofiles.plimsoll.dev",
                   "CustomResourceDefinition/trainingjobs.plimsoll.dev", "Deployment/sail-plimsoll-operator",
@@ -267,6 +268,11 @@ constexpr const char* kOperatorsInNamespaces =
     R"({"apiGroups":["batch"],"resources":["jobs"],"verbs":["get","list","watch","create","patch","delete"]},)"
     R"({"apiGroups":[""],"resources":["configmaps","services"],"verbs":["get","create","patch","delete"]})";
 
+// Both processes': who asks for metrics, and whether that user may have them.
+constexpr const char* kMetrics =
+    R"(,{"apiGroups":["authentication.k8s.io"],"resources":["tokenreviews"],"verbs":["create"]},)"
+    R"({"apiGroups":["authorization.k8s.io"],"resources":["subjectaccessreviews"],"verbs":["create"]})";
+
 std::string rules_of(const std::vector<Json>& objects, const std::string& role) {
   return write_json(find_object(objects, role)["rules"]);
 }
@@ -281,13 +287,14 @@ void expect_cluster_roles(const std::vector<Json>& objects, bool with_namespaces
           R"({"apiGroups":["apiextensions.k8s.io"],"resourceNames":["trainjobs.trainer.kubeflow.org"],)"
           R"("resources":["customresourcedefinitions"],"verbs":["get"]},)"
           R"({"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["sail-plimsoll"],)"
-          R"("resources":["mutatingwebhookconfigurations","validatingwebhookconfigurations"],"verbs":["get","list","watch","patch"]}])");
+          R"("resources":["mutatingwebhookconfigurations","validatingwebhookconfigurations"],"verbs":["get","list","watch","patch"]})" +
+          kMetrics + "]");
   EXPECT_EQ(rules_of(objects, "ClusterRole/sail-plimsoll-operator"),
             R"([{"apiGroups":[""],"resources":["nodes","pods"],"verbs":["list","watch"]},)"
             R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels"],"verbs":["list","watch","create"]},)"
             R"({"apiGroups":["plimsoll.dev"],"resources":["gpumodels/status"],"verbs":["update"]},)"
             R"({"apiGroups":[""],"resources":["events"],"verbs":["create","patch"]})" +
-                (with_namespaces ? std::string(",") + kOperatorsInNamespaces : "") + "]");
+                (with_namespaces ? std::string(",") + kOperatorsInNamespaces : "") + kMetrics + "]");
 }
 
 TEST_F(RenderTest, RolesGrantExactlyThis) {
@@ -300,6 +307,19 @@ TEST_F(RenderTest, RolesGrantExactlyThis) {
       rules_of(objects, "Role/sail-plimsoll-operator"),
       R"([{"apiGroups":["coordination.k8s.io"],"resources":["leases"],"verbs":["create"]},)"
       R"({"apiGroups":["coordination.k8s.io"],"resourceNames":["sail-plimsoll-operator"],"resources":["leases"],"verbs":["get","update"]}])");
+}
+
+TEST_F(RenderTest, OpenMetricsNeedNoRights) {
+  const std::vector<Json> open = render({"--set", "metrics.secure=false"});
+  for (const char* component : {"webhook", "operator"}) {
+    EXPECT_THAT(rules_of(open, std::string("ClusterRole/sail-plimsoll-") + component),
+                Not(HasSubstr("reviews")));
+    const Json& deployment = find_object(open, std::string("Deployment/sail-plimsoll-") + component);
+    const std::string pod = write_json(deployment["spec"]["template"]["spec"]);
+    EXPECT_THAT(pod, HasSubstr("--metrics-secure=false"));
+    EXPECT_THAT(pod, Not(HasSubstr("8443")));
+  }
+  EXPECT_THAT(names_of(open), Not(Contains("ClusterRole/sail-plimsoll-metrics-reader")));
 }
 
 TEST_F(RenderTest, RightsCanBeThoseOfAFewNamespaces) {
@@ -360,8 +380,9 @@ TEST_F(RenderTest, SchemaRefusesWhatItDoesNotKnow) {
       {"operator.podDisruptionBudget.minAvailable=half", "/operator/podDisruptionBudget/minAvailable"},
       {"networkPolicy.from=all", "from"},
       {"networkPolicy.metricsFrom=all", "/networkPolicy/metricsFrom"},
-      {"monitoring.serviceMonitor.enabled=true", "serviceMonitor"},
-      {"monitoring.podMonitor.interval=often", "/monitoring/podMonitor/interval"},
+      {"metrics.secure=perhaps", "/metrics/secure"},
+      {"monitoring.podMonitor.enabled=true", "podMonitor"},
+      {"monitoring.serviceMonitor.interval=often", "/monitoring/serviceMonitor/interval"},
       {"monitoring.prometheusRule.runbookUrl=https://host/#a", "/monitoring/prometheusRule/runbookUrl"},
       {"monitoring.dashboards.enabled=yes please", "/monitoring/dashboards/enabled"},
   };

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "tests/chart/installation.h"
+#include "tests/chart/scraper.h"
 #include "tests/testing/eventually.h"
 
 namespace plimsoll::testing {
@@ -125,6 +127,9 @@ class RightsTest : public InstallTest {
     std::vector<std::string> of_operator = {"--leader-elect-resource-namespace", kNamespace,
                                             "--leader-elect-resource-name", "sail-plimsoll-operator"};
     of_operator.insert(of_operator.end(), arguments.begin(), arguments.end());
+    scrape_operator_.emplace(*server_, "operator");
+    const std::vector<std::string> metrics = scrape_operator_->options();
+    of_operator.insert(of_operator.end(), metrics.begin(), metrics.end());
     Result<std::unique_ptr<PlimsollProcess>> started =
         PlimsollProcess::start("operator", of_operator, kubeconfig_of("operator"), server_->directory());
     ASSERT_TRUE(started.ok()) << to_string(started.error());
@@ -132,8 +137,11 @@ class RightsTest : public InstallTest {
   }
 
   void start_webhook_too(const std::vector<std::string>& arguments) {
+    scrape_webhook_.emplace(*server_, "webhook");
+    std::vector<std::string> of_webhook = scrape_webhook_->options();
+    of_webhook.insert(of_webhook.end(), arguments.begin(), arguments.end());
     Result<std::unique_ptr<PlimsollProcess>> started =
-        start_webhook(kubeconfig_of("webhook"), "webhook", arguments);
+        start_webhook(kubeconfig_of("webhook"), "webhook", of_webhook);
     ASSERT_TRUE(started.ok()) << to_string(started.error());
     webhook_ = *std::move(started);
     call_webhook_at(webhook_->port());
@@ -169,6 +177,14 @@ class RightsTest : public InstallTest {
     comes({"get", "job", "paused-0", "--ignore-not-found", "-o", "name"}, "");
   }
 
+  // A user who may not have the metrics makes both processes ask for both reviews.
+  void be_scraped() {
+    const std::string output = kubectl({"create", "token", "sail-plimsoll-webhook", "-n", kNamespace}).output;
+    const std::string token = output.substr(0, output.find('\n'));
+    EXPECT_EQ(scrape_operator_->status_for(token), 403) << operator_->log();
+    EXPECT_EQ(scrape_webhook_->status_for(token), 403) << webhook_->log();
+  }
+
   static std::string job(const std::string& name, const std::string& more,
                          const std::string& fate = "any: x") {
     return "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
@@ -188,6 +204,7 @@ class RightsTest : public InstallTest {
     ASSERT_NO_FATAL_FAILURE(work_without_webhook());
     ASSERT_NO_FATAL_FAILURE(start_webhook_too(arguments));
     ASSERT_NO_FATAL_FAILURE(work());
+    ASSERT_NO_FATAL_FAILURE(be_scraped());
     operator_.reset();
     webhook_.reset();
     const std::vector<Json> objects = render(values);
@@ -202,6 +219,8 @@ class RightsTest : public InstallTest {
 
   std::unique_ptr<PlimsollProcess> operator_;
   std::unique_ptr<PlimsollProcess> webhook_;
+  std::optional<Scraper> scrape_operator_;
+  std::optional<Scraper> scrape_webhook_;
 };
 
 TEST_F(RightsTest, NoCallIsDeniedAndNoRightIsUnused) {

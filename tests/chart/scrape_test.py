@@ -1,12 +1,13 @@
-"""Debian's Prometheus scrapes both processes after jobs that succeeded, failed and ran out of memory: it has every metric of
-docs/metrics.md, every panel of the dashboards has data, and every alert can be evaluated. The API server is the embedded one;
-this test plays the part of the Job controller and of the kubelet."""
+"""Debian's Prometheus scrapes both processes, over HTTPS and with a token, after jobs that succeeded, failed and ran out of memory: it
+has every metric of docs/metrics.md, every panel of the dashboards has data, and every alert can be evaluated. The API server is the
+embedded one, which takes every token; this test plays the part of the Job controller and of the kubelet."""
 
 import base64
 import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -52,10 +53,12 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def http(url):
+def http(url, token=None):
     """The answer's text; nothing when there is none."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    unverified = ssl._create_unverified_context()  # nobody signs the certificate of the metrics
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=10, context=unverified) as answer:
             return answer.read().decode()
     except OSError:
         return ""
@@ -104,12 +107,13 @@ class Scrape(unittest.TestCase):
         more = {"webhook": ["--certificate-directory", tls, "--bind-address", "127.0.0.1", "--port", "0",
                             "--port-file", cls.folder / "webhook.port"],
                 "operator": []}
-        cls.ops = {}
+        cls.ops, cls.metrics = {}, {}
         for name, options in more.items():
-            file = cls.folder / f"{name}.ops-port"
+            file, metrics_file = cls.folder / f"{name}.ops-port", cls.folder / f"{name}.metrics-port"
             cls.start(name, os.environ["PLIMSOLL_BINARY"], name, "--kubeconfig", cls.kubeconfig, "--ops-address", "127.0.0.1",
-                      "--ops-port", "0", "--ops-port-file", file, *options)
+                      "--ops-port", "0", "--ops-port-file", file, "--metrics-port", "0", "--metrics-port-file", metrics_file, *options)
             cls.ops[name] = eventually(f"{name}: its port", lambda file=file: file.exists() and file.read_text().strip())
+            cls.metrics[name] = metrics_file.read_text().strip()
             eventually(f"{name} is ready", lambda name=name: http(f"http://127.0.0.1:{cls.ops[name]}/readyz"))
         rendered = (ROOT / "charts" / "rendered" / "webhook_configuration.yaml").read_text(encoding="utf-8")
         rendered = rendered.replace("WEBHOOK_ADDRESS", f"127.0.0.1:{(cls.folder / 'webhook.port').read_text().strip()}")
@@ -155,13 +159,18 @@ class Scrape(unittest.TestCase):
 
     @classmethod
     def start_prometheus(cls):
+        user = yaml.safe_load(cls.kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]
+        cls.token_file = cls.folder / "token"
+        cls.token_file.write_text(user["token"], encoding="utf-8")
         (cls.folder / "rules.yaml").write_text(yaml.safe_dump({"groups": rule_groups()}), encoding="utf-8")
         configuration = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
                          "rule_files": ["rules.yaml"],
-                         "scrape_configs": [{"job_name": JOBS[name], "honor_labels": True,
+                         "scrape_configs": [{"job_name": JOBS[name], "honor_labels": True, "scheme": "https",
+                                             "tls_config": {"insecure_skip_verify": True},
+                                             "authorization": {"credentials_file": str(cls.token_file)},
                                              "static_configs": [{"targets": [f"127.0.0.1:{port}"],
                                                                  "labels": {"namespace": "plimsoll-system", "pod": name}}]}
-                                            for name, port in cls.ops.items()]}
+                                            for name, port in cls.metrics.items()]}
         (cls.folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration), encoding="utf-8")
         port = free_port()
         cls.url = f"http://127.0.0.1:{port}"
@@ -188,6 +197,11 @@ class Scrape(unittest.TestCase):
         urls = [f"--url=http://127.0.0.1:{port}" for port in self.ops.values()]
         done = subprocess.run([os.environ["PLIMSOLL_BINARY"], "ready", *urls], capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_nobody_reads_metrics_without_a_token(self):
+        for name, port in self.metrics.items():
+            self.assertEqual(http(f"https://127.0.0.1:{port}/metrics"), "", name)
+            self.assertEqual(http(f"http://127.0.0.1:{self.ops[name]}/metrics"), "", name)
 
     def test_every_metric_of_the_reference_is_there(self):
         missing = [name for name in reference() if not self.query(f'{{__name__="{name}", job=~"sail-.*"}}')]
@@ -225,9 +239,9 @@ class Scrape(unittest.TestCase):
 
     @unittest.skipIf(PROMTOOL is None, "promtool is not there")
     def test_the_metrics_follow_the_conventions(self):
-        for name, port in self.ops.items():
-            done = subprocess.run([PROMTOOL, "check", "metrics"], input=http(f"http://127.0.0.1:{port}/metrics"), capture_output=True,
-                                  text=True, timeout=60)
+        for name, port in self.metrics.items():
+            page = http(f"https://127.0.0.1:{port}/metrics", self.token_file.read_text(encoding="utf-8"))
+            done = subprocess.run([PROMTOOL, "check", "metrics"], input=page, capture_output=True, text=True, timeout=60)
             problems = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(GPU_HOURS)]
             self.assertIn(done.returncode, (0, 3), problems)  # 3: it has something to say
             self.assertEqual(problems, [], name)

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <thread>
@@ -62,6 +63,11 @@ Result<std::unique_ptr<PlimsollProcess>> PlimsollProcess::launch(const std::stri
       PLIMSOLL_BINARY,           subcommand,     "--kubeconfig=" + kubeconfig,
       "--ops-address=127.0.0.1", "--ops-port=0", "--ops-port-file=" + started->ops_port_file_};
   process.arguments.insert(process.arguments.end(), options.begin(), options.end());
+  // Tests read metrics on the ops port, except those of who may read them.
+  if (std::ranges::none_of(options,
+                           [](const std::string& option) { return option.starts_with("--metrics-"); })) {
+    process.arguments.emplace_back("--metrics-secure=false");
+  }
   if (subcommand == kServing) {
     process.arguments.insert(
         process.arguments.end(),

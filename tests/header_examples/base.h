@@ -7,6 +7,7 @@
 #include "base/json/packed.h"
 #include "base/json/selection.h"
 #include "base/json/view.h"
+#include "base/recently_used.h"
 #include "tests/header_examples/anything.h"
 
 namespace plimsoll::examples {
@@ -56,6 +57,12 @@ struct memory_pool_example {
 struct packed_example {
   JsonView view;
   JsonSelection selection;
+};
+struct recently_used_example {
+  using Decision = int;
+  std::string key;
+  Decision decision = 0;
+  void use(Decision decision);
 };
 struct result_example {
   using Job = Json;

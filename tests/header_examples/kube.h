@@ -1,6 +1,7 @@
 // What the examples of kube/ leave open.
 #pragma once
 
+#include "kube/access_review.h"
 #include "kube/client.h"
 #include "kube/event_correlator.h"
 #include "kube/event_recorder.h"
@@ -20,6 +21,11 @@
 namespace plimsoll::examples {
 using namespace kube;
 
+struct access_review_example {
+  Client& client;
+  std::string token;
+  Error refuse();
+};
 struct client_example {
   Resource kTrainingJobs;
   Client& client;

@@ -8,9 +8,13 @@
 #include "operator/certificate_options.h"
 #include "operator/feature_metrics.h"
 #include "operator/leadership.h"
+#include "operator/metrics_access.h"
+#include "operator/metrics_server.h"
 #include "operator/ops_server.h"
+#include "operator/ops_servers.h"
 #include "operator/policy_options.h"
 #include "operator/process.h"
+#include "operator/resource_metrics.h"
 #include "tests/header_examples/anything.h"
 
 namespace plimsoll::examples {
@@ -34,9 +38,29 @@ struct leadership_example {
   } controllers;
   void end_the_process();
 };
+struct metrics_access_example {
+  kube::Client& client;
+  http::Request request;
+  Collectables collectables;
+};
+struct metrics_page_example {
+  std::shared_ptr<prometheus::Registry> registry;
+  ResourcePlan plan;
+  ResourceMetrics::Pools pools;
+  int workers = 0;
+};
+struct metrics_server_example {
+  std::shared_ptr<prometheus::Registry> registry;
+  kube::Client& client;
+};
 struct ops_server_example {
   std::function<Result<void>()> synced;
+};
+struct ops_servers_example {
+  ServerOptions options;
+  std::function<Result<void>()> synced;
   std::shared_ptr<prometheus::Registry> registry;
+  kube::Client& client;
 };
 struct policy_options_example {
   PolicyOptions options;

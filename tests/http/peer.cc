@@ -146,6 +146,7 @@ std::optional<Response> Peer::read_response(bool to_head) {
   Response response;
   response.status = parser.get().result_int();
   response.content_type = std::string(parser.get()[http::field::content_type]);
+  response.authenticate = std::string(parser.get()[http::field::www_authenticate]);
   response.keep_alive = parser.get().keep_alive();
   response.body = std::move(parser.get().body());
   return response;

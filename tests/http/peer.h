@@ -25,6 +25,7 @@ namespace plimsoll::testing {
 struct Response {
   int status = 0;
   std::string content_type;
+  std::string authenticate;  // the header WWW-Authenticate
   std::string body;
   bool keep_alive = false;
 };

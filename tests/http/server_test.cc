@@ -83,6 +83,25 @@ TEST(Server, TellsMethodPathQueryAndBodyApart) {
   EXPECT_TRUE(answer->keep_alive);
 }
 
+TEST(Server, PassesCredentialsOnAndAsksForThem) {
+  Server server(testing::test_options(), [](const Request& request) {
+    return http::Response{request.authorization.empty() ? 401 : 200, "text/plain", request.authorization};
+  });
+  ASSERT_TRUE(server.start().ok());
+  const auto answer_to = [&](const std::string& header) {
+    Peer peer(server.port());
+    EXPECT_TRUE(peer.write("GET / HTTP/1.1\r\nHost: x\r\n" + header + "\r\n"));
+    return peer.read_response().value_or(Response{});
+  };
+  const Response without = answer_to("");
+  EXPECT_EQ(without.status, 401);
+  EXPECT_EQ(without.authenticate, "Bearer");
+  const Response with = answer_to("aUTHORIZATION:  Bearer abc \r\n");
+  EXPECT_EQ(with.body, "Bearer abc");
+  EXPECT_EQ(with.authenticate, "");
+  EXPECT_EQ(answer_to("Authorization: Bearer a\r\nAuthorization: Bearer b\r\n").body, "Bearer a, Bearer b");
+}
+
 TEST(Server, AnswersPipelinedRequestsInOrder) {
   Echo echo;
   Peer peer(echo.server.port());

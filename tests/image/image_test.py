@@ -179,7 +179,7 @@ class Image(unittest.TestCase):
         for name, options in more.items():
             log = self.start(name, "chroot", f"--userspec={USER}:{USER}", self.root, *self.config["config"]["Entrypoint"], name,
                              "--kubeconfig=/run/test/kubeconfig", "--ops-address=127.0.0.1", "--ops-port=0",
-                             f"--ops-port-file=/run/test/{name}", *options)
+                             f"--ops-port-file=/run/test/{name}", "--metrics-port=0", *options)
             port = eventually(f"{name}: its port", lambda name=name: (volume / name).exists() and (volume / name).read_text(), log)
             eventually(f"{name} is ready", lambda port=port: answers(f"http://127.0.0.1:{port.strip()}/readyz"), log)
 

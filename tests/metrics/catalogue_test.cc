@@ -21,12 +21,15 @@ constexpr const char* kPath = PLIMSOLL_SOURCE_DIR "/docs/metrics.md";
 
 std::string markdown() {
   std::ostringstream text;
-  text << "# Metrics\n\n"
-          "Generated from `metrics/catalogue.h` by `PLIMSOLL_WRITE_DOCS=1 build/release/tests/metrics_test`; "
-          "do not "
-          "edit.\n\n"
-          "Both processes serve them on `/metrics` of their health port, in Prometheus' text format.\n\n"
-          "| name | type | labels | process | what it measures |\n|---|---|---|---|---|\n";
+  text
+      << "# Metrics\n\n"
+         "Generated from `metrics/catalogue.h` by `PLIMSOLL_WRITE_DOCS=1 build/release/tests/metrics_test`; "
+         "do not "
+         "edit.\n\n"
+         "Both processes serve them on `/metrics` of port 8443, in Prometheus' text format, over HTTPS and to "
+         "those alone who send the token of a\n"
+         "user who may `get` that path. [alerts.md](alerts.md#scraping) says how to scrape them.\n\n"
+         "| name | type | labels | process | what it measures |\n|---|---|---|---|---|\n";
   for (const Metric& metric : kCatalogue) {
     text << "| `" << metric.name << "` | "
          << (metric.type == Type::kCounter ? "counter"

@@ -21,6 +21,8 @@ TEST(OperatorCommand, ExplainsItselfAndRefusesWrongUsage) {
                                                     {"stray"},
                                                     {"--ops-port"},
                                                     {"--ops-port", "-1"},
+                                                    {"--metrics-port", "https"},
+                                                    {"--metrics-secure=false", "--metrics-port-file", "f"},
                                                     {"--log-level", "loud"},
                                                     {"--kubeconfig", "/nowhere/config"},
                                                     {"--failure-patterns", "/nowhere/patterns.yaml"},

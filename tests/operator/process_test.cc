@@ -58,6 +58,22 @@ TEST(ServerOptions, HaveTheirDefaultsAndTakeWhatIsGiven) {
 TEST(ServerOptions, RefusePortsThatAreNone) {
   for (const char* port : {"-1", "65536", "eighty", "", "80.5"}) {
     EXPECT_THROW(parse({"--ops-port", port}), po::error) << port;
+    EXPECT_THROW(parse({"--metrics-port", port}), po::error) << port;
+  }
+}
+
+TEST(ServerOptions, MetricsAreSecureUnlessTheyShallNotBe) {
+  EXPECT_TRUE(parse({}).metrics_secure);
+  EXPECT_FALSE(parse({"--metrics-secure=false"}).metrics_secure);
+  EXPECT_THROW(parse({"--metrics-secure=perhaps"}), po::error);
+  EXPECT_EQ(parse({"--metrics-port=0"}).metrics_port, 0);
+}
+
+TEST(PrepareServer, RefusesAPortOfMetricsThatHaveNone) {
+  for (const char* option : {"--metrics-port=8443", "--metrics-port-file=port"}) {
+    const Result<void> prepared = prepare_server(parse({"--metrics-secure=false", option}));
+    ASSERT_FALSE(prepared.ok()) << option;
+    EXPECT_NE(prepared.error().message.find("--metrics-secure"), std::string::npos);
   }
 }
 

@@ -70,6 +70,7 @@ class Webhook {
                          "--port-file=" + folder_->file("port"),
                          "--ops-address=127.0.0.1",
                          "--ops-port=0",
+                         "--metrics-secure=false",
                          "--ops-port-file=" + folder_->file("ops-port"),
                          "--lame-duck=" + lame_duck};
     process_ = *testing::Subprocess::start(options);
@@ -292,9 +293,9 @@ TEST(WebhookUsage, HelpAndMistakes) {
   };
   const testing::CommandResult help = run({"--help"});
   EXPECT_EQ(help.exit_code, 0);
-  for (const char* option :
-       {"--certificate-directory", "--port", "--ops-port", "--kubeconfig", "--gpu-catalog", "--workers",
-        "--log-format", "--log-level", "--lame-duck", "--port-file"}) {
+  for (const char* option : {"--certificate-directory", "--port", "--ops-port", "--metrics-secure",
+                             "--metrics-port", "--kubeconfig", "--gpu-catalog", "--workers", "--log-format",
+                             "--log-level", "--lame-duck", "--port-file"}) {
     EXPECT_NE(help.output.find(option), std::string::npos) << option;
   }
   const std::vector<std::vector<std::string>> mistakes = {
@@ -303,6 +304,8 @@ TEST(WebhookUsage, HelpAndMistakes) {
       {"--certificate-directory=tls", "--port=-1"},
       {"--certificate-directory=tls", "--port=65536"},
       {"--certificate-directory=tls", "--port=https"},
+      {"--certificate-directory=tls", "--metrics-secure=perhaps"},
+      {"--certificate-directory=tls", "--metrics-secure=false", "--metrics-port=0"},
       {"--certificate-directory=tls", "--workers=-2"},
       {"--certificate-directory=tls", "--log-level=loud"},
       {"--certificate-directory=tls", "--log-format=xml"},

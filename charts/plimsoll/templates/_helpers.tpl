@@ -209,6 +209,32 @@ one of TrainJobs that have no family but name Plimsoll in Trainer's annotation, 
 {{- end }}
 {{- end }}
 
+{{/* Of both processes: where health and metrics are. */}}
+{{- define "plimsoll.opsArguments" -}}
+- --ops-address=0.0.0.0
+- --ops-port=8081
+- --metrics-secure={{ .Values.metrics.secure }}
+{{- if .Values.metrics.secure }}
+- --metrics-port=8443
+{{- end }}
+{{- end }}
+
+{{- define "plimsoll.opsContainerPorts" -}}
+- {name: ops, containerPort: 8081}
+{{- if .Values.metrics.secure }}
+- {name: metrics, containerPort: 8443}
+{{- end }}
+{{- end }}
+
+{{- define "plimsoll.opsServicePorts" -}}
+{{- if .Values.metrics.secure -}}
+- {name: ops, port: 8081, targetPort: ops}
+- {name: metrics, port: 8443, targetPort: metrics}
+{{- else -}}
+- {name: metrics, port: 8081, targetPort: ops}
+{{- end }}
+{{- end }}
+
 {{/* The restricted Pod Security Standard. */}}
 {{- define "plimsoll.podSecurityContext" -}}
 runAsNonRoot: true
@@ -326,7 +352,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     {{- end }}
-    - ports: [{protocol: TCP, port: ops}]
+    - ports: [{protocol: TCP, port: ops}{{ if .root.Values.metrics.secure }}, {protocol: TCP, port: metrics}{{ end }}]
       {{- with .root.Values.networkPolicy.metricsFrom }}
       from:
         {{- toYaml . | nindent 8 }}
