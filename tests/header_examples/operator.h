@@ -38,12 +38,15 @@ struct policy_options_example {
   PolicyOptions options;
   boost::program_options::options_description description;
 };
+struct process_metrics_example {
+  std::shared_ptr<prometheus::Registry> registry;
+};
 struct process_example {
   ServerCommand command;
   boost::program_options::options_description description;
   std::vector<std::string> arguments;
   struct Server : ServerProcess {
-    Server(std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog);
+    explicit Server(ServerParts parts);
     Result<void> start() override;
     void stop() override;
     std::chrono::milliseconds stop_limit() const override;
