@@ -124,7 +124,7 @@ class OperatorProcess final : public ServerProcess {
     }
     log_info("Started the operator", {{"opsPort", ops_.port()},
                                       {"workers", workers()},
-                                      {"memory", to_string(plan_.limits.memory)},
+                                      {"memoryBytes", plan_.limits.memory.count},
                                       {"version", PLIMSOLL_VERSION}});
     return {};
   }

@@ -158,7 +158,7 @@ class WebhookProcess final : public ServerProcess {
     log_info("Started the webhook", {{"port", server_.port()},
                                      {"opsPort", ops_.port()},
                                      {"workers", deciders_of(options_, plan_)},
-                                     {"memory", to_string(plan_.limits.memory)},
+                                     {"memoryBytes", plan_.limits.memory.count},
                                      {"version", PLIMSOLL_VERSION}});
     return {};
   }
