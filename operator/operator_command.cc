@@ -93,7 +93,7 @@ class OperatorProcess final : public ServerProcess {
         registry_(std::move(parts.registry)),
         client_(std::move(parts.client)),
         prometheus_(std::move(prometheus)),
-        leadership_(*client_, std::move(lease), *registry_),
+        leadership_(*client_, options.leadership.lease_name, std::move(lease), *registry_),
         event_metrics_(*registry_),
         events_(*client_, {.component = "plimsoll-operator",
                            .instance = host_name(),

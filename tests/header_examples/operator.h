@@ -23,6 +23,7 @@ struct certificate_options_example {
 };
 struct leadership_example {
   kube::Client& client;
+  LeadershipOptions options;
   std::optional<kube::LeaseOptions> lease;
   prometheus::Registry& registry;
   struct {
