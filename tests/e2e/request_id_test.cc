@@ -75,7 +75,8 @@ TEST_F(RequestIdTest, StaysUntilTheDecisionChanges) {
   const std::string id = request_id_of(job("ads"));
   must({"apply", "-f", "-"}, small_job("ads"));
   EXPECT_EQ(request_id_of(job("ads")), id);
-  EXPECT_EQ(lines_with(webhook_->log(), "Provisioned a job job=\"default/ads\"").size(), 2U)
+  // Twice, or more: the API server calls it again where the operator has written the status meanwhile.
+  EXPECT_GE(lines_with(webhook_->log(), "Provisioned a job job=\"default/ads\"").size(), 2U)
       << webhook_->log();
 
   std::string larger = small_job("ads");
