@@ -9,7 +9,9 @@ WORKDIR /src
 COPY scripts/lib/install.sh scripts/lib/install.sh
 RUN . scripts/lib/install.sh && need_packages "${BUILD_PACKAGES[@]}"
 COPY . .
-RUN cmake --preset release -DPLIMSOLL_BUILD_TESTS=OFF -DPLIMSOLL_BUILD_BENCHMARKS=OFF -DCMAKE_INSTALL_PREFIX=/usr \
+# --build-arg COMMIT=$(git rev-parse HEAD): what the metric plimsoll_build_info says.
+ARG COMMIT=unknown
+RUN cmake --preset release -DPLIMSOLL_COMMIT="$COMMIT" -DPLIMSOLL_BUILD_TESTS=OFF -DPLIMSOLL_BUILD_BENCHMARKS=OFF -DCMAKE_INSTALL_PREFIX=/usr \
  && cmake --build --preset release \
  && DESTDIR=/image cmake --install build/release --strip
 

@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "controllers/dcgm.h"
 #include "controllers/job_children.h"
+#include "controllers/job_events.h"
 #include "crds/gpu_model.h"
+#include "crds/request_id.h"
 #include "estimator/provisioner/cluster_view.h"
 #include "metrics/families.h"
 
@@ -139,11 +141,16 @@ void CalibrationController::run(const std::stop_token& stop) {
       // Conflicts are routine: the watch brings the newer profile within moments.
       const bool routine = done.error().code == ErrorCode::kConflict;
       log(routine ? LogLevel::kDebug : LogLevel::kWarning, "Failed to learn from a job",
-          {{"job", *key}, {"reason", to_string(done.error())}});
+          {{"job", *key}, {"requestId", request_id_of(*key)}, {"reason", to_string(done.error())}});
       queue_.add_rate_limited(*key);
     }
     queue_.done(*key);
   }
+}
+
+std::string CalibrationController::request_id_of(const std::string& key) const {
+  const kube::SharedObject object = jobs_.find(key);
+  return object != nullptr ? crds::request_id_of(*object) : std::string();
 }
 
 void CalibrationController::report_exception(const std::string& key, const std::string& thrown) {
@@ -151,9 +158,9 @@ void CalibrationController::report_exception(const std::string& key, const std::
     metrics_->panics.Increment();
   }
   const kube::SharedObject object = jobs_.find(key);
-  if (object != nullptr && options_.events != nullptr) {
-    options_.events->record(reference_to(*object), kube::EventType::kWarning, "CalibrationFailed",
-                            "Plimsoll failed to learn from this job and will try again: " + thrown);
+  if (object != nullptr) {
+    record_event(options_.events, *object, kube::EventType::kWarning, "CalibrationFailed",
+                 "Plimsoll failed to learn from this job and will try again: " + thrown);
   }
 }
 
@@ -166,6 +173,7 @@ Result<void> CalibrationController::reconcile(const std::string& key, const std:
                  .namespace_name = text_member(*object, {"metadata", "namespace"}),
                  .name = text_member(*object, {"metadata", "name"}),
                  .family = text_member(*object, {"spec", "model", "family"}),
+                 .request_id = crds::request_id_of(*object),
                  .failure_policy = crds::decode_failure_policy(*object),
                  .status = crds::decode_status(object.tree())};
   if (job.uid.empty() || std::none_of(job.status.attempts.begin(), job.status.attempts.end(), has_ended)) {
@@ -193,8 +201,9 @@ Result<void> CalibrationController::learn_from(LearnedJob job, const std::stop_t
   }
   if (profile.isNull() && profiles >= estimator::kProfilesOfNamespace) {
     // A limit on made-up families, for the API server and for those that watch it.
-    log_warning("Learned nothing from a job: its namespace has too many MemoryProfiles",
-                {{"job", key}, {"family", job.family}, {"profiles", profiles}});
+    log_warning(
+        "Learned nothing from a job: its namespace has too many MemoryProfiles",
+        {{"job", key}, {"requestId", job.request_id}, {"family", job.family}, {"profiles", profiles}});
     return {};
   }
   std::vector<crds::ProfileSample> samples = crds::decode_samples(profile);
@@ -238,7 +247,7 @@ Result<void> CalibrationController::learn_from(LearnedJob job, const std::stop_t
   if (!written) {
     return written.error().within("write the MemoryProfile of " + job.family);
   }
-  log_info("Learned from a job", {{"job", key}, {"family", job.family}});
+  log_info("Learned from a job", {{"job", key}, {"requestId", job.request_id}, {"family", job.family}});
   return {};
 }
 
@@ -274,7 +283,9 @@ void CalibrationController::read_dcgm_peaks(LearnedJob& job, std::int64_t after,
     const Result<std::optional<Bytes>> peak =
         dcgm_peak(*options_.prometheus, job.namespace_name, job.name, attempt, call);
     if (!peak) {
-      log_warning("Learned without DCGM's figures", {{"reason", to_string(peak.error())}});
+      log_warning("Learned without DCGM's figures", {{"job", job.namespace_name + "/" + job.name},
+                                                     {"requestId", job.request_id},
+                                                     {"reason", to_string(peak.error())}});
       return;
     }
     if (*peak) {

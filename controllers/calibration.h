@@ -65,6 +65,7 @@ class CalibrationController {
   struct Metrics;
 
   void run(const std::stop_token& stop);
+  std::string request_id_of(const std::string& key) const;  // of the job, for the log
   void report_exception(const std::string& key, const std::string& thrown);
   Result<void> reconcile(const std::string& key, const std::stop_token& stop);
   Result<void> learn_from(LearnedJob job, const std::stop_token& stop);

@@ -13,6 +13,7 @@
 #include "base/json/edit.h"
 #include "base/json/view.h"
 #include "base/quantity.h"
+#include "crds/request_id.h"
 #include "crds/shared_memory.h"
 
 namespace plimsoll::controllers {
@@ -54,6 +55,12 @@ std::string short_name(const std::string& job, std::size_t limit) {
   return name.substr(0, limit - hash.size()) + hash;
 }
 
+void pass_request_id(const crds::TrainingJob& job, const JsonPlace& metadata) {
+  if (const std::string id = crds::request_id_of(job.raw); !id.empty()) {
+    metadata["annotations"][crds::kRequestIdAnnotation] = id;
+  }
+}
+
 JsonObject object_of(const char* api_version, const char* kind, const crds::TrainingJob& job,
                      const crds::Attempt& attempt, const std::string& name) {
   JsonObject object;
@@ -67,6 +74,7 @@ JsonObject object_of(const char* api_version, const char* kind, const crds::Trai
   labels["app.kubernetes.io/managed-by"] = "plimsoll";
   labels[kJobNameLabel] = short_name(job.name, kMaxChildName);
   labels[kAttemptLabel] = std::to_string(attempt.number);
+  pass_request_id(job, metadata);
   return object;
 }
 
@@ -251,6 +259,7 @@ Result<Json> pod_template(const crds::TrainingJob& job, const crds::Attempt& att
   metadata["labels"][kAttemptLabel] = number;
   metadata["annotations"][kAttemptLabel] = number;
   metadata["annotations"][kTrainersAnnotation] = std::to_string(attempt.trainers);
+  pass_request_id(job, metadata);
 
   const JsonPlace pod = made["spec"];
   pod["restartPolicy"] = "Never";

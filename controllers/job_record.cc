@@ -6,6 +6,8 @@
 #include "base/json/view.h"
 #include "base/log.h"
 #include "controllers/job_children.h"
+#include "controllers/job_events.h"
+#include "crds/request_id.h"
 
 namespace plimsoll::controllers {
 namespace {
@@ -61,9 +63,7 @@ Result<void> JobRecord::write() {
     written_ = status;
   }
   for (const Event& event : events_) {
-    if (context_.events != nullptr) {
-      context_.events->record(reference_to(object_), event.type, event.reason, event.message);
-    }
+    record_event(context_.events, object_, event.type, event.reason, event.message);
   }
   events_.clear();
   return {};
@@ -113,7 +113,8 @@ Result<void> JobRecord::remove() const {
   if (!removed && removed.error().code != ErrorCode::kNotFound) {
     return removed.error().within("delete the job after its time to live");
   }
-  log_info("Deleted a job after its time to live", {{"namespace", job_.namespace_name}, {"name", job_.name}});
+  log_info("Deleted a job after its time to live",
+           {{"job", job_.namespace_name + "/" + job_.name}, {"requestId", crds::request_id_of(object_)}});
   return {};
 }
 

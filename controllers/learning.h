@@ -29,6 +29,7 @@ struct LearnedJob {
   std::string namespace_name{};
   std::string name;
   std::string family{};
+  std::string request_id{};  // crds/request_id.h
   crds::FailurePolicy failure_policy;
   crds::JobStatus status;
 };

@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "controllers/gpu_hours.h"
 #include "controllers/job_children.h"
+#include "controllers/job_events.h"
+#include "crds/request_id.h"
 #include "metrics/families.h"
 
 namespace plimsoll::controllers {
@@ -256,10 +258,8 @@ Result<RequeueAfter> TrainingJobController::reconcile(const kube::SharedObject& 
   if (metrics_) {
     metrics_->panics.Increment();
   }
-  if (context_.events != nullptr) {
-    context_.events->record(reference_to(*object), kube::EventType::kWarning, "ReconcileFailed",
-                            "Plimsoll failed to reconcile this job and will try again: " + *thrown);
-  }
+  record_event(context_.events, *object, kube::EventType::kWarning, "ReconcileFailed",
+               "Plimsoll failed to reconcile this job and will try again: " + *thrown);
   return Error(ErrorCode::kInternal, *thrown);
 }
 
@@ -291,7 +291,7 @@ void TrainingJobController::handle(const std::string& key, const std::stop_token
   }
   // A conflict is routine: the watch brings the newer object within moments.
   log(error.code == ErrorCode::kConflict ? LogLevel::kDebug : LogLevel::kWarning, "Failed to reconcile a job",
-      {{"job", key}, {"reason", to_string(error)}});
+      {{"job", key}, {"requestId", crds::request_id_of(*object)}, {"reason", to_string(error)}});
   if (error.retry_after.count() > 0) {
     queue_.add_after(key, error.retry_after);
   } else {

@@ -16,7 +16,9 @@
 #include "controllers/child_writer.h"
 #include "controllers/gpu_hours.h"
 #include "controllers/job_children.h"
+#include "controllers/job_events.h"
 #include "controllers/job_record.h"
+#include "crds/request_id.h"
 #include "estimator/provisioner/patch.h"
 #include "estimator/provisioner/provisioner.h"
 #include "remediation/attempt_record.h"
@@ -735,6 +737,7 @@ class TrainingJobExecutor {
       if (!removed) {  // they are deleted with the job at the latest
         log_warning("Failed to delete the children of an old attempt",
                     {{"job", job().namespace_name + "/" + job().name},
+                     {"requestId", crds::request_id_of(record_.object())},
                      {"attempt", number},
                      {"reason", to_string(removed.error())}});
       }
@@ -764,12 +767,9 @@ Result<RequeueAfter> reconcile(const PassContext& context, const Json& object) {
   Result<crds::TrainingJob> job = crds::decode_training_job(JsonView(object));
   if (!job) {
     // The API server's schema refuses such objects; one that is older than the schema waits to be edited.
-    log_warning("Failed to read a job", {{"job", kube::key_of(object)}, {"problem", to_string(job.error())}});
-    if (context.events != nullptr) {
-      context.events->record(reference_to(object), EventType::kWarning, "InvalidJob",
-                             "Plimsoll cannot read this job, and does nothing for it until it is edited: " +
-                                 to_string(job.error()));
-    }
+    record_event(context.events, object, EventType::kWarning, "InvalidJob",
+                 "Plimsoll cannot read this job, and does nothing for it until it is edited: " +
+                     to_string(job.error()));
     return RequeueAfter();
   }
   if (crds::is_managed_elsewhere(*job)) {

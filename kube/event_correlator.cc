@@ -51,6 +51,9 @@ JsonObject EventCorrelator::event_of(const Occurrence& occurrence, const std::st
   event["kind"] = "Event";
   event["metadata"]["name"] = about.name + "." + hexadecimal(nanoseconds.count());
   event["metadata"]["namespace"] = namespace_name;
+  for (const auto& [name, value] : occurrence.annotations) {
+    event["metadata"]["annotations"][name] = value;
+  }
   const JsonPlace involved = event["involvedObject"];
   involved["apiVersion"] = about.api_version;
   involved["kind"] = about.kind;
@@ -102,6 +105,9 @@ std::optional<CorrelatedEvent> EventCorrelator::correlate(const Occurrence& occu
     JsonObject patch;
     for (const char* field : {"count", "lastTimestamp", "message"}) {
       patch[field] = event[field].value();
+    }
+    for (const auto& [name, value] : occurrence.annotations) {
+      patch["metadata"]["annotations"][name] = value;
     }
     correlated.patch = std::move(patch).take();
   } else {

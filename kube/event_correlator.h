@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -41,6 +42,7 @@ struct Occurrence {
   std::string reason;   // CamelCase
   std::string message;  // for users
   Clock::WallTime time{};
+  std::map<std::string, std::string> annotations{};  // of the event; those of the latest occurrence count
 };
 
 struct CorrelatedEvent {

@@ -28,7 +28,7 @@ EventRecorder::~EventRecorder() {
 }
 
 void EventRecorder::record(const ObjectReference& about, EventType type, std::string reason,
-                           std::string message) {
+                           std::string message, std::map<std::string, std::string> annotations) {
   const MutexLock lock(mutex_);
   if (ending_ || queue_.size() >= options_.queue_limit) {
     options_.on_loss(Loss::kQueueFull);
@@ -38,7 +38,8 @@ void EventRecorder::record(const ObjectReference& about, EventType type, std::st
                     .type = type,
                     .reason = std::move(reason),
                     .message = std::move(message),
-                    .time = options_.clock->wall_now()});
+                    .time = options_.clock->wall_now(),
+                    .annotations = std::move(annotations)});
   changed_.notify_all();
 }
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -56,7 +57,8 @@ class EventRecorder {
   EventRecorder(const EventRecorder&) = delete;
   EventRecorder& operator=(const EventRecorder&) = delete;
 
-  void record(const ObjectReference& about, EventType type, std::string reason, std::string message);
+  void record(const ObjectReference& about, EventType type, std::string reason, std::string message,
+              std::map<std::string, std::string> annotations = {});
 
   void start();
   void stop(std::chrono::milliseconds patience);

@@ -103,13 +103,15 @@ class HttpClient final : public Client {
  public:
   HttpClient(std::string server, std::unique_ptr<CredentialSource> credentials,
              std::unique_ptr<ReloadedFile> ca, std::shared_ptr<TlsMaterial> tls,
-             std::unique_ptr<HttpEndpoint> calls, std::unique_ptr<HttpEndpoint> watches)
+             std::unique_ptr<HttpEndpoint> calls, std::unique_ptr<HttpEndpoint> watches,
+             ClientObserver* observer)
       : server_(std::move(server)),
         credentials_(std::move(credentials)),
         ca_(std::move(ca)),
         tls_(std::move(tls)),
         calls_(std::move(calls)),
-        watches_(std::move(watches)) {}
+        watches_(std::move(watches)),
+        observer_(observer) {}
 
   Result<Json> get(const Resource& resource, const std::string& namespace_name, const std::string& name,
                    const CallOptions& options) override {
@@ -226,7 +228,12 @@ class HttpClient final : public Client {
         return ready.error();
       }
       HttpExchange exchange(*watches_, request);
-      if (auto failure = exchange.wait_for_head(steady_clock::now() + kWatchHeadTimeout, stop)) {
+      const std::optional<HttpFailure> failure =
+          exchange.wait_for_head(steady_clock::now() + kWatchHeadTimeout, stop);
+      if (observer_ != nullptr) {
+        observer_->requested(request.method, failure ? 0 : exchange.status());
+      }
+      if (failure) {
         if (failure->stage == HttpFailure::Stage::kSending && ++unsent < kMaxUnsent) {
           watches_->forget_connections();
           continue;
@@ -377,7 +384,12 @@ class HttpClient final : public Client {
       if (Result<void> ready = authenticate(call.request, limits.left()); !ready) {
         return ready.error();
       }
+      const steady_clock::time_point began = steady_clock::now();
       Attempt last = attempt(call, limits);
+      if (observer_ != nullptr) {
+        observer_->requested(call.request.method, last.failure ? 0 : last.status);
+        observer_->took(call.request.method, steady_clock::now() - began);
+      }
       if (!last.failure && last.status >= 200 && last.status < 300) {
         return std::move(last.body);
       }
@@ -498,11 +510,12 @@ class HttpClient final : public Client {
   // Watches keep their connections for minutes; those of calls are kept apart, short-lived and recent.
   const std::unique_ptr<HttpEndpoint> calls_;
   const std::unique_ptr<HttpEndpoint> watches_;
+  ClientObserver* const observer_;  // null: none
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> connect(const ClientConfig& config) {
+Result<std::unique_ptr<Client>> connect(const ClientConfig& config, ClientObserver* observer) {
   // Before the transport thread starts, whose state OpenSSL keeps: what is initialized first is there longer when the process ends.
   OPENSSL_init_ssl(0, nullptr);
   const std::string source = config.source.empty() ? "client configuration" : config.source;
@@ -522,7 +535,7 @@ Result<std::unique_ptr<Client>> connect(const ClientConfig& config) {
       config.ca_file.empty() ? nullptr : std::make_unique<ReloadedFile>(config.ca_file, config.ca_pem);
   return std::unique_ptr<Client>(std::make_unique<HttpClient>(config.server, make_credential_source(config),
                                                               std::move(ca), *tls, std::move(*calls),
-                                                              std::move(*watches)));
+                                                              std::move(*watches), observer));
 }
 
 }  // namespace plimsoll::kube

@@ -16,10 +16,13 @@
 // Server-side apply always forces conflicts: our field manager owns what it applies. `create` rejects
 // metadata.generateName without a name: cpprestsdk may send a request again on a new connection when a
 // kept-alive one was closed, and nobody would notice a second object of another name.
+// A ClientObserver sees every request, each try and each watch.
 // Thread-safe, see kube/client.h. Destroy it after its last call has returned.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <string_view>
 
 #include "base/result.h"
 #include "kube/client.h"
@@ -27,7 +30,17 @@
 
 namespace plimsoll::kube {
 
-// Errors: kInvalid for an invalid URL, certificate or key.
-Result<std::unique_ptr<Client>> connect(const ClientConfig& config);
+// Called on the threads of the calls, several at once.
+class ClientObserver {
+ public:
+  virtual ~ClientObserver() = default;
+  // A request has its response, or will have none: `status` is then 0. `method` is "GET", "POST" and so on.
+  virtual void requested(std::string_view method, int status) = 0;
+  // How long a request that is no watch took, to the end of the response's body.
+  virtual void took(std::string_view method, std::chrono::nanoseconds time) = 0;
+};
+
+// The observer, if there is one, must outlive the client. Errors: kInvalid for an invalid URL, certificate or key.
+Result<std::unique_ptr<Client>> connect(const ClientConfig& config, ClientObserver* observer = nullptr);
 
 }  // namespace plimsoll::kube

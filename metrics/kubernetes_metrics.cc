@@ -21,6 +21,18 @@ prometheus::Histogram::BucketBoundaries durations() {
   return buckets(1e-8, 12);
 }
 
+// Those of Kubernetes' own components.
+prometheus::Histogram::BucketBoundaries request_durations() {
+  return {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60};
+}
+
+// "10.0.0.1:6443" of "https://10.0.0.1:6443/a/path".
+std::string host_of(std::string_view url) {
+  const std::size_t scheme = url.find("://");
+  const std::string_view rest = scheme == url.npos ? url : url.substr(scheme + 3);
+  return std::string(rest.substr(0, rest.find('/')));
+}
+
 prometheus::Counter& lost_events(prometheus::Registry& registry, const char* reason) {
   return counters(registry, "plimsoll_events_lost_total").Add({{"reason", reason}});
 }
@@ -92,6 +104,32 @@ void ReflectorMetrics::version(const std::string& version) {
   if (problem == std::errc() && stopped == end) {
     last_version_.Set(static_cast<double>(number));
   }
+}
+
+// Every method has its series from the start: a rate needs two samples.
+RestClientMetrics::RestClientMetrics(prometheus::Registry& registry, std::string_view server)
+    : host_(host_of(server)),
+      requests_(counters(registry, "rest_client_requests_total")),
+      durations_(histograms(registry, "rest_client_request_duration_seconds")) {
+  for (const char* method : {"DELETE", "GET", "PATCH", "POST", "PUT"}) {
+    duration_of(method);
+  }
+}
+
+void RestClientMetrics::requested(std::string_view method, int status) {
+  requests_
+      .Add({{"code", status == 0 ? "<error>" : std::to_string(status)},
+            {"method", std::string(method)},
+            {"host", host_}})
+      .Increment();
+}
+
+void RestClientMetrics::took(std::string_view method, std::chrono::nanoseconds time) {
+  duration_of(method).Observe(seconds(time));
+}
+
+prometheus::Histogram& RestClientMetrics::duration_of(std::string_view method) {
+  return durations_.Add({{"verb", std::string(method)}, {"host", host_}}, request_durations());
 }
 
 EventMetrics::EventMetrics(prometheus::Registry& registry)

@@ -1,4 +1,5 @@
-// Metrics of the Kubernetes runtime (metrics/catalogue.h): work queues, leader election, reflectors, events.
+// Metrics of the Kubernetes runtime (metrics/catalogue.h): work queues, leader election, reflectors, events, and the
+// requests of a client.
 //
 //   QueueMetrics metrics(registry, "trainingjob");
 //   kube::WorkQueue queue({.observer = &metrics});
@@ -18,9 +19,11 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/mutex.h"
 #include "kube/event_recorder.h"
+#include "kube/http_client.h"
 #include "kube/reflector.h"
 #include "kube/work_queue.h"
 
@@ -93,6 +96,22 @@ class ReflectorMetrics final : public kube::ReflectorObserver {
   prometheus::Histogram& items_per_watch_;
   prometheus::Counter& short_watches_;
   prometheus::Gauge& last_version_;
+};
+
+// For connect(); `server` is the URL of the API server.
+class RestClientMetrics final : public kube::ClientObserver {
+ public:
+  RestClientMetrics(prometheus::Registry& registry, std::string_view server);
+
+  void requested(std::string_view method, int status) override;
+  void took(std::string_view method, std::chrono::nanoseconds time) override;
+
+ private:
+  prometheus::Histogram& duration_of(std::string_view method);
+
+  const std::string host_;
+  prometheus::Family<prometheus::Counter>& requests_;
+  prometheus::Family<prometheus::Histogram>& durations_;
 };
 
 class EventMetrics {

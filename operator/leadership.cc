@@ -71,15 +71,15 @@ Result<kube::LeaseOptions> lease_of(const LeadershipOptions& options) {
   return lease;
 }
 
-Leadership::Leadership(kube::Client& client, std::optional<kube::LeaseOptions> lease,
-                       prometheus::Registry& registry) {
+Leadership::Leadership(kube::Client& client, const std::string& name, std::optional<kube::LeaseOptions> lease,
+                       prometheus::Registry& registry)
+    : metrics_(registry, name) {
   if (!lease) {
     return;
   }
-  metrics_ = std::make_unique<metrics::ElectionMetrics>(registry, lease->name);
   kube::LeaderElector::Options options;
-  options.on_master_status = [this](bool leading) { metrics_->master_status(leading); };
-  options.on_slow_paths = [this](std::uint64_t more) { metrics_->slow_paths(more); };
+  options.on_master_status = [this](bool leading) { metrics_.master_status(leading); };
+  options.on_slow_paths = [this](std::uint64_t more) { metrics_.slow_paths(more); };
   options.lease = *std::move(lease);
   elector_ = std::make_unique<kube::LeaderElector>(client, std::move(options));
 }
@@ -90,6 +90,7 @@ Leadership::~Leadership() {
 
 void Leadership::start(std::function<void()> on_started, std::function<void()> on_lost) {
   if (elector_ == nullptr) {
+    metrics_.master_status(true);  // an alert asks whether any operator leads
     on_started();
     return;
   }

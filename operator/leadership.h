@@ -1,11 +1,11 @@
 // Leadership: runs a part of a server only while it leads.
 //
-//   Leadership leadership(client, lease, registry);
+//   Leadership leadership(client, options.lease_name, lease, registry);
 //   leadership.start([&] { controllers.start(); }, [&] { end_the_process(); });
 //   ...
 //   leadership.stop();                        // after the controllers have stopped: releases the lease
 //
-// Without a lease it leads at once. When the lease is lost, `on_lost` is called once, on the election's
+// Without a lease it leads at once, and says so in its metrics, too. When the lease is lost, `on_lost` is called once, on the election's
 // thread; the process must then end, as controller-runtime's managers do, since another process may already
 // lead. Call `leads` from any thread, `start` and `stop` from one.
 #pragma once
@@ -49,8 +49,9 @@ Result<kube::LeaseOptions> lease_of(const LeadershipOptions& options);
 
 class Leadership {
  public:
-  // Without a lease there is no election.
-  Leadership(kube::Client& client, std::optional<kube::LeaseOptions> lease, prometheus::Registry& registry);
+  // Without a lease there is no election. `name`: the lease's, of the metrics.
+  Leadership(kube::Client& client, const std::string& name, std::optional<kube::LeaseOptions> lease,
+             prometheus::Registry& registry);
   ~Leadership();
   Leadership(const Leadership&) = delete;
   Leadership& operator=(const Leadership&) = delete;
@@ -61,7 +62,7 @@ class Leadership {
   bool leads() const { return elector_ == nullptr || elector_->leading(); }
 
  private:
-  std::unique_ptr<metrics::ElectionMetrics> metrics_;
+  metrics::ElectionMetrics metrics_;
   std::unique_ptr<kube::LeaderElector> elector_;
   std::jthread thread_;
 };

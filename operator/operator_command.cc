@@ -25,6 +25,7 @@
 #include "operator/ops_servers.h"
 #include "operator/policy_options.h"
 #include "operator/process.h"
+#include "operator/process_metrics.h"
 #include "operator/resource_metrics.h"
 #include "operator/resource_plan.h"
 #include "operator/view_metrics.h"
@@ -90,28 +91,28 @@ class OperatorProcess final : public ServerProcess {
  public:
   OperatorProcess(const OperatorOptions& options, const crds::ClusterPolicy& policy,
                   const remediation::Patterns& patterns, std::optional<kube::LeaseOptions> lease,
-                  std::unique_ptr<kube::Client> client, std::unique_ptr<kube::Client> prometheus,
-                  estimator::GpuCatalog catalog)
+                  ServerParts parts, std::unique_ptr<kube::Client> prometheus)
       : options_(options),
         policy_(policy),
         patterns_(patterns),
-        client_(std::move(client)),
+        registry_(std::move(parts.registry)),
+        client_(std::move(parts.client)),
         prometheus_(std::move(prometheus)),
-        leadership_(*client_, std::move(lease), *registry_),
+        leadership_(*client_, options.leadership.lease_name, std::move(lease), *registry_),
         event_metrics_(*registry_),
         events_(*client_, {.component = "plimsoll-operator",
                            .instance = host_name(),
                            .on_loss = [this](auto why) { event_metrics_.lost(why); }}),
-        keeper_(*client_, catalog, view_, view_metrics_.observers(), options.server.namespaces),
+        keeper_(*client_, parts.catalog, view_, view_metrics_.observers(), options.server.namespaces),
         models_(*client_, {.cache_limit = plan_.table_cache}),
-        calibration_(leader_client_, catalog, calibration_options()),
-        inventory_(leader_client_, std::move(catalog), inventory_options()),
+        calibration_(leader_client_, parts.catalog, calibration_options()),
+        inventory_(leader_client_, std::move(parts.catalog), inventory_options()),
         jobs_(leader_client_, view_, &models_, &events_, jobs_options()),
         ops_(options.server,
              {{"controllers", [this] { return controllers_ready(); }},
               {"progress", [this] { return progress(); }}},
              {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
-               std::make_shared<FeatureMetrics>(policy_.gates),
+               std::make_shared<ProcessMetrics>(), std::make_shared<FeatureMetrics>(policy_.gates),
               std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())},
              *client_) {}
 
@@ -129,7 +130,7 @@ class OperatorProcess final : public ServerProcess {
     log_info("Started the operator", {{"opsPort", ops_.ops_port()},
                                       {"metricsPort", ops_.metrics_port()},
                                       {"workers", workers()},
-                                      {"memory", to_string(plan_.limits.memory)},
+                                      {"memoryBytes", plan_.limits.memory.count},
                                       {"version", PLIMSOLL_VERSION}});
     return {};
   }
@@ -235,7 +236,7 @@ class OperatorProcess final : public ServerProcess {
   const remediation::Patterns& patterns_;
   const ResourcePlan plan_ = plan_resources(process_limits());
   const std::jthread heap_trimmer_ = start_heap_trimmer(plan_.limits.memory);
-  const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  const std::shared_ptr<prometheus::Registry> registry_;
   const std::unique_ptr<kube::Client> client_;
   const std::unique_ptr<kube::Client> prometheus_;  // null: none
   Leadership leadership_;
@@ -328,9 +329,9 @@ int run_operator_command(const std::vector<std::string>& arguments) {
   if (const Result<void> prepared = prepare_server(options.server); !prepared) {
     return wrong_usage(kCommand, prepared.error().message);
   }
-  return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<OperatorProcess>(options, *policy, *patterns, lease, std::move(client),
-                                             std::move(prometheus), std::move(catalog));
+  return serve(options.server, [&](ServerParts parts) {
+    return std::make_unique<OperatorProcess>(options, *policy, *patterns, lease, std::move(parts),
+                                             std::move(prometheus));
   });
 }
 

@@ -23,6 +23,7 @@
 #include "kube/http_client.h"
 #include "kube/kubeconfig.h"
 #include "kube/sleeper.h"
+#include "metrics/kubernetes_metrics.h"
 
 namespace plimsoll::process {
 namespace {
@@ -248,8 +249,7 @@ std::string host_name() {
 }
 
 int serve(const ServerOptions& options,
-          const std::function<std::unique_ptr<ServerProcess>(std::unique_ptr<kube::Client>,
-                                                             estimator::GpuCatalog)>& make) {
+          const std::function<std::unique_ptr<ServerProcess>(ServerParts)>& make) {
   Result<estimator::GpuCatalog> catalog = load_gpu_catalog(options.gpu_catalog);
   if (!catalog) {
     return fail("Failed to read the GPU catalogue", catalog.error());
@@ -259,11 +259,13 @@ int serve(const ServerOptions& options,
   if (!config) {
     return fail("Found no cluster", config.error());
   }
-  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config);
+  const auto registry = std::make_shared<prometheus::Registry>();
+  metrics::RestClientMetrics requests(*registry, config->server);
+  Result<std::unique_ptr<kube::Client>> client = kube::connect(*config, &requests);
   if (!client) {
     return fail("Failed to use the kubeconfig", client.error());
   }
-  const std::unique_ptr<ServerProcess> server = make(*std::move(client), *std::move(catalog));
+  const std::unique_ptr<ServerProcess> server = make({registry, *std::move(client), *std::move(catalog)});
   if (const Result<void> started = server->start(); !started) {
     return fail("Failed to start", started.error());
   }

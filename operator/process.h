@@ -7,10 +7,12 @@
 //   if (Result<void> ready = prepare_server(options); !ready) {
 //     return wrong_usage(command, ready.error().message);
 //   }
-//   return serve(options, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-//     return std::make_unique<Server>(std::move(client), std::move(catalog));
+//   return serve(options, [&](ServerParts parts) {
+//     return std::make_unique<Server>(std::move(parts));
 //   });
 #pragma once
+
+#include <prometheus/registry.h>
 
 #include <boost/program_options/options_description.hpp>
 #include <boost/program_options/value_semantic.hpp>
@@ -112,10 +114,16 @@ class ServerProcess {
   virtual int exit_code() const { return kExitDone; }        // after stop()
 };
 
+// What a server is made from.
+struct ServerParts {
+  std::shared_ptr<prometheus::Registry> registry;  // has the metrics of the client's requests
+  std::unique_ptr<kube::Client> client;
+  estimator::GpuCatalog catalog;
+};
+
 // Reads the GPU catalogue, connects to the cluster, and runs the server that `make` returns until a stop
 // signal. Returns the exit code: kExitUsage where the configuration is wrong; failures are logged.
 int serve(const ServerOptions& options,
-          const std::function<std::unique_ptr<ServerProcess>(std::unique_ptr<kube::Client>,
-                                                             estimator::GpuCatalog)>& make);
+          const std::function<std::unique_ptr<ServerProcess>(ServerParts)>& make);
 
 }  // namespace plimsoll::process

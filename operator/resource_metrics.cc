@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "base/allocator.h"
 #include "metrics/families.h"
 
 namespace plimsoll::process {
@@ -18,7 +17,6 @@ std::vector<prometheus::MetricFamily> ResourceMetrics::Collect() const {
   std::vector<prometheus::MetricFamily> families = {
       metrics::gauges("plimsoll_cpu_limit", {{limits_.cpus}}),
       metrics::gauges("plimsoll_memory_limit_bytes", {{bytes(limits_.memory)}}),
-      metrics::gauges("plimsoll_memory_resident_bytes", {{bytes(resident_memory())}}),
       metrics::gauges("plimsoll_workers", {{static_cast<double>(workers_)}}),
   };
   std::vector<metrics::Sample> limits;

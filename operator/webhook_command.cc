@@ -16,6 +16,7 @@
 #include "operator/ops_servers.h"
 #include "operator/policy_options.h"
 #include "operator/process.h"
+#include "operator/process_metrics.h"
 #include "operator/resource_metrics.h"
 #include "operator/resource_plan.h"
 #include "operator/view_metrics.h"
@@ -95,14 +96,15 @@ class WebhookProcess final : public ServerProcess {
  public:
   WebhookProcess(const WebhookOptions& options, std::chrono::milliseconds lame_duck,
                  const crds::ClusterPolicy& policy,
-                 const std::optional<webhook::CertificateRotatorOptions>& rotation,
-                 std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog)
+                 const std::optional<webhook::CertificateRotatorOptions>& rotation, ServerParts parts)
       : options_(options),
         lame_duck_(lame_duck),
         policy_(policy),
         scheduler_(webhook::DecisionScheduler::for_cpus(deciders_of(options, plan_))),
-        client_(std::move(client)),
-        keeper_(*client_, std::move(catalog), view_, view_metrics_.observers(), options.server.namespaces),
+        registry_(std::move(parts.registry)),
+        client_(std::move(parts.client)),
+        keeper_(*client_, std::move(parts.catalog), view_, view_metrics_.observers(),
+                options.server.namespaces),
         tables_(*client_, {.cache_limit = plan_.table_cache}),
         objects_(*client_),
         certificates_(make_certificates(options.certificates, rotation, *client_)),
@@ -128,7 +130,7 @@ class WebhookProcess final : public ServerProcess {
                }},
               {"progress", [this] { return handler_.progress(); }}},
              {registry_, std::make_shared<webhook::ServerMetrics>(server_, *certificates_, &scheduler_),
-               std::make_shared<FeatureMetrics>(policy.gates),
+               std::make_shared<ProcessMetrics>(), std::make_shared<FeatureMetrics>(policy.gates),
               std::make_shared<ResourceMetrics>(
                   plan_, ResourceMetrics::Pools{{"reviews", &reviews_}, {"imports", &imports_}},
                   deciders_of(options, plan_))},
@@ -156,7 +158,7 @@ class WebhookProcess final : public ServerProcess {
                                      {"opsPort", ops_.ops_port()},
                                      {"metricsPort", ops_.metrics_port()},
                                      {"workers", deciders_of(options_, plan_)},
-                                     {"memory", to_string(plan_.limits.memory)},
+                                     {"memoryBytes", plan_.limits.memory.count},
                                      {"version", PLIMSOLL_VERSION}});
     return {};
   }
@@ -184,7 +186,7 @@ class WebhookProcess final : public ServerProcess {
   MemoryPool reviews_{plan_.reviews};
   MemoryPool imports_{plan_.imports};
   webhook::DecisionScheduler scheduler_;
-  const std::shared_ptr<prometheus::Registry> registry_ = std::make_shared<prometheus::Registry>();
+  const std::shared_ptr<prometheus::Registry> registry_;
   webhook::AdmissionMetrics metrics_{*registry_};
   const std::unique_ptr<kube::Client> client_;
   estimator::ClusterViewStore view_;
@@ -237,9 +239,8 @@ int run_webhook_command(const std::vector<std::string>& arguments) {
   if (const Result<void> prepared = prepare_server(options.server); !prepared) {
     return wrong_usage(kCommand, prepared.error().message);
   }
-  return serve(options.server, [&](std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog) {
-    return std::make_unique<WebhookProcess>(options, *lame_duck, *policy, *rotation, std::move(client),
-                                            std::move(catalog));
+  return serve(options.server, [&](ServerParts parts) {
+    return std::make_unique<WebhookProcess>(options, *lame_duck, *policy, *rotation, std::move(parts));
   });
 }
 

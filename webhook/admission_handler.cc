@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "base/duration.h"
+#include "base/json/edit.h"
 #include "base/log.h"
+#include "crds/request_id.h"
+#include "estimator/provisioner/json_patch.h"
 #include "webhook/mutate_workload.h"
 #include "webhook/text.h"
 #include "webhook/validate.h"
@@ -76,6 +79,35 @@ Mutation keep_as_is(const Error& why) {
   return mutation;
 }
 
+// Whether the patch writes another decision than the object has.
+bool decides_anew(const Json& patch) {
+  static const std::string kAnnotations = "/metadata/annotations";
+  static const std::string kDecision =
+      estimator::json_pointer({"metadata", "annotations", crds::kDecisionAnnotation});
+  return std::any_of(patch.begin(), patch.end(), [](const Json& operation) {
+    const std::string path = text_member(operation, {"path"});
+    return path == kDecision ||
+           (path == kAnnotations && !member(operation, {"value", crds::kDecisionAnnotation}).isNull());
+  });
+}
+
+// The id changes with the decision alone: the same manifest applied again must change nothing. Where the patch has a
+// decision, the object has annotations.
+void add_request_id(Json& patch, const std::string& id) {
+  if (!decides_anew(patch)) {
+    return;
+  }
+  JsonArray operations;
+  for (const Json& operation : patch) {
+    operations.append(operation);
+  }
+  operations.append(
+      json_object({{"op", "add"},
+                   {"path", estimator::json_pointer({"metadata", "annotations", crds::kRequestIdAnnotation})},
+                   {"value", id}}));
+  patch = std::move(operations).take();
+}
+
 // As malloc counts it: 15 bytes for each byte of parsed text, 18 with the tables of a job of 2,190 to 20,000
 // tables.
 constexpr std::int64_t kMemoryPerByte = 20;
@@ -129,7 +161,9 @@ http::Response AdmissionHandler::handle(const http::Request& request) const {
     return answer_review(mutating, request, deadline, uid);
   } catch (const std::exception& problem) {  // of a library, or out of memory
     count(webhook, false, "InternalError", request);
-    log_error("Admission handler threw", {{"webhook", webhook}, {"problem", problem.what()}});
+    log_error(
+        "Admission handler threw",
+        {{"webhook", webhook}, {"requestId", one_line(uid, kLoggedNameLimit)}, {"problem", problem.what()}});
     return refusal(500, "InternalError", "the webhook failed on this request; its log says why", uid);
   }
 }
@@ -151,9 +185,9 @@ http::Response AdmissionHandler::answer_review(bool mutating, const http::Reques
   uid = review.request.uid;
   if (review.error) {
     count(webhook, false, "BadReview", request);
-    log_warning(
-        "Failed to read an AdmissionReview",
-        {{"webhook", webhook}, {"uid", one_line(uid, kLoggedNameLimit)}, {"problem", review.error->message}});
+    log_warning("Failed to read an AdmissionReview", {{"webhook", webhook},
+                                                      {"requestId", one_line(uid, kLoggedNameLimit)},
+                                                      {"problem", review.error->message}});
     return {review.error->http_status, "application/json", encode_error(*review.error)};
   }
   return mutating ? answer_mutate(review.request, request, deadline)
@@ -206,7 +240,8 @@ Mutation AdmissionHandler::decide(const AdmissionRequest& review, const http::Re
 
 http::Response AdmissionHandler::answer_mutate(const AdmissionRequest& review, const http::Request& request,
                                                Budget::Time deadline) const {
-  const Mutation mutation = decide(review, request, deadline);
+  Mutation mutation = decide(review, request, deadline);
+  add_request_id(mutation.answer.patch, review.uid);
   http::Response response{200, "application/json", encode_answer(review.uid, mutation.answer)};
   count("mutate", mutation.applied, mutation.reason, request);
   if (mutation.gpus_saved > 0 && options_.metrics != nullptr) {
@@ -216,6 +251,7 @@ http::Response AdmissionHandler::answer_mutate(const AdmissionRequest& review, c
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - request.received;
     log_info(mutation.applied ? "Provisioned a job" : "Left a job unchanged",
              {{"job", one_line(review.namespace_name + "/" + review.name, 2 * kLoggedNameLimit)},
+              {"requestId", one_line(review.uid, kLoggedNameLimit)},
               {"reason", mutation.reason},
               {"message", one_line(mutation.message, kMessageLimit)},
               {"dryRun", review.dry_run},

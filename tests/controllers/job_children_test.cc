@@ -100,6 +100,24 @@ TEST(Children, AreOwnedByTheJob) {
   }
 }
 
+TEST(Children, CarryTheIdOfTheRequestThatSizedTheJob) {
+  const char* kPod = "{containers: [{name: trainer, image: i}]}";
+  const auto id_of = [](const Json& object) {
+    return text_member(object, {"metadata", "annotations", "plimsoll.dev/request-id"});
+  };
+  const AttemptChildren with = children_of(
+      job_of("j", kPod, ", annotations: {plimsoll.dev/request-id: r-1, other: x}"), attempt_of(8, 8));
+  for (const Json* child : {&with.plan, &with.service, &with.job, &with.job["spec"]["template"]}) {
+    EXPECT_EQ(id_of(*child), "r-1") << write_json(*child);
+    EXPECT_EQ(text_member(*child, {"metadata", "annotations", "other"}), "");
+  }
+  const AttemptChildren without = children_of(job_of("j", kPod), attempt_of(8, 8));
+  for (const Json* child : {&without.plan, &without.service, &without.job}) {
+    EXPECT_TRUE((*child)["metadata"]["annotations"].isNull()) << "no empty annotation";
+  }
+  EXPECT_EQ(id_of(without.job["spec"]["template"]), "");
+}
+
 TEST(Children, AJobOfOnePodANode) {
   const AttemptChildren children = children_of(job_of("ads", kPlainPod), attempt_of(24, 8, 3));
   const Json& spec = children.job["spec"];

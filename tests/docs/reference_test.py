@@ -31,6 +31,19 @@ def names_in_sources(text):
             "Environment of the trainers": environment}
 
 
+def fields_of_the_log(text):
+    """The fields that calls of base/log.h give: {"field", value}. A path of member names, {"metadata", "name"}, is none."""
+    fields = set()
+    text = re.sub(r"""'[()]'|"(?:[^"\\\n]|\\.)*\"""", lambda literal: re.sub("[()]", "_", literal[0]), text)
+    for call in re.finditer(r"\blog(?:_(?:debug|info|warning|error))?\(", text):
+        depth, end = 1, call.end()
+        while depth > 0:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        fields |= set(re.findall(r'\{"(\w+)",\s+(?!")', text[call.end():end]))
+    return fields
+
+
 def names_on_page(text, heading):
     """The names in the first column of the tables of a section, its subsections included."""
     found = re.search(r"^## %s\n(.*?)(?=^## |\Z)" % re.escape(heading), text, re.M | re.S)
@@ -59,6 +72,12 @@ class Reference(unittest.TestCase):
             with self.subTest(heading):
                 self.assertGreater(len(names), 5)
                 self.assertEqual(names_on_page(page, heading), names)
+
+    def test_has_each_field_of_the_log(self):
+        code = "\n".join(documents.read(path) for path in documents.files(documents.PRODUCT, (".cc",)))
+        self.assertEqual(names_on_page(documents.read(PAGE), "The log"), fields_of_the_log(code))
+        self.assertEqual(fields_of_the_log('log_info("a (b", {{"job", text(job, {"metadata", "name"})},\n {"took", 1}}); f({{"x", 1}});'),
+                         {"job", "took"})
 
     def test_rights_are_those_of_the_chart(self):
         rights = rights_in_chart(documents.read("charts/plimsoll/templates/rbac.yaml"))

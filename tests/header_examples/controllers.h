@@ -11,6 +11,7 @@
 #include "controllers/departed_pods.h"
 #include "controllers/gpu_inventory.h"
 #include "controllers/job_children.h"
+#include "controllers/job_events.h"
 #include "controllers/job_record.h"
 #include "controllers/learning.h"
 #include "controllers/training_job_controller.h"
@@ -65,6 +66,10 @@ struct job_children_example {
   crds::TrainingJob job;
   crds::Attempt attempt;
   AttemptPlan plan;
+};
+struct job_events_example {
+  PassContext context;
+  Json object;
 };
 struct job_record_example {
   PassContext context;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json/edit.h"
+#include "base/log.h"
 #include "crds/checker.h"
 #include "crds/cluster_policy.h"
 #include "crds/decoder.h"
@@ -35,6 +36,10 @@ struct pod_fields_example {
 struct profile_samples_example {
   MemoryProfile profile;
   JsonObject object;
+};
+struct request_id_example {
+  std::string key;
+  Json object;
 };
 struct shared_memory_example {
   Json pod, container;

@@ -31,6 +31,7 @@ struct feature_metrics_example {
 };
 struct leadership_example {
   kube::Client& client;
+  LeadershipOptions options;
   std::optional<kube::LeaseOptions> lease;
   prometheus::Registry& registry;
   struct {
@@ -66,12 +67,15 @@ struct policy_options_example {
   PolicyOptions options;
   boost::program_options::options_description description;
 };
+struct process_metrics_example {
+  std::shared_ptr<prometheus::Registry> registry;
+};
 struct process_example {
   ServerCommand command;
   boost::program_options::options_description description;
   std::vector<std::string> arguments;
   struct Server : ServerProcess {
-    Server(std::unique_ptr<kube::Client> client, estimator::GpuCatalog catalog);
+    explicit Server(ServerParts parts);
     Result<void> start() override;
     void stop() override;
     std::chrono::milliseconds stop_limit() const override;

@@ -67,6 +67,21 @@ TEST_F(CorrelatorTest, TheSameAgainCountsUp) {
   EXPECT_FALSE(say("out of memory", job("other"))->is_known);
 }
 
+TEST_F(CorrelatorTest, AnEventHasTheAnnotationsOfItsLatestOccurrence) {
+  Occurrence occurrence{
+      .about = job(), .reason = "Resized", .message = "to 64", .annotations = {{"a/b", "1"}}};
+  const auto first = correlator_.correlate(occurrence);
+  EXPECT_EQ(first->event["metadata"]["annotations"]["a/b"].asString(), "1");
+  correlator_.written(first->key, first->event);
+  occurrence.annotations = {{"a/b", "2"}};
+  const auto again = correlator_.correlate(occurrence);
+  EXPECT_TRUE(again->is_known) << "annotations do not make another event";
+  EXPECT_EQ(again->patch["metadata"]["annotations"]["a/b"].asString(), "2");
+  EXPECT_EQ(again->event["metadata"]["annotations"]["a/b"].asString(), "2");
+  occurrence.annotations.clear();
+  EXPECT_TRUE(correlator_.correlate(occurrence)->patch["metadata"].isNull());
+}
+
 TEST_F(CorrelatorTest, TheTenthOfItsKindIsCombined) {
   for (int i = 1; i < 10; ++i) {
     EXPECT_EQ(say("rank " + std::to_string(i))->event["message"].asString(), "rank " + std::to_string(i));

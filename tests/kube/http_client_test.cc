@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 #include "tests/kube/scripted_server.h"
@@ -284,6 +285,68 @@ TEST(HttpClient, ClientErrorsAreNotRepeated) {
   ScriptedServer server([](Peer& peer) { peer.respond(403, status_body(403, "Forbidden")); });
   EXPECT_EQ(client_of(server)->get(kMaps, "ns", "a").error().code, ErrorCode::kForbidden);
   EXPECT_EQ(server.requests().size(), 1U);
+}
+
+// Writes down what it sees.
+class Record final : public ClientObserver {
+ public:
+  void requested(std::string_view method, int status) override {
+    const std::scoped_lock lock(mutex_);
+    requests_.push_back(std::string(method) + " " + std::to_string(status));
+  }
+  void took(std::string_view method, std::chrono::nanoseconds time) override {
+    const std::scoped_lock lock(mutex_);
+    EXPECT_GT(time.count(), 0);
+    timed_.push_back(std::string(method));
+  }
+  std::vector<std::string> requests() const {
+    const std::scoped_lock lock(mutex_);
+    return requests_;
+  }
+  std::vector<std::string> timed() const {
+    const std::scoped_lock lock(mutex_);
+    return timed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> requests_;
+  std::vector<std::string> timed_;
+};
+
+TEST(HttpClient, AnObserverSeesEachTryAndTheWatchesWithoutTheirTime) {
+  std::atomic<int> calls = 0;
+  ScriptedServer server([&](Peer& peer) {
+    if (peer.target().find("watch=true") != std::string::npos) {
+      peer.respond(200, "");
+    } else if (++calls == 1) {
+      peer.respond(503, "starting", "Retry-After: 0\r\n");
+    } else if (calls == 2) {
+      peer.respond(201, kMap);
+    } else {
+      peer.reset();
+    }
+  });
+  Record record;
+  ClientConfig config;
+  config.server = server.url();
+  const auto client = std::move(*connect(config, &record));
+  EXPECT_TRUE(client->create(kMaps, "ns", *parse_json(kMap)));
+  EXPECT_TRUE(client->watch(kMaps, "ns", {}, [](const WatchEvent&) {}, {}));
+  EXPECT_FALSE(client->get(kMaps, "ns", "a"));
+  EXPECT_THAT(record.requests(), ::testing::ElementsAre("POST 503", "POST 201", "GET 200", "GET 0", "GET 0"));
+  EXPECT_THAT(record.timed(), ::testing::ElementsAre("POST", "POST", "GET", "GET"));
+}
+
+TEST(HttpClient, AnObserverSeesThatAWatchWasNotAnswered) {
+  ScriptedServer server([](Peer& peer) { peer.respond(403, status_body(403, "Forbidden")); });
+  Record record;
+  ClientConfig config;
+  config.server = server.url();
+  const auto client = std::move(*connect(config, &record));
+  EXPECT_FALSE(client->watch(kMaps, "ns", {}, [](const WatchEvent&) {}, {}));
+  EXPECT_THAT(record.requests(), ::testing::ElementsAre("GET 403"));
+  EXPECT_TRUE(record.timed().empty());
 }
 
 TEST(HttpClient, ARedirectIsNotFollowedAndNoTokenLeaks) {

@@ -1,6 +1,7 @@
 #include "metrics/kubernetes_metrics.h"
 
 #include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
 
 #include <map>
 #include <optional>
@@ -96,6 +97,36 @@ TEST(ReflectorMetrics, HaveClientGosNames) {
       {"reflector_watch_duration_seconds_sum", 300}, {"reflector_watches_total", 2},
   };
   EXPECT_EQ(scrape(registry), expected);
+}
+
+TEST(RestClientMetrics, HaveClientGosNames) {
+  prometheus::Registry registry;
+  RestClientMetrics metrics(registry, "https://10.0.0.1:6443/behind/a/path");
+  metrics.requested("GET", 200);
+  metrics.requested("GET", 200);
+  metrics.requested("GET", 0);
+  metrics.requested("POST", 409);
+  metrics.took("GET", seconds(3));
+  const std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
+  for (const char* line :
+       {R"(rest_client_requests_total{code="200",host="10.0.0.1:6443",method="GET"} 2)",
+        R"(rest_client_requests_total{code="<error>",host="10.0.0.1:6443",method="GET"} 1)",
+        R"(rest_client_requests_total{code="409",host="10.0.0.1:6443",method="POST"} 1)",
+        R"(rest_client_request_duration_seconds_sum{host="10.0.0.1:6443",verb="GET"} 3)",
+        R"(rest_client_request_duration_seconds_count{host="10.0.0.1:6443",verb="GET"} 1)",
+        R"(rest_client_request_duration_seconds_count{host="10.0.0.1:6443",verb="DELETE"} 0)"}) {
+    EXPECT_NE(text.find(std::string(line) + "\n"), text.npos) << line << "\n" << text;
+  }
+}
+
+TEST(RestClientMetrics, TheHostIsWithoutSchemeAndPath) {
+  for (const char* server : {"http://api", "api", "https://api/"}) {
+    prometheus::Registry registry;
+    RestClientMetrics metrics(registry, server);
+    metrics.requested("PUT", 200);
+    const std::string text = prometheus::TextSerializer().Serialize(registry.Collect());
+    EXPECT_NE(text.find(R"({code="200",host="api",method="PUT"} 1)"), text.npos) << server << "\n" << text;
+  }
 }
 
 TEST(EventMetrics, CountLossesByTheirReason) {

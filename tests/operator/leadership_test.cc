@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "kube/lease_defaults.h"
 #include "tests/checkout.h"
+#include "tests/kube/partial_client.h"
 
 namespace plimsoll::process {
 namespace {
@@ -40,6 +42,47 @@ TEST(Leadership, WrongDurationsNameTheFlag) {
   EXPECT_THAT(lease.error().message, HasSubstr("--leader-elect-renew-deadline"));
   options.renew_deadline = "20s";  // longer than the lease
   EXPECT_FALSE(lease_of(options).ok());
+}
+
+std::map<std::string, double> scrape(const prometheus::Registry& registry) {
+  std::map<std::string, double> values;
+  for (const prometheus::MetricFamily& family : registry.Collect()) {
+    const prometheus::ClientMetric& metric = family.metric.front();
+    EXPECT_EQ(metric.label.front().value, "the-lease") << family.name;
+    values[family.name] =
+        family.type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value;
+  }
+  return values;
+}
+
+// PlimsollLeaderLost fires where no operator says that it leads.
+TEST(Leadership, WithoutAnElectionItLeadsAndItsMetricsSaySo) {
+  testing::PartialClient client;
+  prometheus::Registry registry;
+  Leadership leadership(client, "the-lease", std::nullopt, registry);
+  EXPECT_EQ(scrape(registry)["leader_election_master_status"], 0) << "it has not started";
+  bool started = false;
+  leadership.start([&] { started = true; }, [] { FAIL() << "there is no lease to lose"; });
+  EXPECT_TRUE(started);
+  EXPECT_TRUE(leadership.leads());
+  const std::map<std::string, double> expected = {{"leader_election_master_status", 1},
+                                                  {"leader_election_slowpath_total", 0}};
+  EXPECT_EQ(scrape(registry), expected);
+  leadership.stop();
+}
+
+TEST(Leadership, WithAnElectionItLeadsNotBeforeItHasTheLease) {
+  testing::PartialClient client;  // answers with errors
+  prometheus::Registry registry;
+  LeadershipOptions options;
+  options.lease_name = "the-lease";
+  const Result<kube::LeaseOptions> lease = lease_of(options);
+  ASSERT_TRUE(lease.ok());
+  Leadership leadership(client, "the-lease", *lease, registry);
+  leadership.start([] { FAIL() << "it has no lease"; }, [] {});
+  EXPECT_FALSE(leadership.leads());
+  leadership.stop();
+  EXPECT_EQ(scrape(registry)["leader_election_master_status"], 0);
 }
 
 }  // namespace

@@ -59,6 +59,92 @@ TEST(AdmissionHandler, ThePathSaysTheModeOfTheNamespace) {
   }
 }
 
+std::string request_id_of(const Json& object) {
+  return text_member(object, {"metadata", "annotations", "plimsoll.dev/request-id"});
+}
+
+class RequestId : public ::testing::Test {
+ protected:
+  RequestId() {
+    configure_log(LogLevel::kInfo, LogFormat::kJson);
+    cluster_.set(testing::sample_view());
+  }
+  ~RequestId() override { configure_log(LogLevel::kInfo, LogFormat::kText); }
+
+  Json admitted(Json object, const Json& review, const std::string& uid) {
+    ::testing::internal::CaptureStderr();
+    const http::Response answer = handler_.handle(post(kMutatePath, review));
+    log_ = ::testing::internal::GetCapturedStderr();
+    return testing::patched(std::move(object), testing::patch_of(testing::response_of(answer.body, uid)));
+  }
+  Json logged() const {
+    const Result<Json> record = parse_json(log_);
+    EXPECT_TRUE(record.ok()) << log_;
+    return record ? *record : Json();
+  }
+
+  estimator::ClusterViewStore cluster_;
+  const AdmissionHandler handler_{{.cluster = &cluster_}};
+  std::string log_;
+};
+
+TEST_F(RequestId, IsWrittenWithTheDecisionAndLogged) {
+  const Json job = admitted(sample_job(), sample_review(sample_job(), "CREATE", "u-1"), "u-1");
+  EXPECT_EQ(request_id_of(job), "u-1");
+  EXPECT_EQ(logged()["msg"], "Provisioned a job");
+  EXPECT_EQ(logged()["requestId"], "u-1");
+  EXPECT_TRUE(logged()["seconds"].isDouble());
+  EXPECT_EQ(logged()["dryRun"], false);
+}
+
+TEST_F(RequestId, IsWrittenWithARecommendation) {
+  Json object = sample_job();
+  object["spec"]["provisioning"]["mode"] = "Off";
+  EXPECT_EQ(request_id_of(admitted(object, sample_review(object, "CREATE", "u-1"), "u-1")), "u-1");
+}
+
+TEST_F(RequestId, StaysWhereTheDecisionStays) {
+  const Json first = admitted(sample_job(), sample_review(sample_job(), "CREATE", "u-1"), "u-1");
+  Json again = first;  // as kubectl apply of the original manifest leaves it
+  again["spec"] = sample_job()["spec"];
+  Json review = testing::update_review(first, again);
+  review["request"]["uid"] = "u-2";
+  const Json second = admitted(again, review, "u-2");
+  EXPECT_EQ(write_json(second), write_json(first));
+  EXPECT_EQ(logged()["requestId"], "u-2") << "the log is of the request";
+  const Json created = admitted(first, sample_review(first, "CREATE", "u-3"), "u-3");
+  EXPECT_EQ(request_id_of(created), "u-1") << "a job that has its decision gets no other";
+}
+
+TEST_F(RequestId, ChangesWithTheDecision) {
+  const Json first = admitted(sample_job(), sample_review(sample_job(), "CREATE", "u-1"), "u-1");
+  Json changed = first;
+  changed["spec"]["training"]["batchSizePerTrainer"] =
+      2 * sample_job()["spec"]["training"]["batchSizePerTrainer"].asInt();
+  Json review = testing::update_review(first, changed);
+  review["request"]["uid"] = "u-2";
+  EXPECT_EQ(request_id_of(admitted(changed, review, "u-2")), "u-2") << log_;
+}
+
+TEST_F(RequestId, IsNotWrittenWithoutADecision) {
+  Json object = sample_job();
+  object["spec"]["training"]["batchSizePerTrainer"] = 0;
+  const Json job = admitted(object, sample_review(object, "CREATE", "u-1"), "u-1");
+  EXPECT_EQ(request_id_of(job), "");
+  EXPECT_EQ(logged()["msg"], "Left a job unchanged");
+  EXPECT_EQ(logged()["requestId"], "u-1");
+}
+
+TEST_F(RequestId, OfAReviewThatCannotBeReadIsLoggedToo) {
+  Json review = sample_review(sample_job(), "CREATE", "u\n1");
+  review["request"]["operation"] = "NONSENSE";
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(handler_.handle(post(kMutatePath, review)).status, 400);
+  log_ = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(logged()["msg"], "Failed to read an AdmissionReview");
+  EXPECT_EQ(logged()["requestId"], "u 1");
+}
+
 TEST(AdmissionHandler, CountsWhatItDoes) {
   configure_log(LogLevel::kError, LogFormat::kText);
   prometheus::Registry registry;
