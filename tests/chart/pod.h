@@ -6,8 +6,8 @@
 //   (*pod)->terminate();
 //   EXPECT_EQ((*pod)->wait_for_exit(), 0);
 //
-// It differs from a pod in a cluster in two things: it shares the machine's network, so every option that names a port gets 0 and
-// tells the port taken in a file; and its root is not read-only, though its user can write nothing but /run/test. One thread.
+// It differs from a pod in a cluster: it shares the machine's network, so every option that names a port gets 0 and tells the port
+// taken in a file; no cgroup limits it; its root is not read-only, though its user can write nothing but /run/test and /tmp. One thread.
 #pragma once
 
 #include <signal.h>
