@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kServiceAccount = "/var/run/secrets/kubernetes.io/serviceaccount";
 constexpr const char* kVolume = "/run/test";  // where the process may write
+constexpr const char* kServingPort = "port";
+constexpr const char* kOpsPort = "ops-port";
 
 int number_in(const std::string& path) {
   int number = 0;
@@ -34,24 +36,24 @@ Result<std::string> token_of(const ApiServer& server, const std::string& space, 
   return token.output.substr(0, token.output.find('\n'));
 }
 
-// The container's arguments, with 0 for each port.
+// The container's arguments, with 0 for each port, and files for those that tests ask for.
 Result<std::vector<std::string>> arguments_of(const Json& container) {
-  static const std::regex port("(--(.*-)?port=)[0-9]+");
+  static const std::regex port("--((.*-)?port)=[0-9]+");
   std::vector<std::string> arguments;
-  std::vector<std::string> files;
   for (const Json& each : container["args"]) {
-    std::string argument = each.asString();
-    if (std::smatch option; std::regex_match(argument, option, port)) {
-      argument = option[1].str() + "0";
-      files.push_back(option[1].str());
+    const std::string argument = each.asString();
+    std::smatch option;
+    if (!std::regex_match(argument, option, port)) {
+      arguments.push_back(argument);
+      continue;
     }
-    arguments.push_back(std::move(argument));
+    const std::string name = option[1];
+    arguments.push_back("--" + name + "=0");
+    if (name == kServingPort || name == kOpsPort) {
+      arguments.push_back("--" + name + "-file=" + kVolume + "/" + name);
+    }
   }
-  for (const std::string& option : files) {
-    const std::string name = option.substr(2, option.size() - 3);
-    arguments.push_back("--" + name + "-file=" + kVolume + "/" + name);
-  }
-  if (files.empty()) {
+  if (arguments.size() == container["args"].size()) {
     return Error(ErrorCode::kInvalid,
                  "the container has no option for a port: " + write_json(container["args"]));
   }
@@ -142,13 +144,13 @@ Result<std::unique_ptr<Pod>> Pod::start(const ApiServer& server, const Json& dep
 
   const std::string probe = text_member(container, {"readinessProbe", "httpGet", "path"});
   const ::testing::AssertionResult ready = eventually("the pod is ready or has ended", [&] {
-    const int ops_port = number_in(*volume + "/ops-port");
+    const int ops_port = number_in(*volume + "/" + kOpsPort);
     return !pod->running() || (ops_port != 0 && !http_get(ops_port, probe).empty());
   });
   if (!ready || !pod->running()) {
     return Error(ErrorCode::kUnavailable, name + " did not become ready: " + pod->log());
   }
-  pod->port_ = number_in(*volume + "/port");
+  pod->port_ = number_in(*volume + "/" + kServingPort);
   return pod;
 }
 
