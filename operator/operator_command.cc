@@ -112,7 +112,7 @@ class OperatorProcess final : public ServerProcess {
              {{"controllers", [this] { return controllers_ready(); }},
               {"progress", [this] { return progress(); }}},
              {std::make_shared<Refresher>([this] { jobs_.refresh_metrics(); }), registry_,
-               std::make_shared<ProcessMetrics>(), std::make_shared<FeatureMetrics>(policy_.gates),
+              std::make_shared<ProcessMetrics>(), std::make_shared<FeatureMetrics>(policy_.gates),
               std::make_shared<ResourceMetrics>(plan_, ResourceMetrics::Pools{}, workers())},
              *client_) {}
 

@@ -130,7 +130,7 @@ class WebhookProcess final : public ServerProcess {
                }},
               {"progress", [this] { return handler_.progress(); }}},
              {registry_, std::make_shared<webhook::ServerMetrics>(server_, *certificates_, &scheduler_),
-               std::make_shared<ProcessMetrics>(), std::make_shared<FeatureMetrics>(policy.gates),
+              std::make_shared<ProcessMetrics>(), std::make_shared<FeatureMetrics>(policy.gates),
               std::make_shared<ResourceMetrics>(
                   plan_, ResourceMetrics::Pools{{"reviews", &reviews_}, {"imports", &imports_}},
                   deciders_of(options, plan_))},

@@ -29,6 +29,20 @@ status:
   conditions: [{type: Ready, status: "True"}]
 )";
 
+// A TrainingJob that requests two trainers of kNode and needs one; its tables are in the ConfigMap `tables` (add_cluster). `more` are lines
+// of YAML, fields of spec; `fate` says how its pods end (tests/controlplane/stages/pod_fail.yaml).
+inline std::string table_job(const std::string& name, const std::string& more = {},
+                             const std::string& fate = "any: x", const std::string& family = "ads") {
+  return "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
+         ", namespace: default}\nspec:\n  model:\n    family: " + family +
+         "\n    dlrm:\n      denseFeatures: 13\n      bottomMLP: [64]\n      topMLP: [64, 1]\n"
+         "      tablesFrom: {configMapKeyRef: {name: tables, key: tables.csv}}\n"
+         "  training: {batchSizePerTrainer: 64}\n  trainers: {replicas: 2, perNode: 8}\n" +
+         more + "  template:\n    metadata:\n      annotations:\n        test.plimsoll.dev/" + fate +
+         "\n        test.plimsoll.dev/failure-message: \"torch.OutOfMemoryError: CUDA out of memory.\"\n"
+         "    spec: {containers: [{name: trainer, image: none}]}\n";
+}
+
 class InstallTest : public HelmTest {
  protected:
   virtual ApiServerOptions server_options() const { return {}; }
@@ -61,6 +75,15 @@ class InstallTest : public HelmTest {
     arguments.insert(arguments.end(), {"--namespace", kNamespace, "--kubeconfig", server_->kubeconfig()});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return helm(arguments);
+  }
+
+  // A node of GPUs whose pods run and end as their annotations say, and the tables of table_job.
+  void add_cluster() const {
+    std::string node = kNode;
+    const std::string name = "name: v100-0";
+    node.insert(node.find(name) + name.size(), "\n  annotations: {kwok.x-k8s.io/node: fake}");
+    expect_done(kubectl({"create", "-f", "-"}, node));
+    expect_done(kubectl({"create", "configmap", "tables", "--from-literal=tables.csv=item,25000000,64,1"}));
   }
 
   // "yes" or "no". `resource` may be "kind" or "kind/subresource".

@@ -149,13 +149,9 @@ class RightsTest : public InstallTest {
 
   // The operator sizes a job that no webhook has seen.
   void work_without_webhook() {
-    std::string node = kNode;
-    const std::string name = "name: v100-0";
-    node.insert(node.find(name) + name.size(), "\n  annotations: {kwok.x-k8s.io/node: fake}");
-    expect_done(kubectl({"create", "-f", "-"}, node));
+    add_cluster();
     comes({"get", "gpumodel", "v100-32gb", "-o", "jsonpath={.status.totalGPUs}"}, "8");
-    expect_done(kubectl({"create", "configmap", "tables", "--from-literal=tables.csv=item,25000000,64,1"}));
-    expect_done(kubectl({"create", "-f", "-"}, job("unseen", "")));
+    expect_done(kubectl({"create", "-f", "-"}, table_job("unseen")));
     comes({"get", "tj", "unseen", "-o", "jsonpath={.spec.provisioning.mode} {.status.attempts[0].trainers}"},
           "Auto 1");
   }
@@ -164,13 +160,13 @@ class RightsTest : public InstallTest {
   void work() {
     // Until the API server calls the webhook, it answers without a decision.
     ASSERT_TRUE(eventually("the webhook decides", [&] {
-      return kubectl({"create", "--dry-run=server", "-o", "yaml", "-f", "-"}, job("probe", ""))
+      return kubectl({"create", "--dry-run=server", "-o", "yaml", "-f", "-"}, table_job("probe"))
                  .output.find("provisioning-decision") != std::string::npos;
     })) << webhook_->log();
     expect_done(kubectl({"create", "-f", "-"},
-                        job("ads", "  ttlSecondsAfterFinished: 1\n", "outcome-of-attempt-0: fail")));
+                        table_job("ads", "  ttlSecondsAfterFinished: 1\n", "outcome-of-attempt-0: fail")));
     comes({"get", "tj", "ads", "--ignore-not-found", "-o", "name"}, "");
-    expect_done(kubectl({"create", "-f", "-"}, job("paused", "", "run-for: 600s")));
+    expect_done(kubectl({"create", "-f", "-"}, table_job("paused", "", "run-for: 600s")));
     comes({"get", "tj", "paused", "-o", "jsonpath={.status.conditions[?(@.type=='Running')].status}"},
           "True");
     expect_done(kubectl({"patch", "tj", "paused", "--type=merge", "-p", R"({"spec":{"suspend":true}})"}));
@@ -183,17 +179,6 @@ class RightsTest : public InstallTest {
     const std::string token = output.substr(0, output.find('\n'));
     EXPECT_EQ(scrape_operator_->status_for(token), 403) << operator_->log();
     EXPECT_EQ(scrape_webhook_->status_for(token), 403) << webhook_->log();
-  }
-
-  static std::string job(const std::string& name, const std::string& more,
-                         const std::string& fate = "any: x") {
-    return "apiVersion: plimsoll.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " + name +
-           ", namespace: default}\nspec:\n  model:\n    family: ads\n    dlrm:\n      denseFeatures: 13\n      bottomMLP: [64]\n      topMLP: [64, 1]\n"
-           "      tablesFrom: {configMapKeyRef: {name: tables, key: tables.csv}}\n"
-           "  training: {batchSizePerTrainer: 64}\n  trainers: {replicas: 2, perNode: 8}\n" +
-           more + "  template:\n    metadata:\n      annotations:\n        test.plimsoll.dev/" + fate +
-           "\n        test.plimsoll.dev/failure-message: \"torch.OutOfMemoryError: CUDA out of memory.\"\n"
-           "    spec: {containers: [{name: trainer, image: none}]}\n";
   }
 
   void expect_least_rights(const std::vector<std::string>& values,

@@ -216,6 +216,8 @@ class RealApiServer final : public ApiServer {
         "--service-cluster-ip-range",
         "10.0.0.0/24",
         "--allow-privileged=true",
+        // A webhook's Service is called at its endpoints: nothing here routes the address of a Service.
+        "--enable-aggregator-routing=true",
     };
     if (!options_.controller_manager) {
       // Nobody makes the service account that the one asks for with every pod, nor takes away the taint that

@@ -1,6 +1,7 @@
 #include "tests/controlplane/subprocess.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -48,9 +49,25 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& addi
   return merged;
 }
 
+// The parent learns why the program was not started.
+[[noreturn]] void give_up(int report) {
+  const int reason = errno;
+  [[maybe_unused]] const ssize_t written = write(report, &reason, sizeof(reason));
+  _exit(127);
+}
+
+bool confine(const Confinement& confinement) {
+  return chroot(confinement.root.c_str()) == 0 && chdir("/") == 0 && setgroups(0, nullptr) == 0 &&
+         setgid(confinement.user) == 0 && setuid(confinement.user) == 0;
+}
+
 // Runs in the child, between fork and exec: only calls that are safe there.
-[[noreturn]] void become(char** arguments, char** environment, const StandardStreams& streams, pid_t parent,
-                         int report) {
+[[noreturn]] void become(char** arguments, char** environment, const StandardStreams& streams,
+                         const Confinement& confinement, pid_t parent, int report) {
+  // First: another user makes the kernel forget PR_SET_PDEATHSIG.
+  if (!confinement.root.empty() && !confine(confinement)) {
+    give_up(report);
+  }
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) {
@@ -65,15 +82,13 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& addi
     close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     execvpe(arguments[0], arguments, environment);
   }
-  const int reason = errno;
-  [[maybe_unused]] const ssize_t written = write(report, &reason, sizeof(reason));
-  _exit(127);
+  give_up(report);
 }
 
 }  // namespace
 
 Result<pid_t> spawn(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
-                    const StandardStreams& streams) {
+                    const StandardStreams& streams, const Confinement& confinement) {
   assert(!arguments.empty());
   std::vector<std::string> argument_texts = arguments;
   std::vector<std::string> environment_texts = merged_environment(environment);
@@ -87,7 +102,7 @@ Result<pid_t> spawn(const std::vector<std::string>& arguments, const std::vector
   const pid_t child = fork();
   if (child == 0) {
     become(const_cast<char**>(argument_pointers.data()), const_cast<char**>(environment_pointers.data()),
-           streams, parent, report[1]);
+           streams, confinement, parent, report[1]);
   }
   const int fork_error = errno;
   close(report[1]);
@@ -127,7 +142,7 @@ Result<std::unique_ptr<Subprocess>> Subprocess::start(const SubprocessOptions& o
     close(streams.input);
     return error;
   }
-  const Result<pid_t> pid = spawn(options.arguments, options.environment, streams);
+  const Result<pid_t> pid = spawn(options.arguments, options.environment, streams, options.confinement);
   close(streams.input);
   close(streams.output);
   if (!pid) {

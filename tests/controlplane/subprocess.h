@@ -23,10 +23,17 @@
 
 namespace plimsoll::testing {
 
+// A root file system and a user of its own, as a container has them. Only root may start such a program.
+struct Confinement {
+  std::string root = {};  // the folder that the program sees as "/"; empty: not confined
+  unsigned user = 0;      // its user and its only group
+};
+
 struct SubprocessOptions {
   std::vector<std::string> arguments;    // the first is the program, looked up on PATH
   std::vector<std::string> environment;  // "NAME=value", on top of this process's
   std::string log_file;                  // standard output and error are appended; empty: thrown away
+  Confinement confinement;
 };
 
 class Subprocess {
@@ -61,7 +68,7 @@ struct StandardStreams {
 
 // Starts the program as described above and returns its process id. What `start` and `run_command` share.
 Result<pid_t> spawn(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
-                    const StandardStreams& streams);
+                    const StandardStreams& streams, const Confinement& confinement = {});
 
 // The exit code of a wait status: 128 + signal when the process was killed.
 int exit_code_of(int wait_status);

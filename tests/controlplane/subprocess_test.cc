@@ -55,6 +55,30 @@ TEST(Subprocess, SaysWhyAProgramCannotStart) {
   EXPECT_THAT(started.error().message, HasSubstr("No such file"));
 }
 
+TEST(Subprocess, RunsInARootAndAsAUserOfItsOwn) {
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "changing the root folder needs root";
+  }
+  const auto scratch = ScratchDirectory::create();
+  ASSERT_TRUE(scratch.ok());
+  const std::string log = (*scratch)->file("log");
+  SubprocessOptions options;
+  options.arguments = {"/bin/sh", "-c", "id -u; id -G; pwd; [ -w /etc ] || echo a stranger"};
+  options.log_file = log;
+  options.confinement = {.root = "/", .user = 65532};
+  const auto started = Subprocess::start(options);
+  ASSERT_TRUE(started.ok()) << to_string(started.error());
+  EXPECT_EQ((*started)->wait_for_exit(kLong), 0);
+  EXPECT_EQ(tail_of_file(log), "65532\n65532\n/\na stranger\n");
+
+  options.confinement.root = (*scratch)->path();  // where there is no shell
+  EXPECT_FALSE(Subprocess::start(options).ok());
+  options.confinement.root = (*scratch)->file("none");
+  const auto nowhere = Subprocess::start(options);
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_THAT(nowhere.error().message, HasSubstr("No such file"));
+}
+
 TEST(Subprocess, StopAsksThenKills) {
   const auto scratch = ScratchDirectory::create();
   ASSERT_TRUE(scratch.ok());
