@@ -1,6 +1,6 @@
 // FeatureMetrics: which feature gates are on (crds/feature_gates.h), as Kubernetes' own components export it.
 //
-//   OpsServer ops({.metrics = {std::make_shared<FeatureMetrics>(policy.gates)}});
+//   OpsServer ops({.metrics = Collectables{std::make_shared<FeatureMetrics>(policy.gates)}});
 //
 // Any thread.
 #pragma once

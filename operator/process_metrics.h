@@ -1,7 +1,7 @@
 // ProcessMetrics: which build runs, and what it uses (metrics/catalogue.h), read at each scrape. The names are those that
 // Prometheus' client libraries give every process, so that existing dashboards show them.
 //
-//   OpsServer ops({.metrics = {registry, std::make_shared<ProcessMetrics>()}});
+//   OpsServer ops({.metrics = Collectables{registry, std::make_shared<ProcessMetrics>()}});
 //
 // What the system does not tell is absent from the scrape. Any thread.
 #pragma once

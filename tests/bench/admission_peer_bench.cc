@@ -156,8 +156,8 @@ struct Contestant {
 };
 
 std::optional<Contestant> start(std::string name, const std::vector<std::string>& arguments, int port) {
-  Result<std::unique_ptr<testing::Subprocess>> process =
-      testing::Subprocess::start({.arguments = arguments, .environment = {}, .log_file = {}});
+  Result<std::unique_ptr<testing::Subprocess>> process = testing::Subprocess::start(
+      {.arguments = arguments, .environment = {}, .log_file = {}, .confinement = {}});
   if (!process) {
     std::fprintf(stderr, "%s\n", process.error().message.c_str());
     return std::nullopt;

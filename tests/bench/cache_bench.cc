@@ -213,7 +213,8 @@ std::optional<Figures> measure(const Settings& settings, bool peer, const std::s
       {.arguments = peer ? std::vector<std::string>{settings.peer, url, events} : ours,
        .environment = {settings.first == "list" ? "KUBE_FEATURE_WatchListClient=false"
                                                 : "KUBE_FEATURE_WatchListClient=true"},
-       .log_file = log});
+       .log_file = log,
+       .confinement = {}});
   if (!process) {
     std::fprintf(stderr, "%s\n", process.error().message.c_str());
     return std::nullopt;

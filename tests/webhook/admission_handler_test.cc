@@ -24,6 +24,7 @@ http::Request post(const std::string& path, const Json& review) {
           .path = path,
           .query = "timeout=5s",
           .content_type = "application/json",
+          .authorization = {},
           .body = write_json(review),
           .received = std::chrono::steady_clock::now()};
 }
