@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -56,6 +57,12 @@ Result<std::vector<std::string>> arguments_of(const Json& container) {
   if (arguments.size() == container["args"].size()) {
     return Error(ErrorCode::kInvalid,
                  "the container has no option for a port: " + write_json(container["args"]));
+  }
+  const bool has_metrics = std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+    return argument.starts_with("--metrics-");
+  });
+  if (!has_metrics) {  // a chart from before that option, whose default is a fixed port
+    arguments.push_back("--metrics-port=0");
   }
   return arguments;
 }
