@@ -6,7 +6,10 @@
 // Pure; any thread.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "base/json/view.h"
 
@@ -14,9 +17,18 @@ namespace plimsoll::crds {
 
 inline constexpr const char* kRequestIdAnnotation = "plimsoll.dev/request-id";
 
-// Of the request that decided the object's size; empty: no webhook did.
+// The form of an admission's uid. Anybody may write the annotation, and what it says goes to logs and other objects.
+inline bool is_request_id(std::string_view text) {
+  constexpr std::size_t kLongest = 64;  // a UUID has 36
+  return text.size() <= kLongest && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+         });
+}
+
+// Of the request that decided the object's size; empty: no webhook did, or somebody wrote what is no id.
 inline std::string request_id_of(const JsonView& object) {
-  return text_member(object, {"metadata", "annotations", kRequestIdAnnotation});
+  std::string id = text_member(object, {"metadata", "annotations", kRequestIdAnnotation});
+  return is_request_id(id) ? id : std::string();
 }
 
 }  // namespace plimsoll::crds
