@@ -16,6 +16,7 @@
 #include "crds/global_batch.h"
 #include "estimator/estimate/estimate.h"
 #include "estimator/estimate/explain.h"
+#include "estimator/estimate/largest_batch.h"
 #include "estimator/host_training/host_memory.h"
 #include "estimator/provisioner/explanation.h"
 #include "estimator/provisioner/trainer_loads.h"
@@ -56,6 +57,8 @@ struct Answer {
   std::vector<estimator::TrainerLoad> trainers;  // by rank, where tables are spread over them
   std::optional<estimator::Throughput> throughput;
   Bytes headroom;
+  std::optional<std::int64_t>
+      largest_batch;  // of a trainer; nothing where the batch is not free, and with tables
   bool fits = false;
   std::string reason;  // why it does not fit
   Bytes missing;
@@ -119,6 +122,24 @@ Result<Answer> answer_for(const EstimateInput& input, AnswerBudget& budget) {
   return answer;
 }
 
+// Where each batch has its estimate: not with tables, which are placed for one batch, nor with a global batch.
+void add_largest_batch(const EstimateInput& input, Answer& answer, AnswerBudget& budget) {
+  const crds::TrainingJobSpec& spec = input.job->spec;
+  if (input.request.gpu == nullptr || spec.model.has_tables() || spec.training.global_batch_size > 0) {
+    return;
+  }
+  estimator::EstimateRequest request = input.request;
+  request.budget = budget.get();
+  const Result<std::int64_t> largest =
+      budget.run([&] { return estimator::largest_batch(request, *request.capacity); });
+  if (largest) {
+    answer.largest_batch = *largest;
+  } else if (largest.error().code != ErrorCode::kInvalid) {  // a graph that holds for some batches only
+    answer.estimate.warnings.push_back("the largest batch that fits was not found: " +
+                                       largest.error().message);
+  }
+}
+
 // Of the pod of the most loaded trainer.
 estimator::HostDemand demand_of(const EstimateInput& input, const Answer& answer) {
   return estimator::host_demand(input.training, answer.estimate,
@@ -162,6 +183,9 @@ Json to_json(const std::string& name, const EstimateInput& input, const Answer& 
   }
   json["capacityBytes"] = input.gpu->memory.count;
   json["headroomBytes"] = answer.headroom.count;
+  if (answer.largest_batch) {
+    json["largestBatch"] = *answer.largest_batch;
+  }
   json["fits"] = answer.fits;
   if (!answer.fits) {
     json["reason"] = answer.reason;
@@ -181,6 +205,9 @@ void print_table(Console& console, const std::string& name, const EstimateInput&
               << "  tensors " << to_string(peak.allocated) << ", allocator " << to_string(peak.reserved)
               << ", peak in " << answer.estimate.peak_phase << '\n'
               << host_memory_line(answer.estimate.host) << host_demand_line(demand_of(input, answer))
+              << (answer.largest_batch.value_or(0) > 0 ? "  largest batch per trainer that fits: " +
+                                                             std::to_string(*answer.largest_batch) + "\n"
+                                                       : std::string())
               << (answer.throughput ? throughput_text(*answer.throughput, input.explain) : std::string())
               << '\n'
               << breakdown_bars(answer.estimate.breakdown, input.gpu->memory, console.unicode) << '\n';
@@ -252,6 +279,9 @@ Result<Answer> answer_for_job(const JobOrError& entry, EstimateInput& input,
     if (!answer || answer->fits) {
       break;
     }
+  }
+  if (answer) {
+    add_largest_batch(input, *answer, budget);
   }
   return answer;
 }

@@ -96,6 +96,29 @@ TEST(EstimateCommand, WithoutReshardingAllLayersAreGatheredAtTheEndOfForward) {
   EXPECT_LT(temporaries({}), 4 * kLayer);
 }
 
+TEST(EstimateCommand, TheLargestBatchFitsAndTheNextDoesNot) {
+  const plimsoll::testing::TemporaryFile config(
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 32000, "hidden_size": 1024,
+          "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 8, "max_position_embeddings": 2048})");
+  const auto with = [&](const std::string& batch, const std::string& gpu = "A100-40GB",
+                        const std::string& device = "cuda") {
+    return run(run_estimate, {"--config", config.path(), "--sequence-length", "2048", "--batch-size", batch,
+                              "--accumulate", "2", "--optimizer", "AdamW", "--precision", "BF16Mixed",
+                              "--gpu", gpu, "--device", device, "-o", "json"})
+        .json();
+  };
+  const std::int64_t largest = with("2")["largestBatch"].asInt64();
+  ASSERT_GT(largest, 2);
+  EXPECT_EQ(largest % 2, 0) << "a multiple of the parts";
+  EXPECT_TRUE(with(std::to_string(largest))["fits"].asBool());
+  EXPECT_EQ(with(std::to_string(largest))["largestBatch"].asInt64(), largest);
+  const Json next = with(std::to_string(largest + 2));
+  EXPECT_FALSE(next["fits"].asBool());
+  EXPECT_EQ(next["largestBatch"].asInt64(), largest);
+  EXPECT_FALSE(with("2", "A100-40GB", "cpu").isMember("largestBatch"));
+  EXPECT_FALSE(estimate({"-o", "json"}).json().isMember("largestBatch")) << "tables are placed for one batch";
+}
+
 TEST(EstimateCommand, GroupsOfHsdpNeedFsdp) {
   const plimsoll::testing::TemporaryFile config(R"({"model_type": "llama"})");
   const Outcome outcome = run(run_estimate,
