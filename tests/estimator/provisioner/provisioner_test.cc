@@ -252,6 +252,22 @@ TEST(Provisioner, TheSoonestStartIsOnGpusThatAreFree) {
   EXPECT_EQ(provision(object, cluster).decision->gpu_model, "A100-80GB") << "as FewestGPUs, where all wait";
 }
 
+// A job that had what it needs was told neither that it waits nor that its nodes have another CPU.
+TEST(Provisioner, AJobThatKeepsWhatItRequestsIsWarnedToo) {
+  AvailableGpu grace = available("GH200", 8);
+  grace.cpu_architectures = {"arm64"};
+  grace.free_gpus = 0;
+  Json object = job_object(100, kGiBOfRows, 16);
+  const std::int64_t least = provision(object, {grace}).decision->trainers;
+  object["spec"]["trainers"]["replicas"] = least;
+  object["spec"]["trainers"]["perNode"] = 8;
+  object["spec"]["trainers"].removeMember("gpuModel");
+  const Provision answer = provision(object, {grace});
+  ASSERT_EQ(answer.event_reason, "AlreadyRight") << answer.reason;
+  EXPECT_THAT(answer.warnings, Contains(HasSubstr("the job will wait")));
+  EXPECT_THAT(answer.warnings, Contains(HasSubstr("nodes with GH200 are arm64")));
+}
+
 TEST(Provisioner, TiesGoToTheCheaperThenTheFasterThenTheName) {
   const auto like = [](const std::string& name, double cost, Bytes bandwidth) {
     AvailableGpu gpu = available("A100-80GB", 64);
@@ -337,6 +353,7 @@ TEST(Provisioner, GivesNoCardThatCannotRunTheJob) {
   object["spec"]["model"]["transformer"]["attention"] = "SDPA";
   answer = provision(object, {available("K80", 8)});
   EXPECT_THAT(answer.reason, HasSubstr("precision BF16 needs BF16 (native from 8.0 on)"));
+  EXPECT_THAT(answer.reason, Not(HasSubstr("largest tensor"))) << "memory is not what excludes it";
   object["spec"]["provisioning"]["allowEmulation"] = true;
   answer = provision(object, {available("K80", 8)});
   ASSERT_TRUE(answer.decided()) << answer.reason;

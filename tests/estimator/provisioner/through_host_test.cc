@@ -120,10 +120,16 @@ TEST(ThroughHost, ThereIsNoSwapPlanWhereTheFeatureIsOff) {
   EXPECT_THAT(answer.warnings,
               Contains(HasSubstr("provisioning.placement HBMOrSwap: the feature gate SwapTraining is off")));
 
-  const crds::TrainingJob asked = llama(crds::Placement::kHBM);
+  // One GPU, which nothing else makes hold it.
+  crds::TrainingJob asked = llama_job(testing::kLlama70B, 1, 1, 1);
+  asked.spec.training.parallelism.strategy = crds::ParallelStrategy::kDDP;
+  asked.spec.model.transformer->sequence_length = 512;
+  asked.spec.trainers.replicas = 1;
+  Cluster single = {available("A100-80GB", 1, 1)};
+  single.front().host_memory = 2048_GiB;
   for (const bool on : {true, false}) {
     const Provision other =
-        estimator::provision({.job = &asked, .gpus = &cluster, .suggest = true, .swap_training = on});
+        estimator::provision({.job = &asked, .gpus = &single, .suggest = true, .swap_training = on});
     bool suggested = false;
     for (const Change& change : other.changes) {
       suggested = suggested || change.text().find("HBMOrSwap") != std::string::npos;
