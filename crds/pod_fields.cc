@@ -46,7 +46,8 @@ void look_into_object(const JsonView& object, const std::string& type, const Fie
     const FieldPath here(path, name);
     const Json& inner = member(fields, {name});
     if (inner.isNull()) {
-      errors.add(here, "unknown field" + did_you_mean(name, names_of(fields)));
+      const bool named = errors.list().size() < kNamedFields;  // only of those is the hint told
+      errors.add(here, "unknown field" + (named ? did_you_mean(name, names_of(fields)) : ""));
     } else if (const std::string below = text_member(inner, {}); !below.empty()) {
       look_into(value, below, here, errors);
     }

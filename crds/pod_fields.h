@@ -17,7 +17,7 @@
 
 namespace plimsoll::crds {
 
-// At most kMaxFieldErrors. `pod_template` is a core/v1 PodTemplateSpec, and `path` is where it stands. Values of a wrong
+// At most kMaxFieldErrors, the first five with the closest name. `pod_template` is a core/v1 PodTemplateSpec, and `path` is where it stands. Values of a wrong
 // type have none: they are others' errors.
 std::vector<FieldError> unknown_pod_fields(const JsonView& pod_template, std::string_view path);
 

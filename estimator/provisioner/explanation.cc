@@ -38,7 +38,7 @@ std::string why_more(const crds::TrainingJobSpec& spec, std::int64_t requested, 
     return ", which ran out of memory";
   }
   return requested < spec.provisioning.min_trainers ? ", below minTrainers in whole nodes"
-                                                    : ", which are no whole nodes and replicas of the model";
+                                                    : ", not a whole number of nodes and of model replicas";
 }
 
 const char* reason_of(crds::Objective objective) {

@@ -55,6 +55,7 @@ TEST_F(InstallTest, InstallsUpgradesAndLeavesTheJobsTheirKinds) {
   const CommandResult installed = release("install");
   expect_done(installed);
   EXPECT_THAT(installed.output, HasSubstr("kubectl get gpumodels"));
+  EXPECT_THAT(installed.output, HasSubstr("--clusterrole=sail-plimsoll-metrics-reader"));
   for (const char* crd : {"trainingjobs", "gpumodels", "memoryprofiles"}) {
     expect_done(kubectl({"wait", "--for=condition=Established", "--timeout=30s",
                          "crd/" + std::string(crd) + ".plimsoll.dev"}));

@@ -46,7 +46,7 @@ TEST(Explanation, ComparesTheChoiceWithTheRequest) {
                 peak);
   requested.gpu_model = {};
   requested.replicas = 4;
-  EXPECT_THAT(text(8), HasSubstr("4 requested, which are no whole nodes and replicas of the model"));
+  EXPECT_THAT(text(8), HasSubstr("4 requested, not a whole number of nodes and of model replicas"));
   spec.provisioning.min_trainers = 8;
   EXPECT_EQ(text(8),
             "8 x A100-80GB GPUs are the fewest that hold the job; 4 requested, below minTrainers in whole "
