@@ -27,12 +27,19 @@ template <class Look, class Expected = bool>
 ::testing::AssertionResult eventually(std::string_view what, const Look& look, Expected expected = true,
                                       std::chrono::nanoseconds patience = kPatience) {
   using Value = std::decay_t<decltype(look())>;
-  constexpr std::chrono::milliseconds kLongestPause{100};  // looking at a cluster starts a process
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::nanoseconds kLongestPause = std::chrono::milliseconds(100);
+  // Looking at a cluster starts a process: what is waited for has most of the processor.
+  constexpr int kPauseOfLooks = 3;
+  constexpr std::chrono::nanoseconds kLongestPauseOfLooks = std::chrono::seconds(1);
   const auto matcher = ::testing::SafeMatcherCast<const Value&>(expected);
-  const auto limit = std::chrono::steady_clock::now() + patience;
-  for (std::chrono::milliseconds pause{1};; pause = std::min(2 * pause, kLongestPause)) {
-    const bool is_last = std::chrono::steady_clock::now() >= limit;
+  const auto limit = Clock::now() + patience;
+  for (std::chrono::nanoseconds pause = std::chrono::milliseconds(1);;
+       pause = std::min(2 * pause, kLongestPause)) {
+    const auto began = Clock::now();
+    const bool is_last = began >= limit;
     const Value seen = look();
+    const std::chrono::nanoseconds looked = Clock::now() - began;
     if (matcher.Matches(seen)) {
       return ::testing::AssertionSuccess();
     }
@@ -42,7 +49,7 @@ template <class Look, class Expected = bool>
              << "\n  expected: " << ::testing::DescribeMatcher<const Value&>(matcher)
              << "\n  last seen: " << ::testing::PrintToString(seen) << "\n";
     }
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(std::max(pause, std::min(kPauseOfLooks * looked, kLongestPauseOfLooks)));
   }
 }
 

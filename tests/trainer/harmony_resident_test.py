@@ -62,7 +62,7 @@ class Training(Tests):
     def test_losses_are_plain_pytorchs_bytes_the_plans_and_peaks_within_the_bound(self):
         profile = profiles.measure(example, [1, 2])
         self.assertEqual(profile["tied"], [])
-        plain = {}
+        plain, steps = {}, 4
         for gpus in (1, 2, 4):
             for resident, prefetch, sizes in ((SOME, False, (2, 1)), (SOME, True, (2, 2)), (ALL, False, (1, 1)), (ALL, True, (2, 1))):
                 with self.subTest(f"{gpus} {resident} {prefetch} {sizes}"):
@@ -71,12 +71,12 @@ class Training(Tests):
                     if sizes[1] not in plain:
                         model = gpt()
                         torch.manual_seed(2)
-                        plain[sizes[1]] = plain_losses(model, 20, sizes[1])
-                    losses, trainer = trained(plan._replace(device_bytes=bound), 20)
+                        plain[sizes[1]] = plain_losses(model, steps, sizes[1])
+                    losses, trainer = trained(plan._replace(device_bytes=bound), steps)
                     for mine, theirs in zip(losses, plain[sizes[1]]):
                         self.assertAlmostEqual(mine, theirs, delta=2e-5 * theirs)
                     planned = harmony.volumes(plan, WEIGHTS, WEIGHTS, ACTIVATIONS, TARGETS)
-                    self.assertEqual(trainer.moved(), harmony.Volumes(*(20 * volume for volume in planned)))
+                    self.assertEqual(trainer.moved(), harmony.Volumes(*(steps * volume for volume in planned)))
                     self.assertEqual(planned.gradients_out, sum(WEIGHTS) - sum(WEIGHTS[layer] for layer in resident))
                     self.assertEqual(planned.weights_in == 0, resident == ALL)
                     most = max(device.peak_bytes for device in trainer.devices)
@@ -114,12 +114,12 @@ class Training(Tests):
                                                (BF16, adam, {"max_norm": 0.1}), (BF16, momentum, {"max_value": 1e-3}),
                                                (None, momentum, {"max_norm": 0.1}), (BF16, momentum, {"max_norm": 0.1}),
                                                (BF16, adam, {"max_norm": 0.1, "max_value": 1e-3})):
-            expected, without = trained(mirrored(2, []), 6, optimizer, precision=precision, **clipping)
+            expected, without = trained(mirrored(2, []), 3, optimizer, precision=precision, **clipping)
             for resident in (SOME, ALL):
                 with self.subTest(f"{precision} {optimizer.__name__} {clipping} {resident}"):
                     plan = harmony.Plan.read(mirrored(2, resident))
                     bound = profiles.device_bytes(plan, profile[precision])
-                    losses, trainer = trained(plan._replace(device_bytes=bound), 6, optimizer, precision=precision, **clipping)
+                    losses, trainer = trained(plan._replace(device_bytes=bound), 3, optimizer, precision=precision, **clipping)
                     if "max_norm" not in clipping:
                         self.assertEqual(losses, expected)
                         self.assert_equal(parameters_of(trainer), parameters_of(without))

