@@ -18,21 +18,25 @@ function(plimsoll_library name)
   endif()
 endfunction()
 
-# plimsoll_test(NAME LABEL label [WHOLE] [TIMEOUT seconds] SOURCES file... USES target...)
+# plimsoll_test(NAME LABEL label [WHOLE] [SUITES name...] [TIMEOUT seconds] SOURCES file... USES target...)
 # One test program. Each of its cases becomes a ctest test of its own that carries the label; with WHOLE the program is
-# one ctest test, for suites that share something slow to start, such as a control plane.
+# one ctest test, and with SUITES each of these suites is, for tests that share something slow to start, such as a control plane.
 # scripts/test gives ctest three shares for each processor. A test takes two of them, so that three run at once on two
-# processors; those on a real control plane mostly wait for it, and take one.
+# processors; those on a real control plane mostly wait for it, and take one. Those with a TIMEOUT of their own take long, and start
+# first, so that no long one runs alone at the end.
 function(plimsoll_test name)
-  cmake_parse_arguments(TEST "WHOLE" "LABEL;TIMEOUT" "SOURCES;USES" ${ARGN})
-  if(NOT TEST_TIMEOUT)
+  cmake_parse_arguments(TEST "WHOLE" "LABEL;TIMEOUT" "SOURCES;SUITES;USES" ${ARGN})
+  set(cost 0)
+  if(TEST_TIMEOUT)
+    set(cost ${TEST_TIMEOUT})
+  else()
     set(TEST_TIMEOUT 300)
   endif()
   set(shares 2)
   if(TEST_LABEL STREQUAL "real")
     set(shares 1)
   endif()
-  set(properties LABELS ${TEST_LABEL} TIMEOUT ${TEST_TIMEOUT} PROCESSORS ${shares})
+  set(properties LABELS ${TEST_LABEL} TIMEOUT ${TEST_TIMEOUT} PROCESSORS ${shares} COST ${cost})
   if(TEST_WHOLE)
     list(APPEND TEST_SOURCES ${PROJECT_SOURCE_DIR}/tests/testing/whole_program.cc)
   endif()
@@ -57,7 +61,15 @@ function(plimsoll_test name)
     add_test(NAME ${TEST_LABEL}.${name} COMMAND ${name})
     set_tests_properties(${TEST_LABEL}.${name} PROPERTIES ${properties} SKIP_RETURN_CODE 77)
   else()
+    set(filter)
+    foreach(suite ${TEST_SUITES})
+      add_test(NAME ${TEST_LABEL}.${suite} COMMAND ${name} --gtest_filter=${suite}.*)
+      set_tests_properties(${TEST_LABEL}.${suite} PROPERTIES ${properties} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+      list(APPEND filter ${suite}.*)
+    endforeach()
+    list(JOIN filter ":" filter)
     # Values of parameters may be printed with their addresses, which differ from run to run.
-    gtest_discover_tests(${name} TEST_PREFIX ${TEST_LABEL}. NO_PRETTY_VALUES PROPERTIES ${properties} DISCOVERY_TIMEOUT 120)
+    gtest_discover_tests(${name} TEST_PREFIX ${TEST_LABEL}. TEST_FILTER "-${filter}" NO_PRETTY_VALUES PROPERTIES ${properties}
+      DISCOVERY_TIMEOUT 120)
   endif()
 endfunction()

@@ -10,4 +10,7 @@ namespace plimsoll::testing {
 // when bound: another process may come first. Any thread.
 std::vector<int> free_ports(std::size_t count);
 
+// Whether a server takes connections there. Any thread.
+bool is_listening(int port);
+
 }  // namespace plimsoll::testing

@@ -271,8 +271,11 @@ class RealApiServer final : public ApiServer {
     return run_kubectl(*this, question).exit_code == 0;
   }
 
+  // Before its port is open, a connection says so for less than kubectl takes to start.
   Result<void> wait_for_apiserver() {
-    return wait_until("the API server", [&] { return answers({"get", "--raw", "/readyz"}); });
+    return wait_until("the API server", [&] {
+      return is_listening(api_port_) && answers({"get", "--raw", "/readyz"});
+    });
   }
 
   Result<void> start_controllers() {

@@ -30,11 +30,14 @@ class ExamplesTest : public MainJobTest {
   }
 };
 
-// Terabytes of tables, requested with 128 A100-80GB: given what they need, by every way to write them.
+// Terabytes of tables, requested with 128 A100-80GB: given what they need, and one by every way to write it.
 TEST_F(ExamplesTest, TerabyteModelsAreCutToWhatTheyNeed) {
-  const std::vector<std::vector<std::string>> ways = {
-      {"apply", "-f"}, {"apply", "--server-side", "-f"}, {"create", "-f"}};
-  for (const char* name : {"model-a", "model-b", "model-c"}) {
+  using Ways = std::vector<std::vector<std::string>>;
+  const std::pair<std::string, Ways> models[] = {
+      {"model-a", {{"apply", "-f"}, {"apply", "--server-side", "-f"}, {"create", "-f"}}},
+      {"model-b", {{"apply", "-f"}}},
+      {"model-c", {{"apply", "--server-side", "-f"}}}};
+  for (const auto& [name, ways] : models) {
     SCOPED_TRACE(name);
     std::string first;
     for (const std::vector<std::string>& way : ways) {

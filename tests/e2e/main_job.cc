@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/base64.h"
+#include "kube/client.h"
 #include "tests/checkout.h"
 #include "tests/controlplane/certificates.h"
 #include "tests/testing/eventually.h"
@@ -12,6 +13,8 @@
 namespace plimsoll::testing {
 namespace {
 
+const kube::Resource kGpuModels{
+    .group = "plimsoll.dev", .version = "v1alpha1", .plural = "gpumodels", .namespaced = false};
 constexpr const char* kCrds[] = {"trainingjobs", "gpumodels", "memoryprofiles"};
 
 void replace_all(std::string& text, const std::string& what, const std::string& with) {
@@ -29,13 +32,15 @@ void MainJobTest::SetUp() {
     ASSERT_EQ(kind_under_test(), ApiServerKind::kReal) << why;
     GTEST_SKIP() << why;
   }
+  std::vector<std::string> apply = {"apply"};
+  std::vector<std::string> wait = {"wait", "--for=condition=Established", "--timeout=30s"};
   for (const char* kind : kCrds) {
-    must({"apply", "-f", PLIMSOLL_SOURCE_DIR "/crds/plimsoll.dev_" + std::string(kind) + ".yaml"});
+    apply.insert(apply.end(),
+                 {"-f", PLIMSOLL_SOURCE_DIR "/crds/plimsoll.dev_" + std::string(kind) + ".yaml"});
+    wait.push_back("crd/" + std::string(kind) + ".plimsoll.dev");
   }
-  for (const char* kind : kCrds) {
-    must({"wait", "--for=condition=Established", "--timeout=30s",
-          "crd/" + std::string(kind) + ".plimsoll.dev"});
-  }
+  must(apply);
+  must(wait);
 }
 
 // The jobs of these tests request many times what holds them.
@@ -89,9 +94,14 @@ void MainJobTest::start_webhook() {
 }
 
 void MainJobTest::wait_until_counted(const std::string& model, int gpus) const {
+  const std::unique_ptr<kube::Client> client = server_->make_client();
   ASSERT_TRUE(eventually(
       "the GPUs of " + model,
-      [&] { return get("gpumodels.plimsoll.dev", model)["status"]["totalGPUs"].asInt(); }, gpus))
+      [&] {
+        const Result<Json> counted = client->get(kGpuModels, "", model);
+        return counted ? (*counted)["status"]["totalGPUs"].asInt() : 0;
+      },
+      gpus))
       << (operator_ != nullptr ? operator_->log() : "");
 }
 

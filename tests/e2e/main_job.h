@@ -35,9 +35,9 @@ class MainJobTest : public ::testing::Test {
   Json get(const std::string& resource, const std::string& name) const;
   Json job(const std::string& name) const { return get("trainingjobs.plimsoll.dev", name); }
 
-  std::unique_ptr<ApiServer> server_;
-  std::unique_ptr<PlimsollProcess> operator_;
-  std::unique_ptr<PlimsollProcess> webhook_;
+  std::shared_ptr<ApiServer> server_;
+  std::shared_ptr<PlimsollProcess> operator_;
+  std::shared_ptr<PlimsollProcess> webhook_;
 };
 
 // A node of GPUs, ready to take pods.

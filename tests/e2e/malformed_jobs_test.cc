@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 
 #include "base/yaml.h"
+#include "kube/client.h"
 #include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
 #include "tests/testing/eventually.h"
@@ -17,6 +19,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
+
+const kube::Resource kTrainingJobs{.group = "plimsoll.dev", .version = "v1alpha1", .plural = "trainingjobs"};
 
 struct Malformed {
   std::string name;
@@ -73,12 +77,18 @@ void remove_rules(Json& schema) {
 
 class MalformedJobsTest : public MainJobTest {
  protected:
-  CommandResult create(const Json& object, bool dry_run = false) const {
-    std::vector<std::string> arguments = {"create", "--validate=false", "-f", "-"};
-    if (dry_run) {
-      arguments.emplace_back("--dry-run=server");
+  void SetUp() override {
+    MainJobTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) {
+      client_ = server_->make_client();
     }
-    return kubectl(arguments, write_json(object));
+  }
+
+  Result<Json> create(const Json& object, bool dry_run = false) const {
+    kube::CallOptions options;
+    options.timeout = kPatience;  // a busy API server takes ten seconds to write an object of a megabyte
+    options.dry_run = dry_run;
+    return client_->create(kTrainingJobs, "default", object, options);
   }
 
   // As an older CRD may be: it knows nothing of the template, and has no rules.
@@ -93,16 +103,13 @@ class MalformedJobsTest : public MainJobTest {
     remove_rules(crd);
     must({"apply", "-f", "-"}, write_json(crd));
     const Malformed probe = malformed_templates().front();
-    ASSERT_TRUE(eventually(
-        "the server follows the definition", [&] { return create(probe.object, true).exit_code; }, 0))
-        << create(probe.object, true).errors;
+    ASSERT_TRUE(
+        eventually("the server follows the definition", [&] { return create(probe.object, true).ok(); }));
   }
 
-  // Without the spec, which may be of a megabyte.
   Json status_of(const std::string& name) const {
-    const Result<Json> status =
-        parse_json(kubectl({"get", "trainingjobs.plimsoll.dev", name, "-o", "jsonpath={.status}"}).output);
-    return status ? *status : Json();
+    const Result<Json> job = client_->get(kTrainingJobs, "default", name);
+    return job ? (*job)["status"] : Json();
   }
 
   static bool has_failed(const Json& status) {
@@ -115,7 +122,6 @@ class MalformedJobsTest : public MainJobTest {
   }
 
   Json wait_until_failed(const std::string& name) const {
-    // A busy API server takes ten seconds to write an object of a megabyte.
     constexpr std::chrono::seconds kLong = 4 * kPatience;
     Json status;
     const auto look = [&] {
@@ -141,20 +147,27 @@ class MalformedJobsTest : public MainJobTest {
         << operator_->log();
     EXPECT_TRUE(operator_->running()) << operator_->log();
   }
+
+  std::unique_ptr<kube::Client> client_;
 };
 
 TEST_F(MalformedJobsTest, AreRefusedByTheWebhookWithTheFieldsPath) {
   ASSERT_NO_FATAL_FAILURE(take_the_schema_away());
   ASSERT_NO_FATAL_FAILURE(start_plimsoll());
-  for (const Malformed& bad : malformed_templates()) {
-    const CommandResult refused = create(bad.object);
-    EXPECT_NE(refused.exit_code, 0) << bad.name;
-    EXPECT_THAT(refused.errors, HasSubstr(bad.field)) << bad.name;
-    EXPECT_THAT(refused.errors, HasSubstr("the job keeps its trainers")) << bad.name;
+  const std::vector<Malformed> all = malformed_templates();
+  for (const Malformed& bad : all) {
+    const Result<Json> refused = create(bad.object);
+    ASSERT_FALSE(refused) << bad.name;
+    EXPECT_THAT(refused.error().message, HasSubstr(bad.field)) << bad.name;
   }
-  const CommandResult many = create(job_of_many_tables("many", 100'000));
-  EXPECT_NE(many.exit_code, 0);
-  EXPECT_THAT(many.errors, HasSubstr("all counts of the tables together must not exceed 100000"));
+  const CommandResult shown =
+      kubectl({"create", "--validate=false", "-f", "-"}, write_json(all.front().object));
+  EXPECT_NE(shown.exit_code, 0);
+  EXPECT_THAT(shown.errors, HasSubstr(all.front().field));
+  EXPECT_THAT(shown.errors, HasSubstr("the job keeps its trainers"));
+  const Result<Json> many = create(job_of_many_tables("many", 100'000));
+  ASSERT_FALSE(many);
+  EXPECT_THAT(many.error().message, HasSubstr("all counts of the tables together must not exceed 100000"));
   EXPECT_TRUE(operator_->running());
   EXPECT_TRUE(webhook_->running());
 }
@@ -164,8 +177,8 @@ TEST_F(MalformedJobsTest, WithoutAWebhookEndAsUserErrorsAndOthersGoOn) {
   ASSERT_NO_FATAL_FAILURE(start_operator());
   const std::vector<Malformed> all = malformed_templates();
   for (const Malformed& bad : all) {
-    const CommandResult created = create(bad.object);
-    EXPECT_EQ(created.exit_code, 0) << bad.name << ": " << created.errors;
+    const Result<Json> created = create(bad.object);
+    EXPECT_TRUE(created.ok()) << bad.name << ": " << to_string(created.error());
   }
   must({"create", "-f", "-"}, small_job("good"));
   for (const Malformed& bad : all) {
@@ -177,8 +190,8 @@ TEST_F(MalformedJobsTest, WithoutAWebhookEndAsUserErrorsAndOthersGoOn) {
 TEST_F(MalformedJobsTest, TwentyThousandGroupsOfTablesAreNotExpandedWhereNoWebhookWas) {
   ASSERT_NO_FATAL_FAILURE(take_the_schema_away());
   ASSERT_NO_FATAL_FAILURE(start_operator());
-  const CommandResult created = create(job_of_many_tables("many", 100'000));
-  ASSERT_EQ(created.exit_code, 0) << created.errors;
+  const Result<Json> created = create(job_of_many_tables("many", 100'000));
+  ASSERT_TRUE(created.ok()) << to_string(created.error());
   must({"create", "-f", "-"}, small_job("good"));
   expect_user_error("many", "spec.model.dlrm.tables: all counts of the tables together");
   expect_progress();
@@ -186,14 +199,14 @@ TEST_F(MalformedJobsTest, TwentyThousandGroupsOfTablesAreNotExpandedWhereNoWebho
 
 // The rule is within the API server's budget for CEL: it takes the CRD, and 20,000 groups that are allowed.
 TEST_F(MalformedJobsTest, TheSumOfTablesIsARuleOfTheSchema) {
-  const CommandResult accepted = create(job_of_many_tables("many", 5), true);
-  EXPECT_EQ(accepted.exit_code, 0) << accepted.errors;
+  const Result<Json> accepted = create(job_of_many_tables("many", 5), true);
+  ASSERT_TRUE(accepted.ok()) << to_string(accepted.error());
   if (kind_under_test() == ApiServerKind::kFake) {
     GTEST_SKIP() << "the sum is a CEL rule, which needs a real API server";
   }
-  const CommandResult refused = create(job_of_many_tables("many", 100'000));
-  EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.errors, HasSubstr("all counts of the tables together must not exceed 100000"));
+  const Result<Json> refused = create(job_of_many_tables("many", 100'000));
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("all counts of the tables together must not exceed 100000"));
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 // What comes back from the API server when a job is written, by every way that people write one.
 #include <gmock/gmock.h>
 
+#include <memory>
+#include <string>
+#include <tuple>
+
 #include "tests/e2e/main_job.h"
 
 namespace plimsoll::testing {
@@ -10,14 +14,28 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// One installation for all tests of this suite, each of which deletes its jobs.
 class MutationTest : public MainJobTest {
  protected:
   void SetUp() override {
-    MainJobTest::SetUp();
-    if (!IsSkipped() && !HasFatalFailure()) {
-      start_plimsoll();
+    if (shared_ == nullptr) {
+      MainJobTest::SetUp();
+      if (IsSkipped() || HasFatalFailure()) {
+        return;
+      }
+      ASSERT_NO_FATAL_FAILURE(start_plimsoll());
+      shared_ = std::make_unique<Installation>(Installation{server_, operator_, webhook_});
+    }
+    std::tie(server_, operator_, webhook_) = *shared_;
+  }
+
+  void TearDown() override {
+    if (shared_ != nullptr) {
+      must({"delete", "trainingjobs.plimsoll.dev", "--all"});
     }
   }
+
+  static void TearDownTestSuite() { shared_.reset(); }
 
   // One GPU holds it, and of the two models the cheaper one does.
   static void expect_sized(const Json& job) {
@@ -30,6 +48,11 @@ class MutationTest : public MainJobTest {
     EXPECT_EQ(decision_of(job)["trainers"].asInt(), 1);
     EXPECT_FALSE(annotation(job, "provisioning-reason").empty());
   }
+
+ private:
+  using Installation = std::tuple<std::shared_ptr<ApiServer>, std::shared_ptr<PlimsollProcess>,
+                                  std::shared_ptr<PlimsollProcess>>;
+  static inline std::unique_ptr<Installation> shared_;
 };
 
 TEST_F(MutationTest, ApplySizesTheJobAndApplyingAgainChangesNothing) {
@@ -206,13 +229,19 @@ TEST_F(MutationTest, TheValidatingWebhookNamesTheField) {
 }
 
 TEST_F(MutationTest, MetricsCountTheAdmissions) {
+  const auto count = [&](const std::string& series) {
+    const std::string metrics = http_get(webhook_->ops_port(), "/metrics");
+    const std::size_t line = metrics.find("\n" + series + " ");
+    return line == std::string::npos ? 0 : std::stoi(metrics.substr(line + series.size() + 2));
+  };
+  const std::string admissions =
+      R"(plimsoll_admission_requests_total{applied="true",reason="Provisioned",webhook="mutate"})";
+  const std::string saved = "plimsoll_admission_gpus_saved_total";
+  const int admissions_before = count(admissions);
+  const int saved_before = count(saved);
   must({"apply", "-f", "-"}, small_job("ads"));
-  const std::string metrics = http_get(webhook_->ops_port(), "/metrics");
-  EXPECT_THAT(
-      metrics,
-      HasSubstr(
-          "plimsoll_admission_requests_total{applied=\"true\",reason=\"Provisioned\",webhook=\"mutate\"}"));
-  EXPECT_THAT(metrics, HasSubstr("plimsoll_admission_gpus_saved_total 15"));
+  EXPECT_EQ(count(admissions), admissions_before + 1);
+  EXPECT_EQ(count(saved), saved_before + 15);
 }
 
 }  // namespace
