@@ -1,5 +1,6 @@
 // `plimsoll provision`: what the admission webhook would do with a job, on a cluster or a description of one.
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 
@@ -147,6 +148,17 @@ void print_swap(Console& console, const estimator::SwapTraining& swap) {
   console.out << table.to_string("    ");
 }
 
+// ", and 12% fewer GPU-hours for the same samples": fewer GPUs may take longer. Empty where it is not known.
+std::string same_work_text(const estimator::Decision& decision) {
+  if (!decision.throughput || !decision.requested) {
+    return {};
+  }
+  const double ratio = decision.throughput->gpu_hours_per_million_samples() /
+                       decision.requested->gpu_hours_per_million_samples();
+  return ", and " + percent_text(std::abs(1 - ratio)) + (ratio <= 1 ? " fewer" : " more") +
+         " GPU-hours for the same samples";
+}
+
 void print_decision(Console& console, const estimator::Decision& decision, const Json& requested) {
   const std::optional<std::int64_t> replicas = JsonView(member(requested, {"replicas"})).integer();
   const std::int64_t before = replicas.value_or(decision.trainers);
@@ -159,9 +171,9 @@ void print_decision(Console& console, const estimator::Decision& decision, const
   if (before > decision.trainers) {
     console.out << "    " << before - decision.trainers << " GPUs saved ("
                 << percent_text(static_cast<double>(before - decision.trainers) / static_cast<double>(before))
-                << ")";
+                << ")" << same_work_text(decision);
   } else if (before < decision.trainers) {
-    console.out << "    " << decision.trainers - before << " more than requested";
+    console.out << "    " << decision.trainers - before << " more than requested" << same_work_text(decision);
   }
   console.out << "\n  why        " << decision.reason << "\n\n  Memory of the most loaded trainer, of "
               << to_string(decision.capacity) << ":\n"
@@ -183,21 +195,25 @@ void print_decision(Console& console, const estimator::Decision& decision, const
 }
 
 void print_table(Console& console, const std::string& name, const estimator::Provision& provision,
-                 const Json& requested, double seconds) {
+                 const Json& requested, bool rejected, double seconds) {
   console.out << name << '\n';
   if (provision.decided()) {
     print_decision(console, *provision.decision, requested);
+  } else if (rejected) {
+    console.out << "  is rejected, as provisioning.onUnfit is Deny (" << provision.event_reason
+                << "): " << provision.reason << '\n';
   } else {
-    console.out << "  keeps what it asks for (" << provision.event_reason << "): " << provision.reason
+    console.out << "  keeps what it requests (" << provision.event_reason << "): " << provision.reason
                 << '\n';
   }
   if (!provision.alternatives.empty()) {
-    TextTable table({"GPU model", "trainers", "cost", "samples/s", "verdict"});
+    TextTable table({"GPU model", "trainers", "cost", "iteration", "samples/s", "verdict"});
     for (const estimator::Alternative& candidate : provision.alternatives) {
       const double rate = candidate.samples_per_second;
       const bool sized = candidate.trainers > 0;
       table.add({candidate.gpu_model, sized ? std::to_string(candidate.trainers) : "-",
                  sized ? decimal_text(candidate.cost, 1) : "-",
+                 rate > 0 ? estimator::rounded_text(candidate.iteration_seconds) + " s" : "-",
                  rate > 0 ? estimator::rounded_text(rate) : "-", candidate.reason});
     }
     console.out << '\n' << table.to_string("  ");
@@ -274,6 +290,7 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     AnswerBudget budget(timeout);
     request.budget = budget.get();
     request.suggest = true;
+    request.every_gpu_model = true;
     request.min_share_of_asked = min_share_of_asked;
     const auto start = std::chrono::steady_clock::now();
     const estimator::Provision provision = estimator::provision(request);
@@ -284,11 +301,13 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
       write_patch(console, job, provision, answer);
     }
     answer["elapsedSeconds"] = elapsed.count();
+    const bool rejected = estimator::rejects(job.job->spec.provisioning, provision);
     if (format == OutputFormat::kTable) {
-      print_table(console, job.name, provision, answer["requested"].value(), elapsed.count());
+      print_table(console, job.name, provision, answer["requested"].value(), rejected, elapsed.count());
     }
     for (const std::string& warning : provision.warnings) {
-      if (!warning.starts_with(provision.reason)) {  // the reason is printed on its own
+      // The reason is printed on its own, and a job that is rejected keeps nothing.
+      if (!warning.starts_with(provision.reason) && !(rejected && &warning == &provision.warnings.back())) {
         console.err << "warning: " << job.name << ": " << warning << '\n';
       }
     }

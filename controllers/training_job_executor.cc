@@ -293,8 +293,7 @@ class TrainingJobExecutor {
     if (context_.stop.stop_requested()) {
       return cancelled();
     }
-    if (provision.event_reason == "NoFittingGPU" &&
-        job().spec.provisioning.on_unfit == crds::OnUnfit::kDeny) {
+    if (estimator::rejects(job().spec.provisioning, provision)) {
       return refuse_attempt(provision.reason + "; provisioning.onUnfit is Deny");
     }
     if (!provision.decided()) {

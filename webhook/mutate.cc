@@ -75,7 +75,7 @@ Mutation decide(const AdmissionRequest& request, crds::TrainingJob& job, const e
     // The user saw them with the decision; do not repeat them when the object is admitted again.
     mutation.answer.warnings.clear();
   }
-  if (provision.event_reason == "NoFittingGPU" && job.spec.provisioning.on_unfit == crds::OnUnfit::kDeny) {
+  if (estimator::rejects(job.spec.provisioning, provision)) {
     mutation.answer.allowed = false;
     mutation.answer.code = 403;
     mutation.answer.reason = "Forbidden";

@@ -202,6 +202,7 @@ Json to_json(const Alternative& alternative) {
   json["perNode"] = alternative.per_node;
   json["cost"] = alternative.cost;
   if (alternative.samples_per_second > 0) {
+    json["iterationSeconds"] = rounded_text(alternative.iteration_seconds);
     json["samplesPerSecond"] = rounded_text(alternative.samples_per_second);
   }
   json["reason"] = alternative.reason;
@@ -303,6 +304,7 @@ Json to_json(const crds::TrainingJob& job, const Provision& provision) {
     json["changes"].append(to_json(change));
   }
   json["patch"] = patch_for(job, provision);
+  json["rejected"] = rejects(job.spec.provisioning, provision);
   json["eventReason"] = provision.event_reason;
   json["reason"] = provision.reason;
   json["warnings"] = array_of(provision.warnings);

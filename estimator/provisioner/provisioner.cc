@@ -81,6 +81,12 @@ class Provisioning {
                         : " would hold the job; the global batch is kept, unless "
                           "provisioning.resizeDataParallel is true")});
       }
+      if (request_.every_gpu_model) {
+        for (Alternative& each : answer_.alternatives) {
+          complete(*candidate_of(each, candidates.list), each);
+        }
+        order_alternatives(candidates.list);
+      }
       return std::move(answer_);
     }
     if (exceeded_) {
@@ -324,11 +330,7 @@ class Provisioning {
     std::optional<Fit> fit;
     within_budget(candidate, [&] { fit = search_.run(candidate, most, why_not); });
     if (fit) {
-      result.fits = true;
-      result.trainers = fit->trainers;
-      result.reason = "fits, peak at most " + to_string(fit->estimate.peak.upper_bound) + " of " +
-                      to_string(candidate.gpu->model.memory);
-      result.samples_per_second = rate_of(*fit);
+      describe(*fit, result);
       if (!best || rank(*fit) < rank(*best)) {
         best = std::move(fit);
       }
@@ -347,6 +349,42 @@ class Provisioning {
     return result;
   }
 
+  static void describe(const Fit& fit, Alternative& result) {
+    result.fits = true;
+    result.trainers = fit.trainers;
+    result.reason = "fits, peak at most " + to_string(fit.estimate.peak.upper_bound) + " of " +
+                    to_string(fit.candidate->gpu->model.memory);
+    if (fit.throughput) {
+      result.iteration_seconds = fit.throughput->iteration.seconds;
+      result.samples_per_second = fit.throughput->iteration.samples_per_second;
+    }
+  }
+
+  // Searches what was left out because another GPU model is better.
+  void complete(const Candidate& candidate, Alternative& result) {
+    const std::int64_t limit = std::min(candidate.most, candidate.capacity);
+    if (result.fits || !candidate.impossible.empty() || (result.searched && result.trainers >= limit)) {
+      return;
+    }
+    std::string why_not;
+    std::optional<Fit> fit;
+    const Result<void> done = request_.budget->run([&]() -> Result<void> {
+      fit = search_.run(candidate, limit, why_not);
+      return {};
+    });
+    if (!done) {  // after the decision, which stays
+      result.reason += "; its least number was not found: " + done.error().message;
+      return;
+    }
+    result.searched = true;
+    if (fit) {
+      describe(*fit, result);
+    } else {
+      result.trainers = limit;
+      result.reason = search_.was_too_slow() ? why_not : "does not fit: " + why_not;
+    }
+  }
+
   // The best number of trainers of the best candidate. Begins with the most promising candidate: the sooner a
   // good one is known, the fewer need a search.
   std::optional<Fit> choose(std::vector<Candidate>& candidates) {
@@ -356,9 +394,18 @@ class Provisioning {
     std::sort(candidates.begin(), candidates.end(),
               [&](const Candidate& a, const Candidate& b) { return promise(a) < promise(b); });
     std::optional<Fit> best;
-    std::vector<std::pair<std::pair<bool, CandidateRank>, Alternative>> ranked;
     for (Candidate& candidate : candidates) {
-      Alternative result = consider(candidate, best);
+      answer_.alternatives.push_back(consider(candidate, best));
+    }
+    order_alternatives(candidates);
+    return best;
+  }
+
+  // Best first; of those that do not fit, as they were considered.
+  void order_alternatives(const std::vector<Candidate>& candidates) {
+    std::vector<std::pair<std::pair<bool, CandidateRank>, Alternative>> ranked;
+    for (Alternative& result : answer_.alternatives) {
+      const Candidate& candidate = *candidate_of(result, candidates);
       result.cost = candidate.cost_of(result.trainers);
       const CandidateRank at = result.fits ? rank_of(spec_.provisioning.objective, candidate, result.trainers,
                                                      result.samples_per_second)
@@ -367,10 +414,17 @@ class Provisioning {
     }
     std::stable_sort(ranked.begin(), ranked.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
+    answer_.alternatives.clear();
     for (auto& entry : ranked) {
       answer_.alternatives.push_back(std::move(entry.second));
     }
-    return best;
+  }
+
+  static std::vector<Candidate>::const_iterator candidate_of(const Alternative& alternative,
+                                                             const std::vector<Candidate>& candidates) {
+    return std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+      return candidate.name() == alternative.gpu_model;
+    });
   }
 
   // `share`: of the requested trainers, where fewer would hold the job; else 0.
@@ -511,6 +565,10 @@ bool more_trainers_take_less(const crds::TrainingJobSpec& spec) {
   const crds::ParallelStrategy strategy = spec.training.parallelism.strategy;
   return spec.model.has_tables() || (strategy != kAuto && strategy != kDDP) ||
          spec.training.parallelism.expert > 1 || spec.training.global_batch_size > 0;
+}
+
+bool rejects(const crds::ProvisioningSpec& provisioning, const Provision& answer) {
+  return answer.event_reason == "NoFittingGPU" && provisioning.on_unfit == crds::OnUnfit::kDeny;
 }
 
 std::string Change::text() const {

@@ -54,6 +54,9 @@ struct ProvisionRequest {
   double min_share_of_asked = 0;
   // False: no swap plans, because the feature gate SwapTraining is off (crds/feature_gates.h).
   bool swap_training = true;
+  // Whether `alternatives` has the least number of each GPU model that can run the job; else a model is searched only as far as it may be
+  // the best, which takes less time.
+  bool every_gpu_model = false;
   // Skips the estimate: minTrainers hold the job on any GPU.
   bool unestimated = false;
 };
@@ -66,7 +69,8 @@ struct Alternative {
   std::int64_t trainers = 0;  // when !fits: the largest number tried, or the bound
   std::int64_t per_node = 0;
   double cost = 0;                // trainers times the model's relative cost
-  double samples_per_second = 0;  // of these trainers, where they fit; 0: not known
+  double iteration_seconds = 0;   // of these trainers, where they fit; 0: not known
+  double samples_per_second = 0;  // likewise
   std::string reason;             // why it fits, or was not searched, or does not fit
 };
 
@@ -112,6 +116,10 @@ struct Provision {
 };
 
 Provision provision(const ProvisionRequest& request);
+
+// Whether provisioning.onUnfit rejects the job: it fits no allowed GPU of the cluster. Where there is none, or nothing could be estimated,
+// that is not known, and it is admitted.
+bool rejects(const crds::ProvisioningSpec& provisioning, const Provision& answer);
 
 // Whether each trainer holds less when there are more of them: embedding tables are spread over all trainers,
 // or the trainers share parameters, experts, gradients, optimizer state or a global batch.

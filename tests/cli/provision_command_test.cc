@@ -14,7 +14,9 @@ using plimsoll::testing::Outcome;
 using plimsoll::testing::run;
 using plimsoll::testing::source_file;
 using plimsoll::testing::TemporaryFile;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ProvisionCommand : public ::testing::Test {
  protected:
@@ -52,7 +54,7 @@ TEST_F(ProvisionCommand, PeopleSeeWhatWasAskedGivenAndSaved) {
   const Outcome outcome = provision({});
   EXPECT_EQ(outcome.code, kExitDone);
   EXPECT_THAT(outcome.out, HasSubstr("requested  64 x A100-80GB"));
-  EXPECT_THAT(outcome.out, HasSubstr("GPUs saved ("));
+  EXPECT_THAT(outcome.out, ContainsRegex("GPUs saved \\([0-9.]+%\\), and [0-9.]+% (fewer|more) GPU-hours"));
   EXPECT_THAT(outcome.out, HasSubstr("Embeddings: 400 tables"));
   EXPECT_THAT(outcome.out, HasSubstr("verdict"));
   EXPECT_THAT(outcome.out, HasSubstr("decided in"));
@@ -70,6 +72,19 @@ TEST_F(ProvisionCommand, WhatFitsNowhereIsExitOne) {
   EXPECT_EQ(json["patch"].size(), 0U);
   EXPECT_FALSE(json["alternatives"][0]["fits"].asBool());
   EXPECT_EQ(provision({}, job).code, kExitRefused);
+}
+
+TEST_F(ProvisionCommand, AJobThatOnUnfitRejectsIsSaidToBeRejected) {
+  std::string job = kJob;
+  job.replace(job.find("count: 400"), 10, "count: 4000");
+  EXPECT_FALSE(provision({"-o", "json"}, job).json()["rejected"].asBool());
+  EXPECT_THAT(provision({}, job).out, HasSubstr("keeps what it requests (NoFittingGPU)"));
+  job.insert(job.find("  trainers:"), "  provisioning: {onUnfit: Deny}\n");
+  EXPECT_TRUE(provision({"-o", "json"}, job).json()["rejected"].asBool());
+  const Outcome outcome = provision({}, job);
+  EXPECT_EQ(outcome.code, kExitRefused);
+  EXPECT_THAT(outcome.out, HasSubstr("is rejected, as provisioning.onUnfit is Deny (NoFittingGPU)"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("keeps its")));
 }
 
 TEST_F(ProvisionCommand, OptingOutIsNoFailure) {

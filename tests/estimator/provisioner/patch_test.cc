@@ -240,7 +240,8 @@ TEST(ProvisionJson, KeepsTheContract) {
   }
   EXPECT_EQ(json["requested"]["replicas"].asInt64(), 128);
   EXPECT_EQ(json["alternatives"].size(), 4U);
-  for (const char* key : {"gpuModel", "fits", "searched", "trainers", "perNode", "cost", "reason"}) {
+  for (const char* key : {"gpuModel", "fits", "searched", "trainers", "perNode", "cost", "iterationSeconds",
+                          "samplesPerSecond", "reason"}) {
     EXPECT_TRUE(json["alternatives"][0].isMember(key)) << key;
   }
   EXPECT_GT(json["patch"].size(), 3U);

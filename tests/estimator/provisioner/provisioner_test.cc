@@ -296,6 +296,42 @@ TEST(Provisioner, ModelsThatCannotWinAreNotSearched) {
   EXPECT_THAT(candidate(answer, "V100-32GB")->reason, HasSubstr("no better than"));
 }
 
+TEST(Provisioner, EachGpuModelsLeastNumberIsFoundOnRequest) {
+  const std::vector<AvailableGpu> gpus = four_models();
+  Json object = job_object(400, 2 * kGiBOfRows);
+  const crds::TrainingJob job = decode(object);
+  const Provision answer = estimator::provision({.job = &job, .gpus = &gpus, .every_gpu_model = true});
+  ASSERT_TRUE(answer.decided()) << answer.reason;
+  EXPECT_EQ(answer.decision->trainers, provision(object, gpus).decision->trainers);
+  EXPECT_EQ(answer.alternatives.front().gpu_model, answer.decision->gpu_model);
+  ASSERT_EQ(answer.alternatives.size(), 4U);
+  for (const Alternative& one : answer.alternatives) {
+    SCOPED_TRACE(one.gpu_model);
+    object["spec"]["provisioning"]["gpuModels"] = parse("[\"" + one.gpu_model + "\"]");
+    const Provision alone = provision(object, gpus);
+    ASSERT_TRUE(alone.decided());
+    EXPECT_TRUE(one.fits);
+    EXPECT_TRUE(one.searched);
+    EXPECT_EQ(one.trainers, alone.decision->trainers);
+    EXPECT_DOUBLE_EQ(one.iteration_seconds, alone.decision->throughput->iteration.seconds);
+    EXPECT_GT(one.cost, 0);
+  }
+}
+
+TEST(Provisioner, AGpuModelWhoseLeastNumberTakesTooLongLeavesTheDecision) {
+  const std::vector<AvailableGpu> gpus = four_models();
+  const crds::TrainingJob job = decode(job_object(400, 2 * kGiBOfRows));
+  Budget counted;
+  ASSERT_TRUE(estimator::provision({.job = &job, .gpus = &gpus, .budget = &counted}).decided());
+  Budget scant({.work = counted.work_done() + 10});
+  const Provision answer =
+      estimator::provision({.job = &job, .gpus = &gpus, .budget = &scant, .every_gpu_model = true});
+  ASSERT_TRUE(answer.decided()) << answer.reason;
+  EXPECT_EQ(answer.decision->gpu_model, "A100-80GB");
+  EXPECT_THAT(candidate(answer, "V100-32GB")->reason, HasSubstr("its least number was not found: "));
+  EXPECT_THAT(answer.warnings, Not(Contains(HasSubstr("not all GPU models were compared"))));
+}
+
 TEST(Provisioner, TheTemplatesOwnSelectorsLimitTheChoice) {
   Json object = job_object(100, kGiBOfRows);
   object["spec"]["template"]["spec"]["nodeSelector"]["nvidia.com/gpu.product"] = "Tesla-V100-SXM2-32GB";
