@@ -76,12 +76,13 @@ std::string why_cuda_cannot(std::int32_t cuda, ComputeCapability capability) {
              : std::string();
 }
 
-std::string why_build_cannot(const TorchBuild& build, ComputeCapability capability) {
+std::string why_build_cannot(const CardDemands& demands, ComputeCapability capability) {
+  const TorchBuild& build = demands.build;
   const std::optional<bool> has_code = build_has_code_for(build, capability);
   if (has_code) {
     return *has_code ? std::string()
-                     : "its compute capability is " + to_string(capability) +
-                           ", for which no build of the graph's PyTorch " + version_text(build.torch) +
+                     : "its compute capability is " + to_string(capability) + ", for which no build of " +
+                           demands.build_source + " PyTorch " + version_text(build.torch) +
                            (build.cuda == 0 ? std::string() : " with CUDA " + version_text(build.cuda)) +
                            " has code";
   }
@@ -109,7 +110,10 @@ CardDemands demands_of(const crds::TrainingJobSpec& spec, const TraceFile* graph
   if (spec.training.float8 != crds::Float8::kNone) {
     demands.fp8 = "spec.training.float8";
   }
-  if (graph != nullptr) {
+  if (graph == nullptr) {
+    demands.build.torch = torch_version_of(spec.training.torch_version);
+    demands.build_source = "spec.training.torchVersion's";
+  } else {
     demands.build = {.torch = graph->producer.version, .cuda = cuda_version_of(graph->producer.torch)};
     for (const Trace& trace : graph->traces) {
       if (trace.device == Device::kCuda && is_trace_of(spec.training.precision, trace)) {
@@ -149,7 +153,7 @@ std::string why_it_cannot_run(const CardDemands& demands, const AvailableGpu& gp
              (check.emulated ? "; provisioning.allowEmulation takes it all the same" : "");
     }
   }
-  return why_build_cannot(demands.build, capability);
+  return why_build_cannot(demands, capability);
 }
 
 }  // namespace plimsoll::estimator::provisioner

@@ -1,5 +1,5 @@
 // What a job demands of a card beside memory, and which cards cannot meet it: its precision, its attention kernels,
-// FP8, and the versions of PyTorch and CUDA that its graph was recorded with.
+// FP8, and the versions of PyTorch and CUDA that its graph was recorded with, or the version of PyTorch that it names.
 //
 //   const CardDemands demands = demands_of(job.spec, graph);
 //   const std::string why_not = why_it_cannot_run(demands, gpu);   // empty: it can
@@ -24,7 +24,8 @@ struct CardDemands {
   std::string fp8;
   std::string flash_attention_2;
   std::string flash_attention_3;
-  TorchBuild build{};            // of the graph; 0: unknown
+  TorchBuild build{};  // of the graph, else as the job says; 0: unknown
+  std::string build_source = "the graph's";
   bool allow_emulation = false;  // of the precisions; FP8 and the rest have no emulation
 };
 

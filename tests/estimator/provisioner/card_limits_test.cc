@@ -113,6 +113,19 @@ TEST(CardLimits, TheGraphsPyTorchHasCodeForTheCard) {
   EXPECT_EQ(why_not(spec, available("L4", 1), &older), "") << "it runs the code of 8.6";
 }
 
+TEST(CardLimits, TheVersionThatASpecNamesHasCodeForTheCard) {
+  crds::TrainingJobSpec spec = spec_of(crds::Precision::kFP32);
+  EXPECT_EQ(why_not(spec, available("B200", 1)), "");
+  spec.training.torch_version = "2.5";
+  EXPECT_THAT(why_not(spec, available("B200", 1)),
+              HasSubstr("no build of spec.training.torchVersion's PyTorch 2.5 has code"));
+  EXPECT_EQ(why_not(spec, available("V100-32GB", 1)), "");
+  spec.training.torch_version = "2.15";
+  EXPECT_THAT(why_not(spec, available("K80", 1)), HasSubstr("PyTorch 2.15"));
+  const TraceFile graph = graph_of("2.5.1+cu124", 205);  // what was recorded is known better
+  EXPECT_THAT(why_not(spec, available("B200", 1), &graph), HasSubstr("the graph's PyTorch 2.5"));
+}
+
 TEST(CardLimits, TheOldestDriverRunsTheGraphsCuda) {
   const crds::TrainingJobSpec spec = spec_of(crds::Precision::kFP32);
   const TraceFile graph = graph_of("2.6.0+cu124", 206);
