@@ -305,9 +305,10 @@ int run_provision(const std::vector<std::string>& arguments, Console& console) {
     if (format == OutputFormat::kTable) {
       print_table(console, job.name, provision, answer["requested"].value(), rejected, elapsed.count());
     }
+    // The last warning of a job that keeps its size says so and why, which is printed on its own; so is the reason of a decision.
+    const bool kept = !provision.decided() && !provision.warnings.empty();
     for (const std::string& warning : provision.warnings) {
-      // The reason is printed on its own, and a job that is rejected keeps nothing.
-      if (!warning.starts_with(provision.reason) && !(rejected && &warning == &provision.warnings.back())) {
+      if (!warning.starts_with(provision.reason) && !(kept && &warning == &provision.warnings.back())) {
         console.err << "warning: " << job.name << ": " << warning << '\n';
       }
     }

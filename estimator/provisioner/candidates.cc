@@ -118,6 +118,11 @@ Candidates candidates_for(const crds::TrainingJobSpec& spec, const TraceFile* gr
                                     (present.empty() ? "none" : present));
     }
   }
+  const std::string& requested = original.trainers.gpu_model;
+  if (!original.recorded && !requested.empty() && !gpus.empty() && find_gpu(gpus, requested) == nullptr) {
+    candidates.warnings.push_back("spec.trainers.gpuModel: no node has a GPU called \"" + requested + "\"" +
+                                  did_you_mean(requested, names) + "; the cluster has " + present);
+  }
   bool excluded_by_template = false;
   for (const AvailableGpu& gpu : gpus) {
     if (!allowed.empty() && std::none_of(allowed.begin(), allowed.end(), [&](const std::string& name) {

@@ -368,11 +368,12 @@ Budget::Time half_way_to(Budget::Time deadline) {
 
 }  // namespace
 
-std::vector<Change> changes_that_fit(const ProvisionRequest& request, const Decide& decide) {
+ChangesThatFit changes_that_fit(const ProvisionRequest& request, const Decide& decide) {
   const Budget::Limits& limits = request.budget->limits();
   const Budget::Time deadline = half_way_to(limits.deadline);
   std::uint64_t work = 0;
-  std::vector<Change> found;
+  ChangesThatFit changes;
+  std::vector<Change>& found = changes.found;
   std::vector<std::vector<Apply>> enough;  // with one of these the job fits as it was requested
   std::vector<std::vector<Apply>> tried;
   for (const std::vector<Apply>& way : ways()) {
@@ -385,7 +386,11 @@ std::vector<Change> changes_that_fit(const ProvisionRequest& request, const Deci
     tried.push_back(changing);
     Budget budget(
         {.deadline = deadline, .stop = limits.stop, .work = kWorkOfChange, .memory = limits.memory});
-    if (found.size() >= kMostChanges || work >= kWorkOfChanges || budget.expired()) {
+    if (found.size() >= kMostChanges) {
+      break;
+    }
+    if (work >= kWorkOfChanges || budget.expired()) {
+      changes.all_tried = false;
       break;
     }
     ProvisionRequest changed = request;
@@ -409,6 +414,8 @@ std::vector<Change> changes_that_fit(const ProvisionRequest& request, const Deci
       if (found.back().trainers <= request.job->spec.trainers.replicas) {
         enough.push_back(std::move(changing));  // where it takes more, something besides may take fewer
       }
+    } else if (answer.event_reason == "DeadlineExceeded" || answer.event_reason == "TooLarge") {
+      changes.all_tried = false;
     }
     work += budget.work_done();
   }
@@ -416,7 +423,7 @@ std::vector<Change> changes_that_fit(const ProvisionRequest& request, const Deci
     const std::int64_t requested = request.job->spec.trainers.replicas;
     return (a.trainers > requested) < (b.trainers > requested);
   });
-  return found;
+  return changes;
 }
 
 }  // namespace plimsoll::estimator::provisioner

@@ -1,5 +1,6 @@
 #include "estimator/provisioner/explanation.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/utf8.h"
@@ -111,9 +112,25 @@ std::string explain_swap(const crds::Trainers& requested, const Candidate& candi
 }
 
 std::string explain_no_division(const crds::TrainingJobSpec& spec, const Candidate& candidate) {
-  return "training.globalBatchSize " + std::to_string(spec.training.global_batch_size) +
-         " cannot be divided among any number of trainers from " + std::to_string(candidate.least) + " to " +
-         std::to_string(candidate.most) + " in whole nodes of " + std::to_string(candidate.per_node);
+  std::string text =
+      "training.globalBatchSize " + std::to_string(spec.training.global_batch_size) +
+      " cannot be divided among any number of trainers from " + std::to_string(candidate.least) +
+      (candidate.floor > 0 ? " (the least share of those requested)" : "") + " to " +
+      std::to_string(candidate.most) + " in whole nodes of " + std::to_string(candidate.per_node);
+  crds::TrainingSpec of_ones = spec.training;
+  of_ones.global_batch_size = 0;
+  of_ones.batch_size_per_trainer = 1;
+  const std::int64_t replicas = crds::global_batch_of(of_ones, candidate.least);
+  if (replicas == 0) {
+    return text;
+  }
+  // The nearest batches of which each replica of the least number of trainers takes whole parts.
+  const std::int64_t step =
+      (Bytes{replicas} * std::max<std::int64_t>(1, spec.training.gradient_accumulation)).count;
+  const std::int64_t below = spec.training.global_batch_size / step * step;
+  text += "; ";
+  text += below > 0 ? std::to_string(below) + " or " : "";
+  return text + std::to_string((Bytes{below} + Bytes{step}).count) + " could be";
 }
 
 std::string explain_no_count(const crds::ProvisioningSpec& provisioning, const Candidate& candidate) {

@@ -42,7 +42,7 @@ std::string explain_choice(const crds::TrainingJobSpec& spec, const crds::Traine
 std::string explain_swap(const crds::Trainers& requested, const Candidate& candidate,
                          const SwapTraining& swap);
 
-// No number of trainers of this candidate divides the global batch.
+// No number of trainers of this candidate divides the global batch; and which batches near it the least number divides.
 std::string explain_no_division(const crds::TrainingJobSpec& spec, const Candidate& candidate);
 
 // The limits of the spec leave no number of trainers for this candidate.

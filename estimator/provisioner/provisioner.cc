@@ -166,7 +166,8 @@ class Provisioning {
   }
 
   std::optional<Provision> tables_on_hosts(std::string& why_not) {
-    Result<Provision> answer = with_tables_on_hosts(request_, capable_, [](const ProvisionRequest& trial) {
+    Result<Provision> answer = with_tables_on_hosts(request_, capable_, [](ProvisionRequest trial) {
+      trial.every_gpu_model = false;
       return provision_within(trial, *trial.budget);
     });
     if (!answer) {
@@ -213,12 +214,20 @@ class Provisioning {
   }
 
   void find_changes() {
-    answer_.changes = changes_that_fit(request_, [](ProvisionRequest trial) {
+    ChangesThatFit changes = changes_that_fit(request_, [](ProvisionRequest trial) {
       trial.suggest = false;
+      trial.every_gpu_model = false;
       return provision_within(trial, *trial.budget);
     });
+    answer_.changes = std::move(changes.found);
     for (const Change& change : answer_.changes) {
       warn({change.text()});
+    }
+    if (answer_.changes.empty()) {
+      warn({changes.all_tried
+                ? "none of the changes that were tried makes the job fit (docs/decisions.md)"
+                : "no change was found in the time with which the job would fit; plimsoll provision "
+                  "searches longer, with --timeout"});
     }
   }
 
@@ -401,7 +410,7 @@ class Provisioning {
     return best;
   }
 
-  // Best first; of those that do not fit, as they were considered.
+  // Best first; then those that do not fit, what comes nearest first: of those that can run the job, where it finds most memory.
   void order_alternatives(const std::vector<Candidate>& candidates) {
     std::vector<std::pair<std::pair<bool, CandidateRank>, Alternative>> ranked;
     for (Alternative& result : answer_.alternatives) {
@@ -409,7 +418,7 @@ class Provisioning {
       result.cost = candidate.cost_of(result.trainers);
       const CandidateRank at = result.fits ? rank_of(spec_.provisioning.objective, candidate, result.trainers,
                                                      result.samples_per_second)
-                                           : CandidateRank{};
+                                           : rank_of_unfit(candidate);
       ranked.emplace_back(std::pair(!result.fits, at), std::move(result));
     }
     std::stable_sort(ranked.begin(), ranked.end(),
@@ -418,6 +427,15 @@ class Provisioning {
     for (auto& entry : ranked) {
       answer_.alternatives.push_back(std::move(entry.second));
     }
+  }
+
+  CandidateRank rank_of_unfit(const Candidate& candidate) const {
+    const bool can_run = std::any_of(capable_.begin(), capable_.end(),
+                                     [&](const Candidate& each) { return each.name() == candidate.name(); });
+    const auto memory = static_cast<double>(candidate.gpu->model.memory.count);
+    const auto sharing =
+        static_cast<double>(spec_.model.has_tables() ? std::min(candidate.most, candidate.capacity) : 1);
+    return {!can_run, -memory * sharing, 0, 0, candidate.name()};
   }
 
   static std::vector<Candidate>::const_iterator candidate_of(const Alternative& alternative,

@@ -156,13 +156,14 @@ TEST(ChangesThatFit, TakeHalfOfTheTimeThatIsLeft) {
   const Budget::Time deadline = before + std::chrono::hours(1);
   Budget budget({.deadline = deadline});
   std::vector<Budget::Time> given;
-  const std::vector<Change> changes = changes_that_fit({.job = &job, .gpus = &cluster, .budget = &budget},
-                                                       [&](const ProvisionRequest& trial) {
-                                                         given.push_back(trial.budget->limits().deadline);
-                                                         return Provision();
-                                                       });
+  const ChangesThatFit changes = changes_that_fit({.job = &job, .gpus = &cluster, .budget = &budget},
+                                                  [&](const ProvisionRequest& trial) {
+                                                    given.push_back(trial.budget->limits().deadline);
+                                                    return Provision();
+                                                  });
   const Budget::Time after = std::chrono::steady_clock::now();
-  EXPECT_THAT(changes, IsEmpty());
+  EXPECT_THAT(changes.found, IsEmpty());
+  EXPECT_TRUE(changes.all_tried);
   ASSERT_THAT(given, Not(IsEmpty()));
   EXPECT_THAT(given, Each(given.front())) << "all of them together";
   EXPECT_GE(given.front(), before + (deadline - before) / 2);
@@ -177,7 +178,34 @@ TEST(ChangesThatFit, NoneIsTriedWhenTheTimeIsUp) {
     ADD_FAILURE() << "a change was tried";
     return Provision();
   };
-  EXPECT_THAT(changes_that_fit({.job = &job, .gpus = &cluster, .budget = &budget}, decide), IsEmpty());
+  const ChangesThatFit changes = changes_that_fit({.job = &job, .gpus = &cluster, .budget = &budget}, decide);
+  EXPECT_THAT(changes.found, IsEmpty());
+  EXPECT_FALSE(changes.all_tried);
+}
+
+TEST(ChangesThatFit, ATrialThatIsCutOffIsToldFromOneThatDoesNotFit) {
+  const crds::TrainingJob job = replicated(kLlama70B);
+  const Cluster cluster = {available("A100-80GB", 64)};
+  Budget budget;
+  const auto with = [&](const char* event_reason) {
+    return changes_that_fit({.job = &job, .gpus = &cluster, .budget = &budget}, [&](const ProvisionRequest&) {
+      Provision answer;
+      answer.event_reason = event_reason;
+      return answer;
+    });
+  };
+  EXPECT_TRUE(with("NoFittingGPU").all_tried);
+  EXPECT_FALSE(with("TooLarge").all_tried);
+}
+
+TEST(ChangesThatFit, ThatNoneWasFoundIsTold) {
+  crds::TrainingJob job = replicated(kLlama70B);
+  job.spec.training.batch_size_per_trainer = 1;
+  job.spec.provisioning.max_trainers = 1;
+  const Provision answer = with_changes(job, {available("T4", 1, 1)});
+  ASSERT_FALSE(answer.decided());
+  ASSERT_THAT(answer.changes, IsEmpty());
+  EXPECT_THAT(answer.warnings, Contains(HasSubstr("none of the changes that were tried makes the job fit")));
 }
 
 TEST(ChangesThatFit, AFullCheckpointThatIsThePeakGoesThroughTheHost) {

@@ -526,6 +526,36 @@ TEST(Provisioner, AGlobalBatchIsKeptAndSharedByTheTrainers) {
   EXPECT_FALSE(none.decided());
   EXPECT_THAT(none.reason,
               HasSubstr("training.globalBatchSize 7 cannot be divided among any number of trainers from 8"));
+  EXPECT_THAT(none.reason, HasSubstr("in whole nodes of 8; 8 could be"));
+  object["spec"]["training"]["globalBatchSize"] = 100;
+  object["spec"]["provisioning"]["maxTrainers"] = 8;
+  EXPECT_THAT(provision(object, one).reason, HasSubstr("; 96 or 104 could be"));
+  object["spec"]["training"]["globalBatchSize"] = 104;
+  EXPECT_THAT(provision(object, one).reason, Not(HasSubstr("cannot be divided")));
+}
+
+TEST(Provisioner, ARequestedGpuModelThatIsNotThereIsWarnedOf) {
+  Json object = job_object(100, kGiBOfRows);
+  object["spec"]["trainers"]["gpuModel"] = "A100-80";
+  const Provision answer = provision(object, four_models());
+  ASSERT_TRUE(answer.decided());
+  EXPECT_THAT(answer.warnings,
+              Contains(HasSubstr("spec.trainers.gpuModel: no node has a GPU called \"A100-80\"; did you mean "
+                                 "A100-80GB?; the cluster has A100-40GB, ")));
+  object["spec"]["trainers"]["gpuModel"] = "a100-80gb";  // in any case
+  EXPECT_THAT(provision(object, four_models()).warnings, Not(Contains(HasSubstr("no node has"))));
+}
+
+TEST(Provisioner, OfModelsThatDoNotFitTheNearestIsNamed) {
+  Json object = job_object(1, kGiBOfRows, 8);
+  object["spec"]["model"] = parse(R"({"transformer": {"layers": 80, "hidden": 8192, "heads": 64, "kvHeads": 8,
+      "ffn": 28672, "vocab": 128256, "seqLen": 4096, "attention": "SDPA"}})");
+  object["spec"]["training"] =
+      parse(R"({"batchSizePerTrainer": 1, "precision": "BF16Mixed", "parallelism": {"strategy": "DDP"}})");
+  const Provision answer = provision(object, four_models());
+  ASSERT_FALSE(answer.decided());
+  EXPECT_EQ(answer.alternatives.front().gpu_model, "A100-80GB");
+  EXPECT_EQ(answer.alternatives.back().gpu_model, "V100-32GB") << "it computes no BF16";
 }
 
 TEST(Provisioner, AGlobalBatchOfAModelWithTablesIsShared) {
