@@ -9,6 +9,8 @@
 #include <array>
 #include <cstdio>
 
+#include "tests/testing/loopback.h"
+
 namespace plimsoll::testing {
 namespace {
 
@@ -150,9 +152,7 @@ class ObjectServer::Stream {
 
 ObjectServer::ObjectServer(Options options) : options_(options) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in address = loopback_address(0);
   socklen_t size = sizeof address;
   if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       ::listen(listener_, 64) != 0 ||

@@ -4,26 +4,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdint>
+#include "tests/testing/loopback.h"
 
 namespace plimsoll::testing {
-namespace {
-
-sockaddr_in on_loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  return address;
-}
-
-}  // namespace
 
 std::vector<int> free_ports(std::size_t count) {
   std::vector<int> sockets;
   std::vector<int> ports;
   for (std::size_t i = 0; i < count; ++i) {
-    sockaddr_in address = on_loopback(0);
+    sockaddr_in address = loopback_address(0);
     socklen_t size = sizeof(address);
     const int held = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockets.push_back(held);
@@ -39,7 +28,7 @@ std::vector<int> free_ports(std::size_t count) {
 }
 
 bool is_listening(int port) {
-  const sockaddr_in address = on_loopback(port);
+  const sockaddr_in address = loopback_address(port);
   const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool taken = connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   close(connection);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/checkout.h"
+#include "tests/testing/loopback.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -102,15 +103,12 @@ void PlimsollProcess::kill() {
 
 std::string http_get(int port, const std::string& path) {
   const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const sockaddr_in address = loopback_address(port);
   const timeval patience{10, 0};
   setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   const std::string request = "GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
   std::string answer;
-  if (connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+  if (connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
       send(connection, request.data(), request.size(), MSG_NOSIGNAL) ==
           static_cast<ssize_t>(request.size())) {
     std::array<char, 65536> buffer;

@@ -17,6 +17,7 @@
 #include <csignal>
 
 #include "http/certificate_authority.h"
+#include "tests/testing/loopback.h"
 #include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
@@ -30,10 +31,7 @@ Peer::Peer(std::uint16_t port) {
   ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const sockaddr_in address = loopback_address(port);
   if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     ::close(socket_);
     socket_ = -1;

@@ -17,6 +17,7 @@
 #include "tests/http/test_certificates.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/latch.h"
+#include "tests/testing/loopback.h"
 
 namespace plimsoll::http {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::eventually;
 using ::testing::Ge;
+using testing::loopback_address;
 using testing::Peer;
 using testing::request_text;
 using testing::Response;
@@ -478,10 +480,7 @@ TEST(Server, SurvivesRunningOutOfFileDescriptors) {
   rlimit low = before;
   low.rlim_cur = static_cast<rlim_t>(next);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(echo.server.port());
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const sockaddr_in address = loopback_address(echo.server.port());
   for (const int socket : sockets) {
     EXPECT_EQ(::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }

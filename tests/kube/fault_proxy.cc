@@ -10,6 +10,8 @@
 #include <array>
 #include <cassert>
 
+#include "tests/testing/loopback.h"
+
 namespace plimsoll::testing {
 namespace {
 
@@ -18,14 +20,6 @@ using std::chrono::milliseconds;
 // How soon a change of the faults is seen.
 constexpr milliseconds kTick{10};
 constexpr milliseconds kMaxSend{200};
-
-sockaddr_in loopback(int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  return address;
-}
 
 void prepare(int end) {
   const int yes = 1;
@@ -44,7 +38,7 @@ void close_with_reset(int end) {
 
 FaultProxy::FaultProxy(int upstream_port, unsigned seed) : upstream_port_(upstream_port), random_(seed) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = loopback(0);
+  sockaddr_in address = loopback_address(0);
   socklen_t size = sizeof address;
   const bool listens = ::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
                        ::listen(listener_, SOMAXCONN) == 0 &&
@@ -145,7 +139,7 @@ bool FaultProxy::reach_upstream(Connection& connection) {
   }
   connection.server_end = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   prepare(connection.server_end);
-  const sockaddr_in address = loopback(upstream_port_);
+  const sockaddr_in address = loopback_address(upstream_port_);
   return ::connect(connection.server_end, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
