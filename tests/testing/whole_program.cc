@@ -1,4 +1,5 @@
-// The main of test programs that are one test of ctest: when all of their tests were skipped, the exit code says so (77).
+// The main of test programs of which one test of ctest runs several tests: when all of them were skipped, the exit code says so (77). One
+// that was skipped beside others that failed hides nothing.
 #include <gtest/gtest.h>
 
 int main(int argc, char** argv) {
