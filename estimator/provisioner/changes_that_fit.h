@@ -24,8 +24,7 @@ struct ChangesThatFit {
 // The cheapest changes first, of those with which the requested trainers are enough, then of others: those that
 // leave what is computed as it is, then those that take longer, or another library, then those that change the
 // training. None contains another with which the requested trainers are enough. `request.budget` is not null. The
-// work is limited, and to half of the time that is left. `decide` is
-// provision(), without changes.
+// work is limited, and to half of the time that is left. `decide` is provision(), without changes.
 ChangesThatFit changes_that_fit(const ProvisionRequest& request, const Decide& decide);
 
 }  // namespace plimsoll::estimator::provisioner

@@ -224,10 +224,8 @@ class Provisioning {
       warn({change.text()});
     }
     if (answer_.changes.empty()) {
-      warn({changes.all_tried
-                ? "none of the changes that were tried makes the job fit (docs/decisions.md)"
-                : "no change was found in the time with which the job would fit; plimsoll provision "
-                  "searches longer, with --timeout"});
+      warn({std::string("none of the changes that were tried makes the job fit (docs/decisions.md)") +
+            (changes.all_tried ? "" : "; not all were, within the limits of one decision")});
     }
   }
 
@@ -353,9 +351,14 @@ class Provisioning {
           (search_.was_too_slow() ? why_not : "does not fit on " + gpus_text(most, candidate.name())) +
           ", and more would be no better than " + gpus_text(best->trainers, best->candidate->name());
     } else {
-      result.reason = search_.was_too_slow() ? why_not : "does not fit: " + why_not;
+      result.reason = why_unfit(why_not);
     }
     return result;
+  }
+
+  // After a search that found nothing.
+  std::string why_unfit(const std::string& why_not) const {
+    return search_.was_too_slow() ? why_not : "does not fit: " + why_not;
   }
 
   static void describe(const Fit& fit, Alternative& result) {
@@ -390,7 +393,7 @@ class Provisioning {
       describe(*fit, result);
     } else {
       result.trainers = limit;
-      result.reason = search_.was_too_slow() ? why_not : "does not fit: " + why_not;
+      result.reason = why_unfit(why_not);
     }
   }
 
@@ -410,7 +413,7 @@ class Provisioning {
     return best;
   }
 
-  // Best first; then those that do not fit, what comes nearest first: of those that can run the job, where it finds most memory.
+  // Best first. Those that do not fit come last, and of them first those that can run the job, the ones with more memory before.
   void order_alternatives(const std::vector<Candidate>& candidates) {
     std::vector<std::pair<std::pair<bool, CandidateRank>, Alternative>> ranked;
     for (Alternative& result : answer_.alternatives) {
