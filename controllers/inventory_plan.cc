@@ -132,6 +132,7 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     status.total_gpus = gpu.total_gpus;
     status.free_gpus = gpu.free_gpus;
     status.nodes = gpu.shapes;
+    status.free_nodes = gpu.free_nodes;
     status.product_labels = gpu.product_labels;
     status.memory = gpu.model.memory;
     if (gpu.host_memory > Bytes{}) {
@@ -146,6 +147,7 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     }
     status.cpu_architectures = gpu.cpu_architectures;
     status.nodes.resize(std::min(status.nodes.size(), kMaxListed));
+    status.free_nodes.resize(std::min(status.free_nodes.size(), kMaxListed));
     status.product_labels.resize(std::min(status.product_labels.size(), kMaxListed));
   }
   std::map<std::string, InventoryWrite> writes;

@@ -31,6 +31,14 @@ Json encoded(const GpuCapabilities& capabilities) {
   return json;
 }
 
+Json encoded(const std::vector<GpuNodeShape>& shapes) {
+  JsonArray json;
+  for (const GpuNodeShape& shape : shapes) {
+    json.append(json_object({{"gpusPerNode", shape.gpus_per_node}, {"nodes", shape.nodes}}));
+  }
+  return json;
+}
+
 Json encoded(const HostLinks& links) {
   JsonObject json;
   if (links.bandwidth) {
@@ -64,12 +72,7 @@ Json encode_status(const GpuModelStatus& status) {
   JsonObject json;
   json["totalGPUs"] = status.total_gpus;
   json["freeGPUs"] = status.free_gpus;
-  const JsonPlace shapes = json["nodeShapes"] = Json(::Json::arrayValue);
-  for (const GpuNodeShape& shape : status.nodes) {
-    const JsonPlace entry = shapes.append(Json(::Json::objectValue));
-    entry["gpusPerNode"] = shape.gpus_per_node;
-    entry["nodes"] = shape.nodes;
-  }
+  json["nodeShapes"] = encoded(status.nodes);
   json["productLabels"] = encoded(status.product_labels);
   if (status.memory) {
     json["memory"] = format_bytes(*status.memory);
@@ -88,6 +91,9 @@ Json encode_status(const GpuModelStatus& status) {
   }
   if (!status.cpu_architectures.empty()) {
     json["cpuArchitectures"] = encoded(status.cpu_architectures);
+  }
+  if (!status.free_nodes.empty()) {
+    json["freeNodeShapes"] = encoded(status.free_nodes);
   }
   return json;
 }

@@ -71,6 +71,7 @@ struct GpuModelStatus {
   std::optional<GpuCapabilities> capabilities{};  // nothing: not known
   std::string driver_version{};                   // the oldest on those nodes
   std::vector<std::string> cpu_architectures{};   // of those nodes: "amd64", "arm64"
+  std::vector<GpuNodeShape> free_nodes{};         // by their free GPUs; without nodes that have none
 };
 
 struct GpuModel {

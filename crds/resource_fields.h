@@ -66,6 +66,7 @@ void describe(Visitor& visit, Of<GpuModelStatus> auto& status) {
   visit.optional_object("capabilities", status.capabilities);
   visit.text("driverVersion", status.driver_version, Presence::kOptional, kDriverVersion);
   visit.texts("cpuArchitectures", status.cpu_architectures, Range{0, 8}, kRequiredFamilyName);
+  visit.objects("freeNodeShapes", status.free_nodes, Presence::kOptional, kMaxModels);
 }
 
 template <class Visitor>

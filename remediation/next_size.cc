@@ -201,7 +201,7 @@ Result<NextSize> size_on_other_model(const RemediationInputs& inputs) {
   const crds::Attempt& last = inputs.attempts->back();
   const std::int64_t trainers = trainers_of(inputs, last);
   const AvailableGpu* present = estimator::find_gpu(*inputs.gpus, last.gpu_model);
-  if (present != nullptr && present->free_gpus >= trainers) {
+  if (present != nullptr && can_start(*present, trainers, inputs.job->spec.trainers.per_node)) {
     return none("its own GPUs are free again");
   }
   std::vector<AvailableGpu> others;
@@ -218,7 +218,7 @@ Result<NextSize> size_on_other_model(const RemediationInputs& inputs) {
       break;
     }
     const AvailableGpu* selected = estimator::find_gpu(others, answer.decision->gpu_model);
-    if (answer.decision->trainers <= selected->free_gpus) {
+    if (can_start(*selected, answer.decision->trainers, answer.decision->per_node)) {
       return chosen(inputs, std::move(answer), why);
     }
     others.erase(others.begin() + (selected - others.data()));

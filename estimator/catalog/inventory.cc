@@ -186,6 +186,14 @@ std::string common_key(const std::vector<const GpuNode*>& nodes) {
       ->first;
 }
 
+std::vector<crds::GpuNodeShape> shapes_of(const std::map<std::int64_t, std::int64_t>& nodes_by_gpus) {
+  std::vector<crds::GpuNodeShape> shapes;
+  for (const auto& [gpus, nodes] : nodes_by_gpus) {
+    shapes.push_back({.gpus_per_node = gpus, .nodes = nodes});
+  }
+  return shapes;
+}
+
 // GPUs per node of the most common node shape; if two are equally common, of the larger.
 std::int64_t most_common(const std::vector<crds::GpuNodeShape>& shapes) {
   const auto found = std::max_element(shapes.begin(), shapes.end(), [](const auto& a, const auto& b) {
@@ -225,6 +233,7 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
   std::set<std::string> architectures;
   std::optional<ComputeCapability> least_capability;
   std::map<std::int64_t, std::int64_t> nodes_of_shape;
+  std::map<std::int64_t, std::int64_t> nodes_by_free;
   Bytes least_memory;
   Bytes least_host_memory = Bytes::max();
   for (const GpuNode* node : nodes) {
@@ -233,7 +242,9 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
     }
     labels.insert(node->product);
     available.total_gpus += node->gpus;
-    available.free_gpus += std::clamp<std::int64_t>(node->gpus - node->requested_gpus, 0, node->gpus);
+    const std::int64_t free = std::clamp<std::int64_t>(node->gpus - node->requested_gpus, 0, node->gpus);
+    available.free_gpus += free;
+    ++nodes_by_free[free];
     ++nodes_of_shape[node->gpus];
     least_host_memory = std::min(least_host_memory, node->host_memory);
     if (node->driver) {
@@ -255,9 +266,9 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
     }
   }
   available.product_labels.assign(labels.begin(), labels.end());
-  for (const auto& [gpus, how_many] : nodes_of_shape) {
-    available.shapes.push_back({.gpus_per_node = gpus, .nodes = how_many});
-  }
+  available.shapes = shapes_of(nodes_of_shape);
+  nodes_by_free.erase(0);
+  available.free_nodes = shapes_of(nodes_by_free);
   available.gpus_per_node = most_common(available.shapes);
   available.host_memory = least_host_memory == Bytes::max() ? Bytes{} : least_host_memory;
   if (least_memory.count > 0) {
@@ -282,6 +293,18 @@ NodeLabel parse_product_label(const std::string& spelling) {
     return {.key = crds::kGpuProductLabel, .value = spelling};
   }
   return {.key = spelling.substr(0, equals), .value = spelling.substr(equals + 1)};
+}
+
+bool can_start(const AvailableGpu& gpu, std::int64_t trainers, std::int64_t per_node) {
+  if (trainers > gpu.free_gpus || gpu.free_nodes.empty()) {
+    return trainers <= gpu.free_gpus;
+  }
+  const std::int64_t of_pod = std::max<std::int64_t>(1, std::min(trainers, per_node));
+  std::int64_t places = 0;
+  for (const crds::GpuNodeShape& node : gpu.free_nodes) {
+    places += node.nodes * (node.gpus_per_node / of_pod);
+  }
+  return places >= (trainers + of_pod - 1) / of_pod;
 }
 
 Result<GpuNode> decode_node(const Json& node) {
@@ -350,7 +373,8 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
                            .total_gpus = status.total_gpus,
                            .free_gpus = std::clamp<std::int64_t>(status.free_gpus, 0, status.total_gpus),
                            .gpus_per_node = most_common(status.nodes),
-                           .shapes = status.nodes};
+                           .shapes = status.nodes,
+                           .free_nodes = status.free_nodes};
     if (status.memory && status.memory->count > 0) {
       available.model.memory = *status.memory;
     }

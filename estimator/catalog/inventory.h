@@ -57,12 +57,18 @@ struct AvailableGpu {
   std::int64_t free_gpus = 0;      // existing GPUs that no pod requests
   std::int64_t gpus_per_node = 0;  // of the most common node shape
   std::vector<crds::GpuNodeShape> shapes{};
+  // Nodes by how many of their GPUs are free, without those that have none. Empty: not known, or none is free.
+  std::vector<crds::GpuNodeShape> free_nodes{};
   Bytes host_memory{};                           // the least allocatable memory of a node; 0: unknown
   std::optional<DriverVersion> oldest_driver{};  // of its nodes; nothing: not known
   std::vector<std::string> cpu_architectures{};  // of its nodes, ordered; empty: not known
   std::optional<crds::HostLinks>
       host_links{};  // what the nodes' labels say, the least of them; also in `model`
 };
+
+// Whether the pods of so many trainers, `per_node` or all of them in each, find free GPUs now; where it is not known how these are
+// spread over nodes, whether there are enough.
+bool can_start(const AvailableGpu& gpu, std::int64_t trainers, std::int64_t per_node);
 
 // Errors: kInvalid if the object is not a Node.
 Result<GpuNode> decode_node(const Json& node);

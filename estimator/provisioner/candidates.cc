@@ -92,7 +92,8 @@ CandidateRank rank_of(crds::Objective objective, const Candidate& candidate, std
   const double cost = candidate.cost_of(trainers);
   const bool by_sample = objective == crds::Objective::kLowestCostPerSample;
   const bool by_cost = by_sample || objective == crds::Objective::kLowestCost;
-  const bool waits = objective == crds::Objective::kSoonestStart && trainers > candidate.gpu->free_gpus;
+  const bool waits =
+      objective == crds::Objective::kSoonestStart && !can_start(*candidate.gpu, trainers, candidate.per_node);
   const double price = by_sample && samples_per_second > 0 ? cost / samples_per_second : cost;
   return {waits || (by_sample && samples_per_second <= 0), by_cost ? price : count, by_cost ? count : cost,
           -candidate.gpu->model.hbm_bandwidth.count, candidate.name()};

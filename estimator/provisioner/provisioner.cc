@@ -209,7 +209,7 @@ class Provisioning {
                                 .swap = choice->found.training,
                                 .host_memory = choice->found.training.host_memory};
     // What was requested is not what it seems to be: that is told, unless an earlier admission did.
-    announce(chosen, gpus, original_.recorded && has_already(chosen, gpus, gpus));
+    announce(chosen, gpus, gpus, original_.recorded && has_already(chosen, gpus, gpus));
     return std::move(answer_);
   }
 
@@ -484,7 +484,7 @@ class Provisioning {
       warn({"not all GPU models were compared: " + chosen.name() + " fits, another might take fewer; " +
             exceeded_->message});
     }
-    announce(chosen, fit.trainers, already);
+    announce(chosen, fit.trainers, chosen.per_node, already);
   }
 
   bool has_already(const Candidate& chosen, std::int64_t trainers, std::int64_t per_node) const {
@@ -494,7 +494,7 @@ class Provisioning {
   }
 
   // Tells of the decision that has been made, unless the job has it already.
-  void announce(const Candidate& chosen, std::int64_t trainers, bool already) {
+  void announce(const Candidate& chosen, std::int64_t trainers, std::int64_t per_node, bool already) {
     const bool recommend_only = spec_.provisioning.mode == crds::ProvisioningMode::kOff;
     answer_.event_reason = already ? "AlreadyRight" : recommend_only ? "Recommended" : "Provisioned";
     warn_of_host_memory();
@@ -504,9 +504,12 @@ class Provisioning {
     }
     const AvailableGpu& gpu = *chosen.gpu;
     warn_of_cpu(gpu);
-    if (trainers > gpu.free_gpus) {
-      warn({"only " + std::to_string(gpu.free_gpus) + " of the cluster's " +
-            std::to_string(gpu.total_gpus - gpu.addable_gpus) + " " + chosen.name() +
+    if (!can_start(gpu, trainers, per_node)) {
+      const std::string free = std::to_string(gpu.free_gpus) + " of the cluster's " +
+                               std::to_string(gpu.total_gpus - gpu.addable_gpus) + " " + chosen.name();
+      warn({(trainers > gpu.free_gpus ? "only " + free
+                                      : "too few nodes have " + std::to_string(std::min(per_node, trainers)) +
+                                            " free GPUs for a pod, though " + free) +
             " GPUs are free now: the job will wait" +
             (spec_.provisioning.objective == crds::Objective::kSoonestStart
                  ? std::string()

@@ -100,7 +100,8 @@ TEST(GpuModel, StatusSurvivesTheWay) {
                                       .oldest_cuda = "9.0",
                                       .newest_cuda = "12.9"},
       .driver_version = "535.104.12",
-      .cpu_architectures = {"amd64", "arm64"}};
+      .cpu_architectures = {"amd64", "arm64"},
+      .free_nodes = {{.gpus_per_node = 1, .nodes = 2}, {.gpus_per_node = 2, .nodes = 1}}};
   Json object = model_with("{}");
   object["status"] = encode_status(status);
   EXPECT_EQ(object["status"]["memory"], "80Gi");
@@ -112,6 +113,8 @@ TEST(GpuModel, StatusSurvivesTheWay) {
   EXPECT_EQ(model->status.host_links, status.host_links);
   ASSERT_EQ(model->status.nodes.size(), 2U);
   EXPECT_EQ(model->status.nodes[1].gpus_per_node, 4);
+  ASSERT_EQ(model->status.free_nodes.size(), 2U);
+  EXPECT_EQ(model->status.free_nodes[0].nodes, 2);
   EXPECT_EQ(model->status.product_labels, status.product_labels);
   EXPECT_EQ(model->status.memory, status.memory);
   EXPECT_FALSE(encode_status({}).isMember("memory"));

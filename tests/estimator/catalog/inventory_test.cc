@@ -198,6 +198,9 @@ TEST(TakeInventory, CountsShapesAndWhatIsFree) {
   EXPECT_EQ(inventory[0].shapes[0].gpus_per_node, 4);
   EXPECT_EQ(inventory[0].shapes[0].nodes, 2);
   EXPECT_EQ(inventory[0].shapes[1].nodes, 1);
+  ASSERT_EQ(inventory[0].free_nodes.size(), 2u) << "the node without a free GPU is left out";
+  EXPECT_EQ(inventory[0].free_nodes[0].gpus_per_node, 1);
+  EXPECT_EQ(inventory[0].free_nodes[1].gpus_per_node, 8);
 }
 
 TEST(TakeInventory, SharedSlicedAndUnknownGpusAreTold) {
@@ -243,6 +246,26 @@ TEST(TakeInventory, ModelsComeByName) {
   EXPECT_EQ(inventory[2].model.name, "V100-32GB");
 }
 
+TEST(CanStart, EachPodFindsItsGpusOnOneNode) {
+  AvailableGpu gpu;
+  gpu.free_gpus = 16;
+  EXPECT_TRUE(can_start(gpu, 16, 8)) << "how they are spread is not known";
+  EXPECT_FALSE(can_start(gpu, 17, 8));
+  gpu.free_nodes = {{.gpus_per_node = 4, .nodes = 4}};
+  EXPECT_FALSE(can_start(gpu, 16, 8));
+  EXPECT_FALSE(can_start(gpu, 8, 8));
+  EXPECT_TRUE(can_start(gpu, 4, 8)) << "its one pod takes four";
+  EXPECT_FALSE(can_start(gpu, 5, 8));
+  EXPECT_TRUE(can_start(gpu, 16, 4));
+  EXPECT_TRUE(can_start(gpu, 16, 1));
+  gpu.free_gpus = 24;
+  gpu.free_nodes.push_back({.gpus_per_node = 8, .nodes = 1});
+  EXPECT_TRUE(can_start(gpu, 8, 8));
+  EXPECT_FALSE(can_start(gpu, 16, 8));
+  EXPECT_TRUE(can_start(gpu, 24, 4)) << "the node of eight takes two pods";
+  EXPECT_TRUE(can_start(gpu, 0, 0));
+}
+
 TEST(InventoryOf, CountsAsTheOperatorWrote) {
   const std::vector<GpuNode> nodes = {gpu_node("NVIDIA-A100-SXM4-40GB", 40536),
                                       gpu_node("A100-SXM4-40GB", 39538, 4)};
@@ -253,7 +276,8 @@ TEST(InventoryOf, CountsAsTheOperatorWrote) {
                      .free_gpus = counted.free_gpus,
                      .nodes = counted.shapes,
                      .product_labels = counted.product_labels,
-                     .memory = counted.model.memory};
+                     .memory = counted.model.memory,
+                     .free_nodes = counted.free_nodes};
   const std::vector<AvailableGpu> read = inventory_of({resource}, GpuCatalog::built_in());
   ASSERT_EQ(read.size(), 1u);
   EXPECT_EQ(read[0].model.name, counted.model.name);
@@ -261,6 +285,7 @@ TEST(InventoryOf, CountsAsTheOperatorWrote) {
   EXPECT_EQ(read[0].product_labels, counted.product_labels);
   EXPECT_EQ(read[0].total_gpus, 12);
   EXPECT_EQ(read[0].free_gpus, 12);
+  EXPECT_EQ(read[0].free_nodes.size(), 2u);
   EXPECT_EQ(read[0].gpus_per_node, counted.gpus_per_node);
 }
 

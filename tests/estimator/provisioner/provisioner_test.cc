@@ -248,6 +248,15 @@ TEST(Provisioner, TheSoonestStartIsOnGpusThatAreFree) {
   EXPECT_EQ(soonest.decision->gpu_model, "H100-80GB");
   EXPECT_THAT(soonest.reason, HasSubstr("GPUs are what can start the soonest"));
   EXPECT_THAT(soonest.warnings, Each(Not(HasSubstr("will wait"))));
+  // As many are free, and no node has those of a pod.
+  cluster[0].free_gpus = 8;
+  cluster[0].free_nodes = {{.gpus_per_node = 1, .nodes = 8}};
+  EXPECT_EQ(provision(object, cluster).decision->gpu_model, "H100-80GB");
+  object["spec"]["provisioning"]["gpuModels"] = parse(R"(["A100-80GB"])");
+  EXPECT_THAT(
+      provision(object, cluster).warnings,
+      Contains(HasSubstr("free GPUs for a pod, though 8 of the cluster's 64 A100-80GB GPUs are free now")));
+  object["spec"]["provisioning"].removeMember("gpuModels");
   cluster[1].free_gpus = 0;
   EXPECT_EQ(provision(object, cluster).decision->gpu_model, "A100-80GB") << "as FewestGPUs, where all wait";
 }
