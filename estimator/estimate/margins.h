@@ -18,6 +18,7 @@ namespace plimsoll::estimator::inline estimate {
 // Shares of memory, chosen on the development runs of tests/accuracy/published_gpu.json and on torchtitan's rows
 // (tests/estimator/estimate/torchtitan.csv), and checked on the drawn runs.
 inline constexpr double kSimulationMargin = 0.12;  // of gradients, activations and temporaries
+inline constexpr double kKeptCastsMargin = 0.12;   // of the same, with experts, checkpointing and autocast
 inline constexpr double kCudnnMargin = 0.08;       // of what convolutions of forward read and write
 
 // One more segment of each of the allocator's pools (c10/cuda/CUDACachingAllocator.cpp: kSmallBuffer, kLargeBuffer).

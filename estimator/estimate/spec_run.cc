@@ -191,6 +191,11 @@ bool casts_parameters(const crds::TrainingSpec& training) {
          strategy != ParallelStrategy::kDDP;
 }
 
+bool caches_casts(const crds::TrainingSpec& training) {
+  return half_precision(training.precision) && !casts_parameters(training) &&
+         training.compile == crds::Compilation::kNone;
+}
+
 TorchVersion spec_torch_version(const crds::TrainingSpec& training) {
   return training.torch_version.empty() ? kSpecTorchVersion : torch_version_of(training.torch_version);
 }
@@ -209,8 +214,11 @@ Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batc
   if (!graph) {
     return graph.error();
   }
-  return record(*graph,
-                {.device = request.device, .batch = batch, .input_batch = batch, .budget = request.budget});
+  return record(*graph, {.device = request.device,
+                         .batch = batch,
+                         .input_batch = batch,
+                         .caches_casts = caches_casts(*request.training),
+                         .budget = request.budget});
 }
 
 // FSDP shards over all of them (torchtitan/distributed/parallel_dims.py: the mesh dp_shard_cp), Megatron-LM's
@@ -286,6 +294,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       .batch = std::max<std::int64_t>(1, training.batch_size_per_trainer / micro_batches),
       .input_batch = training.batch_size_per_trainer,
       .batches_in_flight = pipelined ? kSparseBatchesInFlight : 1,
+      .caches_casts = caches_casts(training),
       .budget = request.budget};
   const TraceProducer producer{
       .torch = {}, .version = spec_torch_version(training), .threads = 0, .cpu_capability = {}};

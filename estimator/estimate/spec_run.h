@@ -43,6 +43,9 @@ TorchVersion spec_torch_version(const crds::TrainingSpec& training);
 // optimizer, while torch.autocast casts operator by operator.
 bool casts_parameters(const crds::TrainingSpec& training);
 
+// Forward runs under torch.autocast, which keeps its copies of the weights until it ends (RecordOptions::caches_casts).
+bool caches_casts(const crds::TrainingSpec& training);
+
 // The trace of the whole model on one trainer. Errors: those of run_spec().
 Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch);
 

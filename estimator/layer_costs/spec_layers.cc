@@ -132,6 +132,7 @@ class SpecLayers {
                                .batch = microbatch,
                                .input_batch = microbatch,
                                .keeps_result = kind.place != Place::kHead,
+                               .caches_casts = false,  // plimsoll.harmony casts the weights itself
                                .budget = request_.budget});
   }
 

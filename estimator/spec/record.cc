@@ -188,6 +188,18 @@ class Recorder {
       record_forward(i);
     }
     trace_.forward_end = trace_.loss_end = now();
+    for (std::int32_t i = 0; options_.caches_casts && i < graph_.op_count(); ++i) {
+      charge(options_.budget, 1);
+      const Op op = graph_.op(i);
+      if (op.kind == OpKind::kCast && is_cached(tensor(op.inputs[0]), tensor(op.outputs[0]))) {
+        hold_until(storage_[index(op.outputs[0])], now());
+      }
+    }
+  }
+
+  static bool is_cached(const Tensor& from, const Tensor& to) {
+    return from.role == TensorRole::kParameter && from.requires_grad && from.type == ElementType::kFP32 &&
+           (to.type == ElementType::kBF16 || to.type == ElementType::kFP16);
   }
 
   void record_forward(std::int32_t i) {

@@ -24,7 +24,10 @@ struct RecordOptions {
   std::int64_t input_batch = 1;        // samples whose inputs are on the device
   std::int64_t batches_in_flight = 1;  // batches whose inputs are on the device at once
   bool keeps_result = false;  // the graph's result is kept for the next stage until its gradient arrives
-  Budget* budget = nullptr;   // pays for the trace and must outlive it
+  // The forward pass is within torch.autocast, which keeps its 16-bit copies of trained fp32 parameters until it ends
+  // (autocast_mode.cpp: cached_cast). torch.compile's graphs make the copies themselves, and keep none.
+  bool caches_casts = false;
+  Budget* budget = nullptr;  // pays for the trace and must outlive it
 };
 
 struct Recording {

@@ -521,6 +521,9 @@ class TransformerLowering : TransformerPiece {
     }
     graph_.set_result(logits);
     builder_.cross_entropy(logits, {per_sample(1), fixed(tokens_)}, loss_form(splits_loss()));
+    if (!builder_.compiled()) {
+      graph_.end_scope({x});  // the outputs of the model without its head, a local of the model's forward
+    }
   }
 
   ModelBuilder::LossForm loss_form(bool split = false) const {

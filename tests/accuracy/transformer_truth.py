@@ -101,7 +101,11 @@ def of_family(config, *kinds):
              kind == "mixed") for kind in kinds]
 
 
-# config, attention, batch, tokens, optimizer, checkpointing, mixed precision
+# Few tokens, so that the copies of the weights that autocast keeps until forward ends make the peak.
+LLAMA_OF_WEIGHTS = {**LLAMA, "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 6, "vocab_size": 100}
+GPT2_OF_WEIGHTS = {**GPT2, "n_embd": 256, "n_layer": 6, "vocab_size": 100}
+
+# config, attention, batch, tokens, optimizer, checkpointing, mixed precision[, micro-batches of an iteration]
 CASES = [
     (LLAMA, "eager", 2, 64, "SGD", False, False),
     (LLAMA, "eager", 4, 128, "SGD", False, False),
@@ -152,6 +156,12 @@ CASES = [
     *of_family(BERT_CLASSES, "sdpa", "eager"),
     *of_family(MISTRAL, "sdpa", "eager", "checkpointing"),
     *of_family(QWEN2_WINDOW, "sdpa", "eager"),
+    (LLAMA_OF_WEIGHTS, "sdpa", 1, 8, "SGD", False, True),
+    (LLAMA_OF_WEIGHTS, "sdpa", 1, 8, "SGD", True, True),
+    (LLAMA_OF_WEIGHTS, "sdpa", 2, 8, "SGD", True, True, 2),
+    (LLAMA_OF_WEIGHTS, "eager", 4, 8, "AdamW", True, True, 2),
+    (GPT2_OF_WEIGHTS, "sdpa", 4, 16, "SGD", False, True, 2),
+    (GPT2_OF_WEIGHTS, "sdpa", 4, 8, "Momentum", True, True, 4),
 ]
 MODELS = {"bert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM,
           "vit": transformers.AutoModelForImageClassification, "clip": transformers.AutoModel,
@@ -203,23 +213,28 @@ def make_inputs(config, made, batch, tokens):
     return {"input_ids": ids, "labels": ids.clone()}
 
 
-def measure(config, attention, batch, tokens, optimizer_name, checkpointing, mixed):
+def measure(config, attention, batch, tokens, optimizer_name, checkpointing, mixed, micro_batches=1):
     model = build(config, attention, checkpointing)
-    return measure_model(model, model.config, config, batch, tokens, optimizer_name, mixed)
+    return measure_model(model, model.config, config, batch, tokens, optimizer_name, mixed, micro_batches)
 
 
-def measure_model(model, made, config, batch, tokens, optimizer_name, mixed):
+def measure_model(model, made, config, batch, tokens, optimizer_name, mixed, micro_batches=1):
     """Bytes of parameters, buffers, state and inputs, and the highest point of the iteration above them."""
     optimizer = make_optimizer(optimizer_name, [each for each in model.parameters() if each.requires_grad])
     inputs = make_inputs(config, made, batch, tokens)
+    size_of_micro_batch = batch // micro_batches
 
-    def loss():
+    def loss(step):
+        first = step * size_of_micro_batch
+        part = {key: value[first : first + size_of_micro_batch] if torch.is_tensor(value) else value
+                for key, value in inputs.items()}
         with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
-            return model(**inputs).loss
+            return model(**part).loss
 
     def iterate():
         optimizer.zero_grad(set_to_none=True)
-        loss().backward()
+        for step in range(micro_batches):
+            loss(step).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -247,13 +262,15 @@ def main():
     for case in CASES:
         if sys.argv[1:] and case[0]["model_type"] not in sys.argv[1:]:
             continue
-        config, attention, batch, tokens, optimizer, checkpointing, mixed = case
+        config, attention, batch, tokens, optimizer, checkpointing, mixed, *more = case
         model = {"config": json.dumps(config), "seqLen": tokens, "attention": {"eager": "Eager", "sdpa": "SDPA"}[attention]}
         training = {"batchSizePerTrainer": batch, "optimizer": optimizer}
         if checkpointing:
             training["activationCheckpointing"] = "Full"
         if mixed:
             training["precision"] = "BF16Mixed"
+        if more:
+            training["gradientAccumulation"] = more[0]
         print("- " + json.dumps({"case": config["model_type"], "model": {"transformer": model}, "training": training,
                                  "bytes": measure(*case)}), flush=True)
 

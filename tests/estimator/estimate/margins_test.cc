@@ -44,6 +44,32 @@ TEST_F(Margins, OfTheSimulationAreAShareOfWhatAnIterationAllocates) {
   EXPECT_EQ(margin("simulation"), Bytes::ceil(1000 * 1024 * 1024 * kSimulationMargin));
 }
 
+TEST_F(Margins, OfAutocastsCopiesNeedExpertsAutocastAndCheckpointing) {
+  model_.transformer.emplace();
+  model_.transformer->config =
+      R"({"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
+          "num_hidden_layers": 2, "num_key_value_heads": 2, "vocab_size": 100, "num_local_experts": 4,
+          "num_experts_per_tok": 2})";
+  model_.transformer->sequence_length = 16;
+  training_.precision = crds::Precision::kBF16Mixed;
+  EXPECT_EQ(margin("keptCasts"), std::nullopt) << "backward needs the copies anyway";
+  training_.activation_checkpointing = crds::ActivationCheckpointing::kFull;
+  EXPECT_EQ(margin("keptCasts"), Bytes::ceil(1000 * 1024 * 1024 * kKeptCastsMargin));
+  training_.parallelism.strategy = crds::ParallelStrategy::kFSDP;
+  EXPECT_EQ(margin("keptCasts"), std::nullopt) << "computes in 16 bits throughout";
+  training_.parallelism.strategy = crds::ParallelStrategy::kDDP;
+  training_.precision = crds::Precision::kBF16;
+  EXPECT_EQ(margin("keptCasts"), std::nullopt);
+  training_.precision = crds::Precision::kFP16Mixed;
+  EXPECT_NE(margin("keptCasts"), std::nullopt);
+  training_.compile = crds::Compilation::kModel;
+  EXPECT_EQ(margin("keptCasts"), std::nullopt);
+  training_.compile = crds::Compilation::kNone;
+  model_.transformer->config = R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+      "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "vocab_size": 100})";
+  EXPECT_EQ(margin("keptCasts"), std::nullopt) << "no experts";
+}
+
 TEST_F(Margins, OfCudnnNeedConvolutions) {
   EXPECT_EQ(margin("cudnn"), std::nullopt);
   EXPECT_EQ(margin("cudnn", {.traffic = 400_MiB, .transforms = {}}),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "estimator/estimate/estimate.h"
+#include "estimator/estimate/spec_run.h"
 #include "tests/estimator/data_files.h"
 
 namespace plimsoll::estimator {
@@ -22,12 +23,20 @@ constexpr const char* kFile = PLIMSOLL_SOURCE_DIR "/tests/accuracy/measured_gpu/
 constexpr double kWithin = 0.45;
 constexpr double kMedianWithin = 0.02;
 constexpr double kReservedMedianWithin = 0.35;
-constexpr double kReservedMeanWithin = 1.15;
+constexpr double kReservedMeanWithin = 1.25;
 constexpr double kCompiledWithin = 1.4;
 const std::map<std::string, double> kFurtherOff = {
     {"Falcon, 8 layers", 1.2}, {"GPT-2 XL", 1.8},   {"Mamba, 4 layers", 7.9},
     {"T5 base", 4.1},          {"ViT large", 0.95}, {"Whisper small", 3.2},
 };
+
+// The same of the peak of forward.
+const std::map<std::string, double> kForwardFurtherOff = {
+    {"Falcon, 8 layers", 1.4}, {"GPT-2 XL", 1.9},      {"Mamba, 4 layers", 4.9},
+    {"T5 base", 4.2},          {"Whisper small", 3.3},
+};
+constexpr double kForwardWithin = 0.3;
+constexpr double kCompiledForwardWithin = 3.2;
 
 double percent(Bytes ours, std::int64_t measured) {
   return 100.0 * static_cast<double>(ours.count - measured) / static_cast<double>(measured);
@@ -38,24 +47,60 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndUnderTheBound) {
-  const Result<std::string> text = read_file(kFile);
-  ASSERT_TRUE(text.ok());
-  const Result<std::vector<Json>> documents = parse_yaml_documents(*text);
-  ASSERT_TRUE(documents && documents->size() == 1);
-  const Json& measured = documents->front();
-  const GpuCatalog catalog = GpuCatalog::built_in();
-  const GpuModel* const gpu = catalog.find(measured["gpu"].asString());
-  ASSERT_NE(gpu, nullptr) << measured["gpu"].asString();
-  std::vector<double> allocated, reserved;
-  std::string torch = measured["torch"].asString();  // 2.11.0+cu130
+// The file's rows, with the version of PyTorch, and the card.
+struct Measured {
+  std::vector<Json> rows;
+  const GpuModel* gpu = nullptr;
+};
+Measured measured_runs() {
+  static const GpuCatalog catalog = GpuCatalog::built_in();
+  const Result<std::vector<Json>> documents = parse_yaml_documents(*read_file(kFile));
+  const Json& file = documents->at(0);
+  std::string torch = file["torch"].asString();  // 2.11.0+cu130
   torch = torch.substr(0, torch.find('+'));
-  for (Json row : measured["rows"]) {
+  Measured measured{.rows = {}, .gpu = catalog.find(file["gpu"].asString())};
+  for (Json row : file["rows"]) {
     row["training"]["torchVersion"] = torch.substr(0, torch.rfind('.'));
+    measured.rows.push_back(std::move(row));
+  }
+  return measured;
+}
+
+// Where the peak is elsewhere, nothing else would show that forward is wrong; with checkpointing under autocast it was 10 % too low.
+TEST(MeasuredGpu, ThePeakOfForwardIsThatOfTheCard) {
+  const Measured measured = measured_runs();
+  ASSERT_NE(measured.gpu, nullptr);
+  for (const Json& row : measured.rows) {
+    const crds::TrainingJobSpec spec = testing::spec_of_row(row);
+    EstimateRequest request{.model = &spec.model, .training = &spec.training};
+    request.gpu = measured.gpu;
+    const Result<SpecRun> run = run_spec(request);
+    const Result<Estimate> estimate = estimate_memory(request);
+    ASSERT_TRUE(run && estimate);
+    const Bytes outside = estimate->peak.allocated - run->heaviest.peak_moment().live;  // cuBLAS' workspace
+    const Bytes forward = run->heaviest.peak_of(Section::kForward).live + outside;
+    const std::string name = row["case"].asString();
+    const double error = percent(forward, row["phases"]["forwardPeak"].asInt64());
+    std::printf("%-24s %-9s %-5s forward %+6.2f %%\n", name.c_str(), crds::name_of(spec.training.precision),
+                crds::name_of(spec.training.activation_checkpointing), error);
+    const auto further = kForwardFurtherOff.find(name);
+    const bool compiled = spec.training.compile != crds::Compilation::kNone;
+    EXPECT_LE(std::abs(error), compiled                              ? kCompiledForwardWithin
+                               : further == kForwardFurtherOff.end() ? kForwardWithin
+                                                                     : further->second)
+        << write_json(row);
+  }
+}
+
+TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndUnderTheBound) {
+  const Measured measured = measured_runs();
+  ASSERT_NE(measured.gpu, nullptr);
+  std::vector<double> allocated, reserved;
+  for (const Json& row : measured.rows) {
     const crds::TrainingJobSpec spec = testing::spec_of_row(row);
     const std::string name = row["case"].asString();
     EstimateRequest request{.model = &spec.model, .training = &spec.training};
-    request.gpu = gpu;
+    request.gpu = measured.gpu;
     const Result<Estimate> estimate = estimate_memory(request);
     ASSERT_TRUE(estimate.ok()) << name << ": " << to_string(estimate.error());
     const double error = percent(estimate->peak.allocated, row["allocated"].asInt64());

@@ -154,6 +154,38 @@ TEST(Record, AStagesResultIsKeptUntilItsGradientArrives) {
   EXPECT_EQ(storage_of(kept, model.y).released_at, 3);
 }
 
+// When the copy of a parameter in the type `to` is freed.
+struct ReleasedAt {
+  std::int32_t with_cache = 0, without = 0, forward_end = 0;
+};
+ReleasedAt release_of_copy(ElementType stored, ElementType to, bool trained) {
+  ForwardGraph graph;
+  const TensorId x = graph.add_input("x", kRow, to);
+  const TensorId weight = graph.add_parameter("w", {fixed(4), fixed(4)}, stored, 1, trained);
+  const TensorId copy = graph.apply(OpKind::kCast, "w.cast", {weight}, {fixed(4), fixed(4)}, to);
+  const TensorId y = graph.apply(OpKind::kLinear, "y", {x, copy}, kRow, to);
+  const TensorId loss = graph.apply(OpKind::kRelu, "r", {y}, kRow, to);
+  graph.set_result(loss);
+  const Recording cached = record(graph, {.batch = kBatch, .input_batch = kBatch, .caches_casts = true});
+  const Recording plain = record(graph, {.batch = kBatch, .input_batch = kBatch});
+  return {storage_of(cached, copy).released_at, storage_of(plain, copy).released_at,
+          cached.trace.forward_end};
+}
+
+TEST(Record, AutocastKeepsItsCopiesOfTrainedParametersUntilForwardEnds) {
+  for (const ElementType half : {ElementType::kBF16, ElementType::kFP16}) {
+    const ReleasedAt trained = release_of_copy(ElementType::kFP32, half, true);
+    EXPECT_EQ(trained.with_cache, trained.forward_end);
+    EXPECT_EQ(trained.without, 2) << "after the product";
+  }
+}
+
+TEST(Record, AutocastKeepsNoCopyOfWhatIsFrozenOrNotFp32) {
+  EXPECT_EQ(release_of_copy(ElementType::kFP32, ElementType::kBF16, false).with_cache, 2);
+  EXPECT_EQ(release_of_copy(ElementType::kBF16, ElementType::kFP32, true).with_cache, 2);
+  EXPECT_EQ(release_of_copy(ElementType::kBF16, ElementType::kFP16, true).with_cache, 2);
+}
+
 TEST(Record, EqualTensorsAreOneWithACount) {
   ForwardGraph graph;
   const TensorId x = graph.add_input("x", kRow, ElementType::kFP32);
