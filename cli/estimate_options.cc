@@ -54,6 +54,7 @@ po::options_description graph_options() {
       "zero-grad", value("WHEN"),
       "with --graph: before-forward (default) or before-backward, where the loop calls zero_grad()")(
       "no-set-to-none", "with --graph and --config: the loop calls zero_grad(set_to_none=False)")(
+      "set-to-none", "the same with True, the default of PyTorch 2; for --torch-version before 2.0")(
       "averaged-model", "with --graph and --config: an average of the weights (EMA) is on the card, too")(
       "grad-scaler", "with --graph and --config: torch.amp.GradScaler scales the loss, of FP16Mixed")(
       "cudnn-benchmark", "with --graph: torch.backends.cudnn.benchmark is on")(
@@ -294,6 +295,15 @@ void read_splits(OptionReader& options, crds::Parallelism& parallelism) {
   read_fsdp(options, parallelism);
 }
 
+void read_zero_grad(OptionReader& options, crds::TrainingSpec& training) {
+  const bool keeps = options.given("no-set-to-none");
+  options.require(!keeps || !options.given("set-to-none"),
+                  "--set-to-none and --no-set-to-none exclude each other");
+  if (keeps || options.given("set-to-none")) {
+    training.set_to_none = !keeps;
+  }
+}
+
 crds::TrainingSpec read_training(OptionReader& options) {
   crds::TrainingSpec training;
   options.require(options.given("batch-size") && options.given("optimizer"),
@@ -304,7 +314,7 @@ crds::TrainingSpec read_training(OptionReader& options) {
   training.precision = options.choice("precision", crds::Precision::kFP32);
   read_checkpointing(options, training);
   training.optimizer_in_backward = options.given("optimizer-in-backward");
-  training.set_to_none = !options.given("no-set-to-none");
+  read_zero_grad(options, training);
   training.averaged_model = options.given("averaged-model");
   training.grad_scaler = options.given("grad-scaler");
   options.require(!training.grad_scaler || training.precision == crds::Precision::kFP16Mixed,

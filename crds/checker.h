@@ -24,6 +24,7 @@ class Checker {
   Checker(const FieldPath& path, FieldErrors& errors) : path_(path), errors_(errors) {}
 
   void boolean(const char*, bool, Presence) {}
+  void optional_boolean(const char*, const std::optional<bool>&) {}
   void integer(const char* name, std::int64_t value, Presence, Range range) {
     check_integer(FieldPath(path_, name), value, range);
   }

@@ -33,6 +33,9 @@ class Decoder {
 
   // Ranges and rules that a type does not need to be read are the Checker's.
   void boolean(const char* name, bool& value, Presence presence) { field(name, presence, value); }
+  void optional_boolean(const char* name, std::optional<bool>& value) {
+    field(name, Presence::kOptional, value);
+  }
   void integer(const char* name, std::int64_t& value, Presence presence, Range) {
     field(name, presence, value);
   }

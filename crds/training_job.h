@@ -237,9 +237,10 @@ struct TrainingSpec {
   Float8 float8 = Float8::kNone;
   std::int64_t loss_chunks = 1;        // parts of the tokens whose logits and loss are computed one by one
   bool optimizer_in_backward = false;  // each parameter is updated once its gradient is complete
-  bool set_to_none = true;             // of the loop's zero_grad()
-  bool averaged_model = false;         // a second copy of the weights on the GPU, as for EMA
-  bool grad_scaler = false;            // the loss is scaled by torch.amp.GradScaler
+  // Of the loop's zero_grad(); nothing: as PyTorch's default, which is false before 2.0 (keeps_gradients).
+  std::optional<bool> set_to_none{};
+  bool averaged_model = false;  // a second copy of the weights on the GPU, as for EMA
+  bool grad_scaler = false;     // the loss is scaled by torch.amp.GradScaler
   GradientClipping gradient_clipping = GradientClipping::kNone;
   bool cudnn_benchmark = false;  // torch.backends.cudnn.benchmark: cuDNN times all plans of a convolution
   CheckpointSaving checkpoint_saving = CheckpointSaving::kNone;

@@ -175,7 +175,7 @@ void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
   visit.choice("float8", training.float8, Presence::kDefaulted);
   visit.integer("lossChunks", training.loss_chunks, Presence::kDefaulted, Range{1, 1 << 20});
   visit.boolean("optimizerInBackward", training.optimizer_in_backward, Presence::kDefaulted);
-  visit.boolean("setToNone", training.set_to_none, Presence::kDefaulted);
+  visit.optional_boolean("setToNone", training.set_to_none);
   visit.boolean("averagedModel", training.averaged_model, Presence::kDefaulted);
   visit.boolean("gradScaler", training.grad_scaler, Presence::kDefaulted);
   visit.choice("gradientClipping", training.gradient_clipping, Presence::kDefaulted);

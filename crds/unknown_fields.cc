@@ -26,6 +26,10 @@ class KnownFields {
     field(name);
   }
   template <class... Rest>
+  void optional_boolean(const char* name, const Rest&...) {
+    field(name);
+  }
+  template <class... Rest>
   void integer(const char* name, const Rest&...) {
     field(name);
   }

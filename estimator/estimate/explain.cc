@@ -213,9 +213,10 @@ class Explainer {
                                   "zero_grad(set_to_none=True) frees them before the next ") +
                               (request_.zero_grad_before_backward ? "backward" : "forward");
     const std::string at_peak =
-        training_.set_to_none ? freed
-                              : "all of them: zero_grad(set_to_none=False) keeps them, and backward makes a "
-                                "second one while it adds to the first";
+        !keeps_gradients(training_, graph())
+            ? freed
+            : "all of them: zero_grad(set_to_none=False) keeps them, and backward makes a "
+              "second one while it adds to the first";
     std::vector<std::string> sources = {"torch/csrc/autograd/functions/accumulate_grad.h",
                                         "torch/optim/optimizer.py"};
     switch (strategy()) {

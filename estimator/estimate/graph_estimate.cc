@@ -9,6 +9,7 @@
 #include "estimator/estimate/graph_tables.h"
 #include "estimator/estimate/peak.h"
 #include "estimator/estimate/ranks.h"
+#include "estimator/estimate/spec_run.h"
 #include "estimator/execute/run_trace.h"
 #include "estimator/fixed_costs/fixed_costs.h"
 #include "estimator/kernels/convolution.h"
@@ -140,7 +141,7 @@ Result<GraphRun> run_graph(const EstimateRequest& request) {
                                .convolution_workspace = request.learned.convolution_workspace,
                                .replication = {.without_padding = request.without_padding},
                                .separate_step = {},
-                               .set_to_none = training.set_to_none,
+                               .set_to_none = !keeps_gradients(training, true),
                                .averaged_model = training.averaged_model,
                                .grad_scaler = training.grad_scaler,
                                .saving = request.training->checkpoint_saving,

@@ -191,6 +191,17 @@ bool casts_parameters(const crds::TrainingSpec& training) {
          strategy != ParallelStrategy::kDDP;
 }
 
+bool keeps_gradients(const crds::TrainingSpec& training, bool has_graph) {
+  constexpr TorchVersion kFrees = 200;
+  if (training.set_to_none || has_graph) {
+    return !training.set_to_none.value_or(true);
+  }
+  // Kept gradients are not modelled with these (check_loop).
+  const bool unmodelled = training.optimizer_in_backward || training.parallelism.pipeline > 1 ||
+                          training.parallelism.offload != crds::Offload::kNone;
+  return !unmodelled && spec_torch_version(training) < kFrees;
+}
+
 bool caches_casts(const crds::TrainingSpec& training) {
   return half_precision(training.precision) && !casts_parameters(training) &&
          training.compile == crds::Compilation::kNone;
@@ -317,7 +328,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
                       .offload_percent = parallelism.offload_percent,
                       .steps_in_backward = training.optimizer_in_backward,
                       .without_padding = request.without_padding},
-      .set_to_none = training.set_to_none,
+      .set_to_none = !keeps_gradients(training, false),
       .averaged_model = training.averaged_model,
       .grad_scaler = training.grad_scaler,
       .saving = request.training->checkpoint_saving,

@@ -43,6 +43,10 @@ TorchVersion spec_torch_version(const crds::TrainingSpec& training);
 // optimizer, while torch.autocast casts operator by operator.
 bool casts_parameters(const crds::TrainingSpec& training);
 
+// The gradients of an iteration are there in the next one's forward: zero_grad(set_to_none=False), which was its default
+// before PyTorch 2.0 (torch/optim/optimizer.py). Of a graph, whose loop is taken to free them unless it is said.
+bool keeps_gradients(const crds::TrainingSpec& training, bool has_graph);
+
 // Forward runs under torch.autocast, which keeps its copies of the weights until it ends (RecordOptions::caches_casts).
 bool caches_casts(const crds::TrainingSpec& training);
 

@@ -119,6 +119,30 @@ TEST(EstimateCommand, TheLargestBatchFitsAndTheNextDoesNot) {
   EXPECT_FALSE(estimate({"-o", "json"}).json().isMember("largestBatch")) << "tables are placed for one batch";
 }
 
+TEST(EstimateCommand, ALoopOfPyTorch1KeepsItsGradientsUnlessItIsSaid) {
+  const plimsoll::testing::TemporaryFile config(
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 32000, "hidden_size": 1024,
+          "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 8, "max_position_embeddings": 2048})");
+  const auto outcome_of = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"--config",     config.path(), "--sequence-length", "2048",
+                                          "--batch-size", "4",           "--optimizer",       "SGD",
+                                          "-o",           "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(run_estimate, arguments);
+  };
+  const auto allocated = [&](const std::vector<std::string>& more) {
+    return outcome_of(more).json()["peak"]["allocatedBytes"].asInt64();
+  };
+  const std::int64_t freed = allocated({"--torch-version", "2.0"});
+  const std::int64_t kept = allocated({"--torch-version", "1.13"});
+  EXPECT_GT(kept, freed);
+  EXPECT_EQ(allocated({"--torch-version", "2.0", "--no-set-to-none"}), kept);
+  EXPECT_EQ(allocated({"--torch-version", "1.13", "--set-to-none"}), freed);
+  const Outcome both = outcome_of({"--set-to-none", "--no-set-to-none"});
+  EXPECT_EQ(both.code, kExitUsage);
+  EXPECT_THAT(both.err, HasSubstr("--set-to-none and --no-set-to-none exclude each other"));
+}
+
 TEST(EstimateCommand, GroupsOfHsdpNeedFsdp) {
   const plimsoll::testing::TemporaryFile config(R"({"model_type": "llama"})");
   const Outcome outcome = run(run_estimate,

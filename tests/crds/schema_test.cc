@@ -61,6 +61,9 @@ class SchemaComparer {
   void boolean(const char* name, bool value, Presence presence) {
     EXPECT_EQ(property(name, presence, value)["type"], "boolean") << at(name);
   }
+  void optional_boolean(const char* name, const std::optional<bool>&) {
+    EXPECT_EQ(property(name, Presence::kOptional, Json())["type"], "boolean") << at(name);
+  }
   void integer(const char* name, std::int64_t value, Presence presence, Range range) {
     check_integer(property(name, presence, Json(::Json::Int64{value})), range, at(name));
   }

@@ -105,7 +105,7 @@ TEST(MemoryFloor, IsBelowThePeakWhateverIsExchanged) {
       sizes.layers = 4;
     }
     training.optimizer_in_backward = gathers(parallelism.strategy) && parallelism.pipeline == 1 &&
-                                     training.gradient_accumulation == 1 && training.set_to_none &&
+                                     training.gradient_accumulation == 1 && *training.set_to_none &&
                                      dice.below(4) == 0;
     const std::int64_t parts = parallelism.tensor * parallelism.pipeline;
     job.request.model = &job.model;

@@ -81,6 +81,35 @@ TEST(SpecRun, OneTrainerByHand) {
   EXPECT_EQ(run.largest_live.front().kind, "parameter");
 }
 
+TEST(SpecRun, ALoopKeepsItsGradientsAsZeroGradsDefaultOfItsPyTorch) {
+  crds::TrainingSpec training;
+  EXPECT_FALSE(keeps_gradients(training, false)) << "the newest version";
+  training.torch_version = "2.0";
+  EXPECT_FALSE(keeps_gradients(training, false));
+  training.torch_version = "1.13";
+  EXPECT_TRUE(keeps_gradients(training, false));
+  EXPECT_FALSE(keeps_gradients(training, true)) << "a graph's loop";
+  training.set_to_none = true;
+  EXPECT_FALSE(keeps_gradients(training, false));
+  training.set_to_none = false;
+  training.torch_version = "2.15";
+  EXPECT_TRUE(keeps_gradients(training, false));
+  EXPECT_TRUE(keeps_gradients(training, true));
+}
+
+TEST(SpecRun, NothingIsRefusedForWhatPyTorchsDefaultWas) {
+  crds::TrainingSpec training;
+  training.torch_version = "1.13";
+  training.optimizer_in_backward = true;
+  EXPECT_FALSE(keeps_gradients(training, false));
+  training.optimizer_in_backward = false;
+  training.parallelism.pipeline = 2;
+  EXPECT_FALSE(keeps_gradients(training, false));
+  training.parallelism.pipeline = 1;
+  training.parallelism.offload = crds::Offload::kOptimizer;
+  EXPECT_FALSE(keeps_gradients(training, false));
+}
+
 TEST(SpecRun, StagesOfAPipelineAreRanks) {
   SpecJob job = transformer();
   const Bytes whole = job.run().dense_parameters;

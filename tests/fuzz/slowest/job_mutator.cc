@@ -100,6 +100,11 @@ class Mutator {
       value = !value;
     }
   }
+  void optional_boolean(const char* /*name*/, std::optional<bool>& value) {
+    if (hit()) {
+      value = !value.value_or(true);
+    }
+  }
   void integer(const char* /*name*/, std::int64_t& value, Presence, Range range) {
     if (hit()) {
       value = changed(random_, value, range);
@@ -272,6 +277,11 @@ class Writer {
   explicit Writer(Json& object) : object_(object) {}
 
   void boolean(const char* name, bool value, Presence) { object_[name] = value; }
+  void optional_boolean(const char* name, const std::optional<bool>& value) {
+    if (value) {
+      object_[name] = *value;
+    }
+  }
   void integer(const char* name, std::int64_t value, Presence, Range) { object_[name] = number(value); }
   void optional_integer(const char* name, const std::optional<std::int64_t>& value, Range) {
     if (value) {
