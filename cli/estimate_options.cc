@@ -71,6 +71,9 @@ po::options_description graph_options() {
       "with --graph: the loader brings a batch to the card before the last one is freed, as Hugging Face's "
       "Trainer")("gradient-as-bucket-view", "with --graph: DDP's option of that name")(
       "no-reshard-after-forward", "with --graph: FSDP keeps a unit's parameters gathered until its backward")(
+      "reduce-dtype", value("HOW"),
+      "with --config, --parallelism FSDP or FSDP2 and a mixed precision: FP32 or Half, in which gradients are averaged "
+      "(default Auto: Half with FSDP, FP32 with FSDP2)")(
       "offload", value("WHAT"),
       "with --graph and --config: None (default), Optimizer (ZeRO, Megatron) or Parameters (FSDP, ZeRO3) in host memory")(
       "offload-percent", value("P"),
@@ -258,6 +261,9 @@ void read_fsdp(OptionReader& options, crds::Parallelism& parallelism) {
   parallelism.reshard_after_forward = !options.given("no-reshard-after-forward");
   options.require(parallelism.reshard_after_forward || fsdp,
                   "--no-reshard-after-forward goes with --parallelism FSDP or FSDP2");
+  parallelism.reduce_dtype = options.choice("reduce-dtype", crds::ReduceDtype::kAuto);
+  options.require(parallelism.reduce_dtype == crds::ReduceDtype::kAuto || fsdp,
+                  "--reduce-dtype goes with --parallelism FSDP or FSDP2");
   parallelism.replicate = options.count("replicate", 1, kMaxSplits);
   parallelism.reduce_bucket_size =
       options.count("reduce-bucket-size", 1, kMaxBucketElements, crds::kReduceBucketSize);

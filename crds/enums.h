@@ -173,6 +173,11 @@ enum class Offload { kNone, kOptimizer, kParameters };
 template <>
 inline constexpr auto kNames<Offload> = std::to_array({"None", "Optimizer", "Parameters"});
 
+// In which precision FSDP averages gradients: kHalf is the computation's, in mixed precision.
+enum class ReduceDtype { kAuto, kFP32, kHalf };
+template <>
+inline constexpr auto kNames<ReduceDtype> = std::to_array({"Auto", "FP32", "Half"});
+
 // kMegatron: Megatron-LM's DistributedDataParallel with --use-distributed-optimizer.
 enum class ParallelStrategy { kAuto, kDDP, kFSDP, kFSDP2, kZeRO1, kZeRO2, kZeRO3, kMegatron };
 template <>

@@ -158,9 +158,10 @@ inline constexpr std::int64_t kReduceBucketSize = 500'000'000;
 // the model; `strategy` says how replicas share what they all hold.
 struct Parallelism {
   ParallelStrategy strategy = ParallelStrategy::kAuto;
-  bool gradient_as_bucket_view = false;  // DDP's option
-  bool reshard_after_forward = true;     // FSDP's
-  std::int64_t replicate = 1;            // FSDP's: groups that each hold all parameters (HSDP)
+  bool gradient_as_bucket_view = false;           // DDP's option
+  bool reshard_after_forward = true;              // FSDP's
+  ReduceDtype reduce_dtype = ReduceDtype::kAuto;  // FSDP's, in mixed precision
+  std::int64_t replicate = 1;                     // FSDP's: groups that each hold all parameters (HSDP)
   Offload offload = Offload::kNone;
   std::int64_t offload_percent = 100;  // Megatron-LM's --optimizer-offload-fraction, in percent
   bool overlap_offload = false;        // Megatron-LM's --overlap-cpu-optimizer-d2h-h2d

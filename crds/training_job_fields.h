@@ -197,6 +197,7 @@ void describe(Visitor& visit, Of<Parallelism> auto& parallelism) {
   visit.choice("strategy", parallelism.strategy, Presence::kDefaulted);
   visit.boolean("gradientAsBucketView", parallelism.gradient_as_bucket_view, Presence::kDefaulted);
   visit.boolean("reshardAfterForward", parallelism.reshard_after_forward, Presence::kDefaulted);
+  visit.choice("reduceDtype", parallelism.reduce_dtype, Presence::kDefaulted);
   visit.integer("replicate", parallelism.replicate, Presence::kDefaulted, kSplits);
   visit.choice("offload", parallelism.offload, Presence::kDefaulted);
   visit.integer("offloadPercent", parallelism.offload_percent, Presence::kDefaulted, kPercents);

@@ -193,6 +193,11 @@ void check_rules(const TrainingSpec& training, const FieldPath& path, FieldError
   if (training.grad_scaler && training.precision != Precision::kFP16Mixed) {
     errors.add(FieldPath(path, "gradScaler"), "gradScaler needs precision FP16Mixed");
   }
+  const bool mixed =
+      training.precision == Precision::kBF16Mixed || training.precision == Precision::kFP16Mixed;
+  if (training.parallelism.reduce_dtype != ReduceDtype::kAuto && !mixed) {
+    errors.add(FieldPath(path, "parallelism"), "reduceDtype needs precision BF16Mixed or FP16Mixed");
+  }
   if (training.last_batch_size != 0 && (training.last_batch_size > training.batch_size_per_trainer ||
                                         (training.gradient_accumulation > 0 &&
                                          training.last_batch_size % training.gradient_accumulation != 0))) {
@@ -231,6 +236,10 @@ void check_rules(const Parallelism& parallelism, const FieldPath& path, FieldErr
   if (parallelism.replicate > 1 && parallelism.strategy != ParallelStrategy::kFSDP &&
       parallelism.strategy != ParallelStrategy::kFSDP2) {
     errors.add(FieldPath(path, "replicate"), "replicate needs strategy FSDP or FSDP2");
+  }
+  if (parallelism.reduce_dtype != ReduceDtype::kAuto && parallelism.strategy != ParallelStrategy::kFSDP &&
+      parallelism.strategy != ParallelStrategy::kFSDP2) {
+    errors.add(FieldPath(path, "reduceDtype"), "reduceDtype needs strategy FSDP or FSDP2");
   }
   if (parallelism.offload != Offload::kNone && !can_offload(parallelism)) {
     const bool optimizer = parallelism.offload == Offload::kOptimizer;

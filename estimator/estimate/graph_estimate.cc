@@ -124,6 +124,12 @@ Result<GraphRun> run_graph(const EstimateRequest& request) {
         ErrorCode::kUnsupported,
         "training.parallelism.strategy Megatron is for model.transformer: Megatron-LM trains models of its own");
   }
+  if (training.parallelism.reduce_dtype != crds::ReduceDtype::kAuto) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "training.parallelism.reduceDtype is for model.transformer: a graph's gradients are reduced in the precision "
+        "that was recorded");
+  }
   Result<RankRuns> ranks =
       run_ranks(*run.trace, request.graph->producer,
                 {.parallelism = training.parallelism,

@@ -62,6 +62,9 @@ Result<void> check_kernels(const EstimateRequest& request) {
     return invalid(
         "training.cudnnBenchmark is for model.graph: of a spec's layers at most the first is a convolution");
   }
+  if (request.model->dlrm && training.parallelism.reduce_dtype != crds::ReduceDtype::kAuto) {
+    return bad_field("reduceDtype", "reduceDtype is for transformers");
+  }
   if (training.optimizer_in_backward && training.parallelism.strategy == ParallelStrategy::kMegatron) {
     return invalid("training.optimizerInBackward does not go with parallelism.strategy Megatron");
   }
@@ -202,6 +205,12 @@ bool keeps_gradients(const crds::TrainingSpec& training, bool has_graph) {
   return !unmodelled && spec_torch_version(training) < kFrees;
 }
 
+bool reduces_in_half(const crds::Parallelism& parallelism) {
+  return parallelism.reduce_dtype == crds::ReduceDtype::kHalf ||
+         (parallelism.reduce_dtype == crds::ReduceDtype::kAuto &&
+          parallelism.strategy == ParallelStrategy::kFSDP);
+}
+
 bool caches_casts(const crds::TrainingSpec& training) {
   return half_precision(training.precision) && !casts_parameters(training) &&
          training.compile == crds::Compilation::kNone;
@@ -320,6 +329,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
                       .replicate = parallelism.replicate,
                       .gradient_as_bucket_view = parallelism.gradient_as_bucket_view,
                       .reshard_after_forward = parallelism.reshard_after_forward,
+                      .reduces_in_half = reduces_in_half(parallelism),
                       .reduces_once = parallelism.pipeline > 1,
                       .kept_scatters = memory.last_scatter_stays ? parallelism.pipeline_chunks : 0,
                       .collectives_copy = request.device == Device::kCpu,
@@ -336,6 +346,9 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       .keeps_fp32 = keeps_fp32,
       .gathers_float8 = training.float8 == crds::Float8::kLinearAllGather,
       .compiled = training.compile != crds::Compilation::kNone,
+      // Of transformers' models under accelerate. With FSDP2 the loop is taken to compute the loss, as torchtitan's does.
+      .root_returns_loss = request.model->transformer && !request.model->transformer->config.empty() &&
+                           parallelism.strategy == ParallelStrategy::kFSDP,
       .micro_batches = request.training->gradient_accumulation,
       .experts_over = parallelism.expert,
       .budget = request.budget};

@@ -47,6 +47,9 @@ bool casts_parameters(const crds::TrainingSpec& training);
 // before PyTorch 2.0 (torch/optim/optimizer.py). Of a graph, whose loop is taken to free them unless it is said.
 bool keeps_gradients(const crds::TrainingSpec& training, bool has_graph);
 
+// Of FSDP in mixed precision: accelerate's and Lightning's FSDP1 reduce in the computation's precision, torchtitan's FSDP2 in fp32.
+bool reduces_in_half(const crds::Parallelism& parallelism);
+
 // Forward runs under torch.autocast, which keeps its copies of the weights until it ends (RecordOptions::caches_casts).
 bool caches_casts(const crds::TrainingSpec& training);
 

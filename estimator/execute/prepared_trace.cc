@@ -96,7 +96,7 @@ Result<PreparedTrace> prepare_trace(const Trace& trace, const TraceProducer& pro
   return PreparedTrace{.memory = std::move(memory),
                        .shapes = *std::move(shapes),
                        .plan = *std::move(plan),
-                       .units = units_of(trace),
+                       .units = units_of(trace, request.root_returns_loss),
                        .kernels = *std::move(kernels),
                        .parameters = std::move(parameters),
                        .complete_gradients = complete_gradients(trace),

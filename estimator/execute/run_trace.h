@@ -82,6 +82,7 @@ struct TraceRunRequest {
   bool keeps_fp32 = false;                     // the optimizer updates an fp32 copy of 16-bit parameters
   bool gathers_float8 = false;     // FSDP2 gathers the matrices of units (not the root's) in 8 bits
   bool compiled = false;           // torch.compile: see plan_trace()
+  bool root_returns_loss = false;  // see units_of()
   std::int64_t micro_batches = 0;  // of a pipeline, those that are not in the schedule included
   std::int64_t experts_over =
       1;  // trainers that share the experts, which are the parameters with three dimensions

@@ -54,6 +54,7 @@ using StreamId = std::uint8_t;
 inline constexpr StreamId kComputeStream = 0;
 inline constexpr StreamId kCommunicationStream = 1;
 inline constexpr StreamId kReductionStream = 2;
+inline constexpr StreamId kPreGatherStream = 3;  // FSDP1 casts there what it gathers
 
 struct MemoryEvent {
   enum class Kind : std::uint8_t {

@@ -369,10 +369,14 @@ std::vector<BlockId> ParameterLifeCycle::left_gradients() {
   return blocks;
 }
 
-// FSDP reduces and keeps gradients in fp32 if the optimizer has an fp32 copy.
+// FSDP keeps gradients in fp32 if the optimizer has an fp32 copy.
 std::int64_t ParameterLifeCycle::gradient_width_ratio(const Unit& unit) const {
   const ReplicaParameter& first = parameters_[unit.members.front()];
   return first.optimizer_width / first.width;
+}
+
+std::int64_t ParameterLifeCycle::reduced_width_ratio(const Unit& unit) const {
+  return replication_.reduces_in_half ? 1 : gradient_width_ratio(unit);
 }
 
 void ParameterLifeCycle::release(BlockId& block) {
@@ -389,14 +393,37 @@ void ParameterLifeCycle::stage(Bytes bytes, std::size_t parameter) {
 }
 
 // FSDP allocates what it gathers and what it reduces to on streams of their own, whose pools the allocator keeps
-// apart (FSDP2: _fsdp_param_group.py, FSDPCommContext; FSDP1: _runtime_utils.py, _init_streams). The input of FSDP2's
-// reduce-scatter and what it copies out belong to the stream of the computation.
+// apart (FSDP2: _fsdp_param_group.py, FSDPCommContext; FSDP1: _runtime_utils.py, _init_streams, and _unshard and
+// _post_backward_hook, which use them). The input of FSDP2's reduce-scatter and what it copies out belong to the stream
+// of the computation.
+
+// What FSDP1 sends of a shard that is kept in another precision or on the host (_flat_param.py: _use_low_precision_shard,
+// flat_param_to). -1: the shard itself.
+BlockId ParameterLifeCycle::low_precision_shard(const Unit& unit) {
+  const ReplicaParameter& first = parameters_[unit.members.front()];
+  const bool casts = has_optimizer_copy(first);
+  if ((!casts && !offloads_parameters()) || shards(first) == 1) {
+    return -1;
+  }
+  const auto allocate = [&](Bytes bytes) {
+    return ledger_.allocate(Part::kTemporaries, bytes, 1, unit.largest, kPreGatherStream);
+  };
+  const BlockId sent = allocate(unit.shard);
+  if (casts && offloads_parameters()) {
+    ledger_.release(allocate(unit.shard * gradient_width_ratio(unit)));  // the copy from the host
+  }
+  return sent;
+}
 
 // The all-gather. FSDP1 writes into the flat parameter; FSDP2 into a buffer that is then copied out.
 void ParameterLifeCycle::gather(Unit& unit, bool frees_last) {
   if (fsdp1()) {
+    const BlockId sent = low_precision_shard(unit);
     unit.gathered.push_back(
         ledger_.allocate(Part::kTemporaries, unit.whole, 1, unit.largest, kCommunicationStream));
+    if (sent >= 0) {
+      ledger_.release(sent);
+    }
     stage(unit.whole, unit.largest);
     return;
   }
@@ -460,17 +487,19 @@ void ParameterLifeCycle::end_forward() {
 }
 
 void ParameterLifeCycle::enter_backward(std::int32_t id, std::int32_t next) {
-  if (!gathers() || id == kRootUnit) {
+  if (!gathers()) {
     return;
   }
   if (zero3()) {
-    fetch_backward(id);
+    if (id != kRootUnit) {
+      fetch_backward(id);
+    }
     return;
   }
-  // Experts begin their unit's backward, and gather the next unit ahead.
+  // Experts begin their unit's backward, and gather the next unit ahead. So does the root, which is whole already.
   for (const std::int32_t each : {id, experts_of(id), next}) {
     const auto found = units_.find(each);
-    if (found == units_.end() || each == kRootUnit) {
+    if (found == units_.end() || each == kRootUnit || (id == kRootUnit && each != next)) {
       continue;
     }
     Unit& unit = found->second;
@@ -533,7 +562,7 @@ void ParameterLifeCycle::accumulate(Unit& unit) {
     const ReplicaParameter& tensor = parameters_[parameter];
     BlockId& kept = kept_gradients_[parameter];
     kept = gradient;
-    if (has_optimizer_copy(tensor)) {
+    if (has_optimizer_copy(tensor) && !replication_.reduces_in_half) {
       kept = ledger_.allocate(Part::kGradients, Bytes{tensor.elements} * tensor.optimizer_width, tensor.count,
                               parameter);
       ledger_.release(gradient);
@@ -549,10 +578,12 @@ void ParameterLifeCycle::reduce(Unit& unit) {
     return;
   }
   const std::size_t first = unit.members.front();
-  const std::int64_t width_ratio = gradient_width_ratio(unit);
+  const std::int64_t width_ratio = reduced_width_ratio(unit);
   BlockId flat = -1;
-  if (fsdp1()) {  // the members' gradients are copied into the flat parameter's gradient
-    flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, unit.largest);
+  if (fsdp1()) {
+    // The members' gradients are copied into the flat parameter's gradient, on the stream whose forward took the
+    // members out of the flat parameter (_runtime_utils.py: _unshard).
+    flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, unit.largest, kCommunicationStream);
   } else {
     reshard(unit);
     release(scattering_);
@@ -565,16 +596,28 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   if (fsdp1()) {
     reshard(unit);
   }
+  BlockId cast = -1;
+  if (fsdp1() && width_ratio > 1 && shards(parameters_[first]) > 1) {  // _post_backward_hook
+    cast =
+        ledger_.allocate(Part::kTemporaries, unit.unpadded * width_ratio, 1, unit.largest, kReductionStream);
+  }
   BlockId padded = -1;
   if (fsdp1() && unit.unpadded != unit.whole) {  // _get_reduce_scatter_tensors copies to pad
-    padded = ledger_.allocate(Part::kTemporaries, unit.whole, 1, unit.largest, kReductionStream);
+    padded =
+        ledger_.allocate(Part::kTemporaries, unit.whole * width_ratio, 1, unit.largest, kReductionStream);
   }
-  const BlockId shard =
-      ledger_.allocate(Part::kGradients, unit.shard * width_ratio, 1, first, kReductionStream);
+  BlockId shard = ledger_.allocate(Part::kGradients, unit.shard * width_ratio, 1, first, kReductionStream);
   if (shards(parameters_[first]) > 1) {
     stage(unit.whole * width_ratio, unit.largest);
   }
   release(padded);
+  release(cast);
+  if (gradient_width_ratio(unit) !=
+      width_ratio) {  // _cast_grad_to_param_dtype; _fsdp_collectives.py: _to_dtype_if_needed
+    const BlockId wide = ledger_.allocate(Part::kGradients, unit.shard * gradient_width_ratio(unit), 1, first,
+                                          kReductionStream);
+    ledger_.release(std::exchange(shard, wide));
+  }
   if (fsdp1()) {
     ledger_.release(flat);
   } else {

@@ -68,6 +68,7 @@ struct Replication {
   std::int64_t rank = 0;                 // of this trainer among the replicas
   bool gradient_as_bucket_view = false;  // DDP's option
   bool reshard_after_forward = true;     // FSDP's option
+  bool reduces_in_half = false;          // FSDP's reduce_dtype is the computation's, not the optimizer's
   // FSDP2: micro-batches add to whole gradients, which are reduced once after the last one, and parameters
   // stay gathered until then (torch.distributed.pipelining, stage.py: backward_maybe_with_nosync).
   bool reduces_once = false;
@@ -134,7 +135,8 @@ class ParameterLifeCycle {
   void leave_forward(std::int32_t unit);
   void end_forward();
 
-  // Called around each unit's backward. `next`: the unit whose backward follows; kRootUnit if there is none.
+  // Called around each unit's backward, and before all of them for a root whose own begins with the loss's. `next`: the unit
+  // whose backward follows; kRootUnit if there is none.
   void enter_backward(std::int32_t unit, std::int32_t next);
   // A parameter's gradient of this pass is complete. The life cycle owns the block from now on.
   void take_gradient(std::size_t parameter, BlockId gradient);
@@ -217,8 +219,10 @@ class ParameterLifeCycle {
   void assign_owners();
   SteppedParameter stepped(std::size_t parameter) const;
   bool gradients_in_buckets() const;
-  Bytes gradient_bytes(std::size_t parameter) const;          // what remains of it after backward
-  std::int64_t gradient_width_ratio(const Unit& unit) const;  // of reduced to computed gradients
+  Bytes gradient_bytes(std::size_t parameter) const;  // what remains of it after backward
+  BlockId low_precision_shard(const Unit& unit);
+  std::int64_t gradient_width_ratio(const Unit& unit) const;  // of the shard's to computed gradients
+  std::int64_t reduced_width_ratio(const Unit& unit) const;   // of reduced to computed gradients
   Unit& unit(std::int32_t id);                                // created if it does not exist
   // Whether the parameter belongs to experts that trainers share, and FSDP2 shards apart from the rest of the unit.
   bool is_apart(const ReplicaParameter& parameter) const { return fsdp2() && parameter.experts_over > 1; }

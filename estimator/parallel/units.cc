@@ -56,7 +56,7 @@ std::vector<std::string_view> numbered_blocks(const Trace& trace) {
   return blocks;
 }
 
-TraceUnits units_of(const Trace& trace) {
+TraceUnits units_of(const Trace& trace, bool root_returns_loss) {
   TraceUnits result;
   Units units(trace);
   const bool grouped = !trace.module_groups.empty();
@@ -95,6 +95,10 @@ TraceUnits units_of(const Trace& trace) {
   });
   result.events.push_back({trace.forward_end, Kind::kEndForward, kRootUnit, kRootUnit});
   std::size_t last = result.events.size();
+  const auto backward = static_cast<std::ptrdiff_t>(last);
+  if (root_returns_loss) {
+    result.events.push_back({trace.loss_end, Kind::kEnterBackward, kRootUnit, kRootUnit});
+  }
   walk(trace.loss_end, static_cast<std::int32_t>(trace.operators.size()), Kind::kLeaveBackward,
        [&](std::int32_t op, std::int32_t unit) {
          for (std::size_t i = last; i < result.events.size(); ++i) {
@@ -105,6 +109,9 @@ TraceUnits units_of(const Trace& trace) {
          last = result.events.size();
          result.events.push_back({op, Kind::kEnterBackward, unit, kRootUnit});
        });
+  if (root_returns_loss && result.events.back().kind == Kind::kEnterBackward) {  // there is no unit
+    result.events.erase(result.events.begin() + backward);
+  }
   return result;
 }
 

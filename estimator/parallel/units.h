@@ -32,7 +32,10 @@ struct TraceUnits {
 
 // A unit is the outermost numbered module with submodules ("layers.3", of nn.ModuleList and nn.Sequential).
 // If the model has none, each child of the model is a unit. Everything else belongs to the root unit.
-TraceUnits units_of(const Trace& trace);
+//
+// `root_returns_loss`: the root's forward returns the loss, as that of transformers' models does, so that its backward begins
+// before the loss's. Otherwise the loop computes the loss of what the root returns, and only the units have events of backward.
+TraceUnits units_of(const Trace& trace, bool root_returns_loss = false);
 
 // By module: the numbered module that contains it, as a prefix of its path; empty: none. If some numbered
 // modules have submodules, only those count.

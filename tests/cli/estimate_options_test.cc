@@ -170,6 +170,9 @@ TEST_F(JobOfConfig, AnOptionWithoutEffectIsRefusedByName) {
   EXPECT_THAT(refused({"--pipeline-chunks", "2"}), HasSubstr("--pipeline-chunks goes with --pipeline"));
   EXPECT_THAT(refused({"--microbatches", "1"}), HasSubstr("--microbatches goes with --pipeline"));
   EXPECT_THAT(refused({"--no-reshard-after-forward"}), HasSubstr("goes with --parallelism FSDP or FSDP2"));
+  EXPECT_THAT(refused({"--reduce-dtype", "Half"}), HasSubstr("goes with --parallelism FSDP or FSDP2"));
+  EXPECT_THAT(refused({"--reduce-dtype", "Half", "--parallelism", "FSDP2", "--precision", "BF16"}),
+              HasSubstr("reduceDtype needs precision BF16Mixed or FP16Mixed"));
   EXPECT_THAT(refused({"--gradient-as-bucket-view", "--parallelism", "FSDP2"}),
               HasSubstr("goes with --parallelism DDP"));
 }

@@ -323,6 +323,20 @@ TEST(SpecRun, OlderPipelinesKeepWhatTheyExchange) {
   EXPECT_THAT(job.refusal(), HasSubstr("training.torchVersion is not a version of PyTorch"));
 }
 
+TEST(SpecRun, FsdpReducesInThePrecisionOfTheComputationUnlessTold) {
+  using crds::ReduceDtype;
+  const auto in_half = [](ParallelStrategy strategy, ReduceDtype dtype) {
+    return reduces_in_half({.strategy = strategy, .reduce_dtype = dtype});
+  };
+  EXPECT_TRUE(in_half(ParallelStrategy::kFSDP, ReduceDtype::kAuto));
+  EXPECT_FALSE(in_half(ParallelStrategy::kFSDP, ReduceDtype::kFP32));
+  EXPECT_FALSE(in_half(ParallelStrategy::kFSDP2, ReduceDtype::kAuto));
+  EXPECT_TRUE(in_half(ParallelStrategy::kFSDP2, ReduceDtype::kHalf));
+  SpecJob job = two_layers();
+  job.training.parallelism = {.strategy = ParallelStrategy::kFSDP2, .reduce_dtype = ReduceDtype::kHalf};
+  EXPECT_THAT(job.refusal(), HasSubstr("reduceDtype is for transformers"));
+}
+
 TEST(SpecRun, MegatronIsForTransformersAndHasItsOwnStep) {
   SpecJob other = two_layers();
   other.training.parallelism.strategy = ParallelStrategy::kMegatron;

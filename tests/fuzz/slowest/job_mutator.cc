@@ -549,6 +549,11 @@ void repair(crds::TrainingSpec& training) {
   crds::Parallelism& ways = training.parallelism;
   if (ways.strategy != crds::ParallelStrategy::kFSDP && ways.strategy != crds::ParallelStrategy::kFSDP2) {
     ways.replicate = 1;
+    ways.reduce_dtype = crds::ReduceDtype::kAuto;
+  }
+  if (training.precision != crds::Precision::kBF16Mixed &&
+      training.precision != crds::Precision::kFP16Mixed) {
+    ways.reduce_dtype = crds::ReduceDtype::kAuto;
   }
   if (!crds::is_zero(ways.strategy)) {
     ways.reduce_bucket_size = crds::kReduceBucketSize;
