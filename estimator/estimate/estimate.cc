@@ -69,7 +69,7 @@ Result<std::optional<TransformerSpec>> spec_of(const EstimateRequest& request) {
   if (request.graph != nullptr || !request.model->transformer) {
     return std::optional<TransformerSpec>();
   }
-  Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+  Result<TransformerSpec> spec = trained_spec(request);
   return spec ? Result(std::optional(*std::move(spec))) : spec.error();
 }
 

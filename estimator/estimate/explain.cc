@@ -291,11 +291,11 @@ class Explainer {
 
   std::vector<Figure> state_figures() const {
     std::vector<Figure> figures = {{"optimizer", crds::name_of(training_.optimizer)},
-                                   {"implementation", crds::name_of(training_.optimizer_implementation)}};
+                                   {"implementation", crds::name_of(trained_implementation(training_))}};
     const TorchVersion version =
         graph() ? request_.graph->producer.version : spec_torch_version(*request_.training);
     const Result<OptimizerRun> run =
-        optimizer_run(training_.optimizer, training_.optimizer_implementation, request_.device, version);
+        optimizer_run(training_.optimizer, trained_implementation(training_), request_.device, version);
     if (run) {
       constexpr std::int64_t kSide = 1024;  // of a matrix that stands for all
       Bytes kept;

@@ -211,6 +211,18 @@ bool reduces_in_half(const crds::Parallelism& parallelism) {
           parallelism.strategy == ParallelStrategy::kFSDP);
 }
 
+crds::OptimizerImplementation trained_implementation(const crds::TrainingSpec& training) {
+  using crds::Optimizer;
+  using crds::OptimizerImplementation;
+  const Optimizer optimizer = training.optimizer;
+  const bool fused = optimizer == Optimizer::kAdam || optimizer == Optimizer::kAdamW ||
+                     optimizer == Optimizer::kSGD || optimizer == Optimizer::kMomentum;
+  return fused && training.parallelism.strategy == ParallelStrategy::kMegatron &&
+                 training.optimizer_implementation == OptimizerImplementation::kDefault
+             ? OptimizerImplementation::kFused
+             : training.optimizer_implementation;
+}
+
 bool caches_casts(const crds::TrainingSpec& training) {
   return half_precision(training.precision) && !casts_parameters(training) &&
          training.compile == crds::Compilation::kNone;
@@ -220,12 +232,20 @@ TorchVersion spec_torch_version(const crds::TrainingSpec& training) {
   return training.torch_version.empty() ? kSpecTorchVersion : torch_version_of(training.torch_version);
 }
 
+Result<TransformerSpec> trained_spec(const EstimateRequest& request) {
+  Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+  // Adapters are found by the names of transformers' modules.
+  const bool megatron =
+      request.training->parallelism.strategy == ParallelStrategy::kMegatron && !request.training->fine_tuning;
+  return spec && megatron ? Result(as_megatron(*std::move(spec))) : spec;
+}
+
 Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch) {
   Result<ForwardGraph> graph = ForwardGraph();
   if (request.model->dlrm) {
     graph = lower_dlrm(*request.model->dlrm, *request.training, request.budget);
   } else {
-    const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+    const Result<TransformerSpec> spec = trained_spec(request);
     graph =
         spec ? lower_transformer(*spec, *request.training,
                                  {.device = request.device, .has_flash = has_flash(request)}, request.budget)
@@ -271,7 +291,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request) {
   if (request.model->dlrm) {
     return run_spec(request, nullptr);
   }
-  const Result<TransformerSpec> spec = transformer_spec(*request.model->transformer);
+  const Result<TransformerSpec> spec = trained_spec(request);
   return spec ? run_spec(request, &*spec) : spec.error();
 }
 
@@ -284,7 +304,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
     return checked.error();
   }
   const Result<OptimizerRun> optimizer =
-      optimizer_run(request.training->optimizer, request.training->optimizer_implementation, request.device,
+      optimizer_run(request.training->optimizer, trained_implementation(*request.training), request.device,
                     spec_torch_version(*request.training));
   if (!optimizer) {
     return optimizer.error();
@@ -318,11 +338,12 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
       .budget = request.budget};
   const TraceProducer producer{
       .torch = {}, .version = spec_torch_version(training), .threads = 0, .cpu_capability = {}};
-  const StageMemory memory = stage_memory_of(producer.version, parallelism.pipeline_chunks);
+  const StageMemory memory =
+      stage_memory_of(producer.version, parallelism.pipeline_chunks, parallelism.strategy);
   TraceRunRequest iteration{
       .batch = options.batch,
       .optimizer = training.optimizer,
-      .implementation = training.optimizer_implementation,
+      .implementation = trained_implementation(training),
       .checkpointing = training.activation_checkpointing,
       .replication = {.strategy = training.parallelism.strategy,
                       .replicas = holders,

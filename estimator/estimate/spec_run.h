@@ -50,8 +50,15 @@ bool keeps_gradients(const crds::TrainingSpec& training, bool has_graph);
 // Of FSDP in mixed precision: accelerate's and Lightning's FSDP1 reduce in the computation's precision, torchtitan's FSDP2 in fp32.
 bool reduces_in_half(const crds::Parallelism& parallelism);
 
+// Megatron-LM's Adam and SGD are fused, Transformer Engine's or Apex's (megatron/core/optimizer/__init__.py), unless the job
+// says another implementation.
+crds::OptimizerImplementation trained_implementation(const crds::TrainingSpec& training);
+
 // Forward runs under torch.autocast, which keeps its copies of the weights until it ends (RecordOptions::caches_casts).
 bool caches_casts(const crds::TrainingSpec& training);
+
+// The transformer that is trained. Errors: those of transformer_spec().
+Result<TransformerSpec> trained_spec(const EstimateRequest& request);
 
 // The trace of the whole model on one trainer. Errors: those of run_spec().
 Result<Recording> record_whole(const EstimateRequest& request, std::int64_t batch);

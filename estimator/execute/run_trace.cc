@@ -74,7 +74,8 @@ class TraceIteration {
         script_.emplace(request_.budget);
       }
     }
-    stage_memory_ = stage_memory_of(producer_.version, static_cast<std::int64_t>(chunks_.size()));
+    stage_memory_ = stage_memory_of(producer_.version, static_cast<std::int64_t>(chunks_.size()),
+                                    request_.replication.strategy);
     reserve();
     persist();
     keep_unscheduled();
@@ -224,7 +225,8 @@ class TraceIteration {
   // Storages of a micro-batch that stay until the next iteration.
   bool stays(const Chunk& chunk, std::int32_t storage) const {
     const StageExchange& exchange = chunk.exchange;
-    return (storage == exchange.result && (exchange.last || stage_memory_.outputs_stay)) ||
+    return (storage == exchange.result &&
+            (exchange.last ? stage_memory_.last_outputs_stay : stage_memory_.outputs_stay)) ||
            (storage == exchange.sent_gradient && stage_memory_.sent_gradients_stay) ||
            (storage == exchange.received && exchange.last && stage_memory_.last_inputs_stay);
   }
@@ -256,7 +258,7 @@ class TraceIteration {
   // schedules.py: _merge_outputs concatenates the last stage's outputs when the schedule has ended.
   void merge_results() {
     for (const Chunk& chunk : chunks_) {
-      if (chunk.exchange.last && chunk.exchange.result >= 0) {
+      if (stage_memory_.last_outputs_stay && chunk.exchange.last && chunk.exchange.result >= 0) {
         const Bytes one = chunk.at->shapes.storage(chunk.exchange.result);
         run_.ledger.release(allocate(Part::kTemporaries, one * request_.micro_batches, 1,
                                      {Source::kStorage, chunk.id, chunk.exchange.result}));

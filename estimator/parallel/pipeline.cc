@@ -53,7 +53,7 @@ class Unroller {
   Unroller(const Trace& trace, const PipelineCut& cut, const std::vector<std::int32_t>& parts)
       : trace_(trace),
         cut_(cut),
-        memory_of_stage_(stage_memory_of(cut.version, cut.chunks)),
+        memory_of_stage_(stage_memory_of(cut.version, cut.chunks, crds::ParallelStrategy::kAuto)),
         part_of_(parts),
         persistent_(trace.storages.size(), kNever) {}
 

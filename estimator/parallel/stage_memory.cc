@@ -12,10 +12,14 @@ constexpr TorchVersion kFinalCallback = 207;
 
 }  // namespace
 
-StageMemory stage_memory_of(TorchVersion version, std::int64_t chunks) {
+StageMemory stage_memory_of(TorchVersion version, std::int64_t chunks, crds::ParallelStrategy strategy) {
+  if (strategy == crds::ParallelStrategy::kMegatron) {
+    return {};
+  }
   const bool old = version < kBuffersByReceive;
   return {.buffers_stay = old,
           .outputs_stay = version < kKeepsLastOutputs,
+          .last_outputs_stay = true,
           .sent_gradients_stay = old || chunks > 1,
           .last_inputs_stay = !old,
           .last_scatter_stays = version < kFinalCallback};

@@ -290,6 +290,12 @@ AutogradRule rule_for(const ForwardGraph& graph, const Op& op, Device device, st
       rule.saved = {0, 1};
       rule.backward_temporary = graph.bytes(op.inputs[0], batch) * 2;
       break;
+    case OpKind::kMegatronLoss:
+      // megatron/core/tensor_parallel/cross_entropy.py: an fp32 copy of the logits becomes their softmax in place, and in
+      // backward their gradient, which autograd casts. Logits in fp32 are copied as well: an upper limit.
+      rule.saved = {1};
+      rule.auxiliary = Bytes{elements(graph, op.inputs[0], batch)} * kFloat;
+      break;
     case OpKind::kDropout:
       // One byte per element if the kernel is fused; the CPU multiplies by noise of the same type.
       rule.auxiliary = device == Device::kCuda ? Bytes{elements(graph, op.outputs[0], batch)}

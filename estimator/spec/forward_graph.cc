@@ -97,6 +97,7 @@ const char* name_of(OpKind kind) {
     case OpKind::kFusedChunkedLoss: return "plimsoll::chunked_loss";
     case OpKind::kSplitLogSoftmax: return "aten::_log_softmax";
     case OpKind::kSplitNllLoss: return "aten::nll_loss_forward";
+    case OpKind::kMegatronLoss: return "megatron::vocab_parallel_cross_entropy";
     case OpKind::kScopeEnd: return "prim::scope_end";
   }
   assert(false);

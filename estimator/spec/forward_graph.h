@@ -133,6 +133,7 @@ enum class OpKind : std::uint8_t {
   kFusedChunkedLoss,  // the same with the loss in one kernel
   kSplitLogSoftmax,   // (x): log-softmax of logits that the trainers split by the vocabulary
   kSplitNllLoss,      // (log probabilities, labels) -> mean loss, of the same
+  kMegatronLoss,      // (logits, labels) -> mean loss: Megatron-LM's vocab_parallel_cross_entropy
   kScopeEnd,          // (values...): the model's code holds references to them until here
 };
 

@@ -239,7 +239,7 @@ TensorId ModelBuilder::layer_norm(const std::string& name, TensorId x, std::int6
 }
 
 TensorId ModelBuilder::rms_norm(const std::string& name, TensorId x, std::int64_t width, RmsForm form) {
-  if (compiled_) {
+  if (compiled_ || form == RmsForm::kFused) {
     return graph_.apply(OpKind::kRmsNorm, name, {x, parameter(name + ".weight", {fixed(width)})}, shape(x),
                         type(x));
   }
@@ -281,6 +281,9 @@ TensorId ModelBuilder::cross_entropy_of(TensorId logits, const std::string& name
   const TensorId labels = graph_.add_input(name + ".labels", std::move(label_shape), ElementType::kInt64);
   if (compiled_) {
     return graph_.apply(OpKind::kCrossEntropy, name, {logits, labels}, {fixed(1)}, ElementType::kFP32);
+  }
+  if (form.megatron) {
+    return graph_.apply(OpKind::kMegatronLoss, name, {logits, labels}, {fixed(1)}, ElementType::kFP32);
   }
   const TensorId in = form.as_float || form.split ? cast(logits, ElementType::kFP32) : logits;
   const TensorId log =

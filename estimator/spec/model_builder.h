@@ -25,6 +25,7 @@ enum class RmsForm {
   kOlmo,   // (weight * x).to(type)
   kGemma,  // (x * (1 + weight.float())).to(type)
   kNone,   // no weight: x.to(type)
+  kFused,  // one kernel: torch.nn.RMSNorm
 };
 
 class ModelBuilder {
@@ -111,6 +112,8 @@ class ModelBuilder {
   struct LossForm {
     // Each trainer has a part of the vocabulary, as with torch.distributed.tensor.parallel.loss_parallel.
     bool split = false;
+    // Megatron-LM's vocab_parallel_cross_entropy, whether or not the vocabulary is split.
+    bool megatron = false;
     // The logits are cast to fp32 first; otherwise autocast casts their log-softmax.
     bool as_float = true;
   };

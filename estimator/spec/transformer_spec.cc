@@ -209,6 +209,18 @@ Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model) {
   return with_experts(std::move(spec), model.split_experts);
 }
 
+TransformerSpec as_megatron(TransformerSpec spec) {
+  const bool plain = !spec.encoder_decoder && spec.kv_rank == 0 && spec.delta.value_heads == 0 &&
+                     spec.qk_norm != QkNorm::kWhole && spec.key_bias;
+  if (plain && spec.fused_qkv == FusedQkv::kNone) {
+    spec.fused_qkv = FusedQkv::kSplit;
+  }
+  spec.rms_form = RmsForm::kFused;
+  spec.fused_activation = spec.gated && spec.activation == Activation::kSilu;
+  spec.fused_gate = spec.fused_gate || spec.fused_activation;
+  return spec;
+}
+
 Result<TransformerSpec> spec_of_config(const std::string& config, std::int64_t sequence,
                                        crds::AttentionKind attention) {
   Result<TransformerSpec> spec = read_hugging_face_config(config);

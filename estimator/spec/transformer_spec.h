@@ -187,8 +187,9 @@ struct TransformerSpec {   // NOLINT(clang-analyzer-optin.performance.Padding): 
 
   Activation activation = Activation::kSilu;
   bool gated = false;
-  bool fused_gate = false;  // gate and up in one matrix, as in Phi-3
-  bool flat_mlp = false;    // on rows instead of sequences, as in OPT
+  bool fused_gate = false;        // gate and up in one matrix, as in Phi-3
+  bool fused_activation = false;  // and one kernel that multiplies them, as in Megatron-LM
+  bool flat_mlp = false;          // on rows instead of sequences, as in OPT
   bool mlp_bias = false;
   std::int64_t ffn = 0;
 
@@ -241,6 +242,10 @@ struct TransformerSpec {   // NOLINT(clang-analyzer-optin.performance.Padding): 
 // Errors: kInvalid naming the field: impossible sizes, head counts that do not divide, an unknown model_type
 // or activation, a config.json that is not JSON.
 Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model);
+
+// The same model as Megatron-Core builds it (0.16.1: megatron/core/transformer/attention.py, linear_qkv; mlp.py, linear_fc1
+// and fusions/fused_bias_swiglu.py; norms in one kernel).
+TransformerSpec as_megatron(TransformerSpec spec);
 
 // From a config.json only; `sequence` tokens per sample.
 Result<TransformerSpec> spec_of_config(const std::string& config, std::int64_t sequence,

@@ -151,6 +151,7 @@ class TransformerLowering : TransformerPiece {
       predict(layers("", front_end_.patches(""), 0, spec_.layers, {}));
       return;
     }
+    const TensorId gathered = gather_buffer();
     TensorId x = part_.embeds ? embed("", "input_ids")
                               : graph_.apply(OpKind::kReceive, "stage.input", {},
                                              residual_shape(spec_.hidden), residual_type());
@@ -160,9 +161,20 @@ class TransformerLowering : TransformerPiece {
     } else {
       graph_.set_result(x);
     }
+    if (gathered >= 0) {
+      graph_.end_scope({gathered});
+    }
   }
 
  private:
+  // What Megatron-LM gathers into (megatron/core/utils.py: GlobalMemoryBuffer), which stays from iteration to iteration; here
+  // until forward has ended, which takes more than backward does. -1: nothing is gathered.
+  TensorId gather_buffer() {
+    return is_megatron() && part_.tensor > 1 && part_.sequence
+               ? graph_.apply(OpKind::kScale, "gathered", {}, tokens_shape(spec_.hidden), builder_.compute())
+               : TensorId{-1};
+  }
+
   TensorId embed(const std::string& prefix, const std::string& ids_name) {
     const TensorId ids = graph_.add_input(ids_name, {per_sample(1), fixed(tokens_)}, ElementType::kInt64);
     const std::int64_t width = spec_.embedding_dim > 0 ? spec_.embedding_dim : spec_.hidden;
@@ -520,14 +532,15 @@ class TransformerLowering : TransformerPiece {
           builder_.unary(OpKind::kScale, "head.uncapped", builder_.unary(OpKind::kTanh, "head.tanh", logits));
     }
     graph_.set_result(logits);
-    builder_.cross_entropy(logits, {per_sample(1), fixed(tokens_)}, loss_form(splits_loss()));
+    builder_.cross_entropy(logits, {per_sample(1), fixed(tokens_)},
+                           {.split = splits_loss(), .megatron = is_megatron(), .as_float = spec_.float_loss});
     if (!builder_.compiled()) {
       graph_.end_scope({x});  // the outputs of the model without its head, a local of the model's forward
     }
   }
 
-  ModelBuilder::LossForm loss_form(bool split = false) const {
-    return {.split = split, .as_float = spec_.float_loss};
+  ModelBuilder::LossForm loss_form() const {
+    return {.split = false, .megatron = false, .as_float = spec_.float_loss};
   }
 
   // Trains on classes, by one vector of each sample.

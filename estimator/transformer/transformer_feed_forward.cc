@@ -18,7 +18,10 @@ TensorId TransformerFeedForward::dense(const std::string& name, TensorId x, std:
     // Phi3MLP: up * activation(gate), with both in one matrix.
     const std::vector<TensorId> halves =
         graph_.split(name + ".chunk", up(".gate_up", 2 * ffn), {shape(ffn), shape(ffn)}, {1, 1});
-    inner = builder_.multiply(name + ".gated", halves[1], activate(name + ".act", halves[0]));
+    inner = spec_.fused_activation
+                ? graph_.apply(OpKind::kGatedActivation, name + ".gated", halves, shape(ffn),
+                               builder_.type(halves[0]))
+                : builder_.multiply(name + ".gated", halves[1], activate(name + ".act", halves[0]));
   } else if (spec_.gated && builder_.compiled()) {
     const TensorId activated = up(".up", ffn);
     inner = graph_.apply(OpKind::kGatedActivation, name + ".gated", {activated, up(".gate", ffn)}, shape(ffn),

@@ -83,6 +83,9 @@ TensorId TransformerPiece::enter_region(const std::string& name, TensorId x) {
 }
 
 TensorId TransformerPiece::gather(const std::string& name, TensorId x, ElementType type) {
+  if (is_megatron()) {
+    return graph_.alias(OpKind::kAllGather, name + ".gather", {x}, tokens_shape(spec_.hidden));
+  }
   return graph_.apply(OpKind::kAllGather, name + ".gather", {x}, tokens_shape(spec_.hidden), type);
 }
 

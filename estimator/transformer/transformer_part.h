@@ -69,6 +69,7 @@ class TransformerPiece {
   }
   // The type of the residual stream: autocast does not cast embeddings.
   ElementType residual_type() const { return builder_.stored(); }
+  bool is_megatron() const { return training_.parallelism.strategy == crds::ParallelStrategy::kMegatron; }
   bool eager() const { return spec_.attention == crds::AttentionKind::kEager; }
 
   // Over the hidden size, in the spec's form.
@@ -89,6 +90,8 @@ class TransformerPiece {
   TensorId enter_products(const std::string& name, TensorId x);
   TensorId leave_products(const std::string& name, TensorId x);
 
+  // Megatron-LM gathers into one buffer that all layers share, and again in backward: autograd keeps this trainer's tokens
+  // (megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
   TensorId gather(const std::string& name, TensorId x, ElementType type);
   bool exchanges_float8() const;
 

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 std::vector<std::string> of_job(const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {"-f",         source_file("examples/qwen3-30b-a3b-megatron.yaml"),
                                         "--executor", "Megatron",
-                                        "--capacity", "62Gi"};
+                                        "--capacity", "58Gi"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -137,7 +137,7 @@ TEST(SwapOffload, WrongUseIsRefusedByName) {
 
 TEST(SwapOffload, PrintsTheRemediesOfTheDocs) {
   const Outcome table = run(run_swap, {"-f", source_file("examples/qwen3-30b-a3b-megatron.yaml"),
-                                       "--executor", "Megatron", "--capacity", "52Gi", "--remedies"});
+                                       "--executor", "Megatron", "--capacity", "48Gi", "--remedies"});
   EXPECT_EQ(table.code, kExitDone) << table.err;
   std::ifstream file(source_file("docs/harmony.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), {});

@@ -337,6 +337,44 @@ TEST(SpecRun, FsdpReducesInThePrecisionOfTheComputationUnlessTold) {
   EXPECT_THAT(job.refusal(), HasSubstr("reduceDtype is for transformers"));
 }
 
+// The logits of all micro-batches stayed on the last stage, as torch.distributed.pipelining keeps them.
+TEST(SpecRun, TheLastStageOfMegatronKeepsNoLogits) {
+  const auto more_of_eight_micro_batches = [](ParallelStrategy strategy) {
+    SpecJob job = transformer(4);
+    job.model.transformer->vocab = 5000;
+    job.training.parallelism.pipeline = 2;
+    job.training.parallelism.strategy = strategy;
+    job.request.trainers = 2;
+    std::int64_t taken[2];
+    for (const std::int64_t micro_batches : {8, 16}) {
+      job.training.gradient_accumulation = micro_batches;
+      job.training.batch_size_per_trainer = 4 * micro_batches;
+      const std::vector<Bytes> allocated = job.run().allocated;
+      EXPECT_EQ(allocated.size(), 2U);
+      taken[micro_batches / 8 - 1] = allocated.empty() ? 0 : allocated.back().count;
+    }
+    return taken[1] - taken[0];
+  };
+  constexpr std::int64_t kLogits = 4 * 16 * 5000 * 4;  // of a micro-batch: samples, tokens, words, fp32
+  constexpr std::int64_t kInputs = 4 * 16 * 2 * 8;     // tokens and labels
+  EXPECT_GE(more_of_eight_micro_batches(ParallelStrategy::kDDP), 8 * kLogits);
+  EXPECT_LE(more_of_eight_micro_batches(ParallelStrategy::kMegatron), 8 * kInputs);
+}
+
+TEST(SpecRun, MegatronsAdamIsFusedUnlessAnotherIsAsked) {
+  using crds::OptimizerImplementation;
+  crds::TrainingSpec training;
+  EXPECT_EQ(trained_implementation(training), OptimizerImplementation::kDefault);
+  training.parallelism.strategy = ParallelStrategy::kMegatron;
+  EXPECT_EQ(trained_implementation(training), OptimizerImplementation::kFused);
+  training.optimizer_implementation = OptimizerImplementation::kForEach;
+  EXPECT_EQ(trained_implementation(training), OptimizerImplementation::kForEach);
+  training.optimizer_implementation = OptimizerImplementation::kDefault;
+  training.optimizer = crds::Optimizer::kAdagrad;
+  training.parallelism.strategy = ParallelStrategy::kMegatron;
+  EXPECT_EQ(trained_implementation(training), OptimizerImplementation::kDefault);
+}
+
 TEST(SpecRun, MegatronIsForTransformersAndHasItsOwnStep) {
   SpecJob other = two_layers();
   other.training.parallelism.strategy = ParallelStrategy::kMegatron;

@@ -226,7 +226,6 @@ TEST(ChangesThatFit, AFullCheckpointThatIsThePeakGoesThroughTheHost) {
 // Four GPUs of 40 GB hold weights, gradients and fp32 parameters of Llama 3 8B, 10 bytes each, but not all of Adam's states.
 TEST(ChangesThatFit, AMegatronJobIsToldHowMuchOfItsOptimizerTheHostCanHave) {
   crds::TrainingJob job = llama_job(kLlama8B, 1, 4, 4);
-  job.spec.model.transformer->sequence_length = 2048;
   job.spec.training.parallelism.strategy = crds::ParallelStrategy::kMegatron;
   job.spec.training.parallelism.sequence = true;
   const Cluster cluster = {available("A100-40GB", 1)};

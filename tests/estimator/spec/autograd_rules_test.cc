@@ -181,6 +181,18 @@ TEST(AutogradRules, ARingSavesItsOwnKeysAndGathersThemAgainInBackward) {
   EXPECT_EQ(rule.backward_temporary.count, kernel.count + gathered + sums + 3 * kElements * 2);
 }
 
+// Megatron-Core's ranks took 15 to 20 % less on an H100 than with PyTorch's cross entropy.
+TEST(AutogradRules, MegatronsLossKeepsOneCopyOfTheLogits) {
+  Model model(ElementType::kBF16);
+  const TensorId labels = model.graph.add_input("labels", {per_sample(1)}, ElementType::kInt64);
+  model.graph.apply(OpKind::kMegatronLoss, "loss", {model.y, labels}, {fixed(1)}, ElementType::kFP32);
+  const AutogradRule rule = model.rule();
+  EXPECT_THAT(saved(rule), ElementsAre(1));
+  EXPECT_EQ(rule.auxiliary.count, kBatch * 8 * 4);
+  EXPECT_EQ(rule.forward_temporary.count, 0);
+  EXPECT_EQ(rule.backward_temporary.count, 0);
+}
+
 TEST(AutogradRules, AnEmbeddingsBackwardSortsItsIndicesOnGpus) {
   ForwardGraph graph;
   const TensorId ids = graph.add_input("ids", {per_sample(5)}, ElementType::kInt64);

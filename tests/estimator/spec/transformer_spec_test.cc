@@ -90,6 +90,21 @@ TEST(TransformerSpec, FeedForwardNamesAnActivationAndAGate) {
   EXPECT_EQ(of(kReLU), std::pair(Activation::kRelu, false));
 }
 
+TEST(TransformerSpec, MegatronHasOneMatrixWhereTransformersHasSeveral) {
+  crds::TransformerModel model = small();
+  model.activation = crds::FeedForward::kSwiGLU;
+  const TransformerSpec swiglu = as_megatron(*transformer_spec(model));
+  EXPECT_EQ(swiglu.fused_qkv, FusedQkv::kSplit);
+  EXPECT_EQ(swiglu.rms_form, RmsForm::kFused);
+  EXPECT_TRUE(swiglu.fused_gate && swiglu.fused_activation);
+  model.activation = crds::FeedForward::kGELU;
+  const TransformerSpec gelu = as_megatron(*transformer_spec(model));
+  EXPECT_FALSE(gelu.fused_gate || gelu.fused_activation);
+  TransformerSpec latent = *transformer_spec(model);
+  latent.kv_rank = 8;
+  EXPECT_EQ(as_megatron(latent).fused_qkv, FusedQkv::kNone);
+}
+
 TEST(TransformerSpec, BoundsAreInclusive) {
   constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24;
   crds::TransformerModel model = small();

@@ -37,6 +37,10 @@ TEST(TransformerFeedForward, AFusedGateHasTheSameParameters) {
   EXPECT_EQ(feed(gated).parameter_bytes().count, 3 * 64 * 128 * 4);
   EXPECT_EQ(feed(fused).parameter_bytes(), feed(gated).parameter_bytes());
   EXPECT_LT(feed(fused).op_count(), feed(gated).op_count() + 1);
+  TransformerSpec one_kernel = fused;
+  one_kernel.fused_activation = true;
+  EXPECT_EQ(feed(one_kernel).parameter_bytes(), feed(gated).parameter_bytes());
+  EXPECT_LT(feed(one_kernel).op_count(), feed(fused).op_count()) << "activation and product";
 }
 
 TEST(TransformerFeedForward, ExpertsAreARouterAndTheirMatrices) {

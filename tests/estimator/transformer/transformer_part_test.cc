@@ -53,6 +53,20 @@ TEST_F(TransformerPieces, SequenceParallelismSplitsTheTokensOutside) {
   EXPECT_EQ(builder.graph().bytes(piece.leave_region("a", inside), 1).count, 8 * 64 * 4);
 }
 
+TEST_F(TransformerPieces, MegatronKeepsTheTokensThatItGathersAgain) {
+  const TransformerPart part{.tensor = 2, .sequence = true};
+  for (const auto strategy : {crds::ParallelStrategy::kFSDP2, crds::ParallelStrategy::kMegatron}) {
+    training.parallelism.strategy = strategy;
+    ModelBuilder own(crds::Precision::kFP32);
+    TransformerContext context{spec, training, part, own, patterns};
+    Piece piece(context);
+    const TensorId x = own.graph().add_input("x", piece.residual_shape(64), ElementType::kFP32);
+    const TensorId inside = piece.enter_region("a", x);
+    const bool shares = own.graph().tensor(inside).storage == x;
+    EXPECT_EQ(shares, strategy == crds::ParallelStrategy::kMegatron) << crds::name_of(strategy);
+  }
+}
+
 // GPT-2 under autocast took 17 % more on an H100 than with a power in 16 bits.
 TEST_F(TransformerPieces, CudasAutocastTakesTheNewGelusPowerInFloat) {
   spec.activation = Activation::kGeluNew;
