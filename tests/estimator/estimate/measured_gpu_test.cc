@@ -54,8 +54,14 @@ struct Measured {
 };
 Measured measured_runs() {
   static const GpuCatalog catalog = GpuCatalog::built_in();
-  const Result<std::vector<Json>> documents = parse_yaml_documents(*read_file(kFile));
-  const Json& file = documents->at(0);
+  const Result<std::string> text = read_file(kFile);
+  EXPECT_TRUE(text.ok()) << to_string(text.error());
+  const Result<std::vector<Json>> documents = parse_yaml_documents(text ? *text : "");
+  EXPECT_TRUE(documents.ok() && documents->size() == 1);
+  if (!documents || documents->empty()) {
+    return {};
+  }
+  const Json& file = documents->front();
   std::string torch = file["torch"].asString();  // 2.11.0+cu130
   torch = torch.substr(0, torch.find('+'));
   Measured measured{.rows = {}, .gpu = catalog.find(file["gpu"].asString())};
