@@ -1,7 +1,7 @@
 """One rank of a run of Megatron-Core (0.16.1, without Transformer Engine and Apex) in a process group that does not communicate.
 
-Its layers, distributed data parallelism, distributed optimizer and schedules are Megatron-Core's own. Two parts that need
-packages are PyTorch's: norms (torch.nn.RMSNorm) and fused attention (scaled_dot_product_attention); Adam is torch's fused one.
+Its layers, distributed data parallelism, distributed optimizer and schedules are Megatron-Core's own. Parts that need
+packages are PyTorch's: norms (torch.nn.RMSNorm), fused attention (scaled_dot_product_attention) and AdamW.
 """
 import contextlib
 import functools
@@ -136,7 +136,8 @@ def prepare(model, spec, training, device, recorder):
                    share_embeddings_and_output_weights=False)
     settings = DistributedDataParallelConfig(grad_reduce_in_fp32=True, use_distributed_optimizer=True)
     wrapped = DistributedDataParallel(config, settings, Float16Module(config, gpt.to(device)))
-    optimizer.Adam = functools.partial(torch.optim.AdamW, fused=training.get("optimizerImplementation") == "Fused")
+    # What it takes where neither Transformer Engine nor Apex is there.
+    torch.optim.AdamW = functools.partial(torch.optim.AdamW, fused=training["optimizerImplementation"] == "Fused")
     settings = optimizer.OptimizerConfig(optimizer="adam", lr=1e-9, bf16=True, params_dtype=torch.bfloat16, clip_grad=0.0,
                                          use_distributed_optimizer=True)
     made = optimizer.get_megatron_optimizer(settings, [wrapped], use_gloo_process_groups=False)

@@ -85,16 +85,16 @@ CASES = [
          initialisation="Meta", **FULL),
     # Megatron-Core, tensor x pipeline x 2 data-parallel ranks.
     *(case("Llama 3 8B, 8 layers", LLAMA_8B_QUARTER, 2 * tensor, "Megatron", 1, 8192, parallelism={"tensor": tensor, "sequence": sequence},
-           optimizerImplementation="Fused", **more)
+           optimizerImplementation="ForEach", **more)
       for tensor, sequence in ((1, False), (2, False), (2, True), (8, True)) for more in ({}, FULL)),
-    case("TinyLlama", single.TINY_LLAMA, 8, "Megatron", 2, 2048, optimizerImplementation="Fused"),
-    case("TinyLlama", single.TINY_LLAMA, 64, "Megatron", 4, 2048, optimizerImplementation="Fused", gradientAccumulation=4),
     case("TinyLlama", single.TINY_LLAMA, 8, "Megatron", 2, 2048, optimizerImplementation="ForEach"),
-    case("TinyLlama", single.TINY_LLAMA, 8, "Megatron", 1, 1024, attention="Eager", optimizerImplementation="Fused"),
-    case("TinyLlama", single.TINY_LLAMA, 8, "Megatron", 1, 1024, attention="Eager", optimizerImplementation="Fused",
+    case("TinyLlama", single.TINY_LLAMA, 64, "Megatron", 4, 2048, optimizerImplementation="ForEach", gradientAccumulation=4),
+    case("TinyLlama", single.TINY_LLAMA, 8, "Megatron", 2, 2048, optimizerImplementation="Fused"),
+    case("TinyLlama", single.TINY_LLAMA, 8, "Megatron", 1, 1024, attention="Eager", optimizerImplementation="ForEach"),
+    case("TinyLlama", single.TINY_LLAMA, 8, "Megatron", 1, 1024, attention="Eager", optimizerImplementation="ForEach",
          parallelism={"tensor": 2, "sequence": True}),
     *(case("Llama 3 8B, 8 layers", LLAMA_8B_QUARTER, 8, "Megatron", 8, 4096, parallelism={"tensor": 2, "sequence": True, "pipeline": 2},
-           rank=rank, gradientAccumulation=8, optimizerImplementation="Fused", **more) for rank in (0, 4) for more in ({}, FULL)),
+           rank=rank, gradientAccumulation=8, optimizerImplementation="ForEach", **more) for rank in (0, 4) for more in ({}, FULL)),
     # How the model is made.
     *(case("TinyLlama", single.TINY_LLAMA, ranks, strategy, 1, 128, "BF16Mixed", initialisation=way)
       for strategy in ("FSDP", "FSDP2") for way in ("GPU", "CPU", "Meta") for ranks in (2, 8)),
@@ -313,6 +313,7 @@ def small(row):
 def rehearse(rows):
     def train(row):
         single.quiet()
+        torch._dynamo.config.disable = True  # Megatron-Core compiles its fused activation
         optimizers, losses, _ = prepare(small(row), "cpu")
         measure_gpu.iterate(optimizers, losses)
         return {}
@@ -370,7 +371,8 @@ def compare(binary, path):
             ours = answer["peak"][key + "Bytes"]
             errors[key].append(100 * (ours / row[key] - 1))
             cells.append(f"{row[key] >> 20:>9} {ours >> 20:>8} {errors[key][-1]:+7.2f}")
-        bound = answer["peak"]["upperBoundBytes"]
+        parts = answer["breakdown"]  # NCCL and, in what is reserved, the context are missing in the runs
+        bound = answer["peak"]["upperBoundBytes"] - parts["cudaContextBytes"] - parts["communicationBytes"]
         failed += row["reserved"] > bound
         print(name, *cells, f"{bound >> 20:>8} {row['made']['reserved'] >> 20:>8}", row["initialisation"],
               "ABOVE THE BOUND" if row["reserved"] > bound else "")

@@ -30,7 +30,7 @@ const std::map<crds::ParallelStrategy, Limits> kWithin = {
     {crds::ParallelStrategy::kFSDP2,
      {.allocated = 3.2, .median_allocated = 1.25, .reserved = 8.5, .median_reserved = 0.8}},
     {crds::ParallelStrategy::kMegatron,
-     {.allocated = 2.9, .median_allocated = 0.14, .reserved = 8.5, .median_reserved = 4.8}},
+     {.allocated = 2.9, .median_allocated = 0.14, .reserved = 7.4, .median_reserved = 4.2}},
 };
 
 double percent(Bytes ours, std::int64_t measured) {
@@ -72,7 +72,11 @@ TEST(ParallelGpu, EachRankIsWithinItsLimitAndUnderTheBound) {
                 error, of_reserved);
     EXPECT_LE(std::abs(error), kWithin.at(strategy).allocated) << write_json(row);
     EXPECT_LE(std::abs(of_reserved), kWithin.at(strategy).reserved) << write_json(row);
-    EXPECT_LE(row["reserved"].asInt64(), estimate->peak.upper_bound.count) << write_json(row);
+    // The runs have neither NCCL nor, in what is reserved, the context.
+    const Breakdown& parts = estimate->breakdown;
+    const Bytes bound = estimate->peak.upper_bound - parts.cuda_context - parts.communication;
+    const double beyond = percent(bound, row["reserved"].asInt64());
+    EXPECT_GE(beyond, strategy == crds::ParallelStrategy::kMegatron ? -1.3 : 0.0) << write_json(row);
     allocated[strategy].push_back(std::abs(error));
     reserved[strategy].push_back(std::abs(of_reserved));
   }
