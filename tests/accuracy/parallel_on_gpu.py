@@ -16,9 +16,7 @@ import json
 import pathlib
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "parallel"), str(HERE / "models")]
@@ -326,22 +324,6 @@ def rehearse(rows):
     return failed
 
 
-def estimate(binary, row, measured):
-    training = {**row["training"], "torchVersion": ".".join(measured["torch"].split(".")[:2])}
-    job = {"apiVersion": "plimsoll.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "job"},
-           "spec": {"trainers": {"replicas": row["trainers"]}, "model": row["model"], "training": training,
-                    "template": {"spec": {"containers": [{"name": "trainer", "image": "trainer"}]}}}}
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(job, file)
-        file.flush()
-        done = subprocess.run([binary, "estimate", "-f", file.name, "--gpu", measured["gpu"], "--trainers", str(row["trainers"]),
-                               "-o", "json"], capture_output=True, text=True)
-    try:
-        return json.loads(done.stdout)
-    except ValueError:
-        return {"reason": (done.stderr.strip() or "no answer").splitlines()[0]}
-
-
 def options_of(row):
     training = row["training"]
     words = [f"{key}={value}" if key not in ("strategy", "precision", "optimizer", "activationCheckpointing", "optimizerImplementation")
@@ -361,7 +343,7 @@ def compare(binary, path):
         model = row["model"]["transformer"]
         name = (f"{row['case']:21} {row['trainers']:>3} {row['training']['batchSizePerTrainer']:>2}x{model['seqLen']:<4} "
                 f"{options_of(row):78}")
-        answer = {"reason": row["error"]} if "error" in row else estimate(binary, row, measured)
+        answer = {"reason": row["error"]} if "error" in row else single.estimate(binary, row, measured)
         if "peak" not in answer:
             failed += 1
             print(name, str(answer.get("reason", answer))[:150])

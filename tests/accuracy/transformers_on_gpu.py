@@ -270,15 +270,17 @@ def rehearse():
 
 
 def estimate(binary, row, measured):
+    """The JSON of `plimsoll estimate` for a row, of one trainer unless the row says `trainers`."""
+    trainers = row.get("trainers", 1)
     training = {**row["training"], "torchVersion": ".".join(measured["torch"].split(".")[:2])}
     job = {"apiVersion": "plimsoll.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "job"},
-           "spec": {"trainers": {"replicas": 1}, "model": row["model"], "training": training,
+           "spec": {"trainers": {"replicas": trainers}, "model": row["model"], "training": training,
                     "template": {"spec": {"containers": [{"name": "trainer", "image": "trainer"}]}}}}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(job, file)
         file.flush()
-        done = subprocess.run([binary, "estimate", "-f", file.name, "--gpu", measured["gpu"], "--trainers", "1", "-o", "json"],
-                              capture_output=True, text=True)
+        done = subprocess.run([binary, "estimate", "-f", file.name, "--gpu", measured["gpu"], "--trainers", str(trainers), "-o",
+                               "json"], capture_output=True, text=True)
     try:
         return json.loads(done.stdout)
     except ValueError:
