@@ -79,6 +79,15 @@ inline std::vector<Json> yaml_rows(const std::string& name) {
   return rows;
 }
 
+// A file of tests/accuracy/measured_gpu, which a GPU's runs were written to.
+inline Json measured_gpu_file(const std::string& name) {
+  const Result<std::string> text = read_file(PLIMSOLL_SOURCE_DIR "/tests/accuracy/measured_gpu/" + name);
+  EXPECT_TRUE(text.ok()) << name << ": " << (text ? "" : to_string(text.error()));
+  const Result<std::vector<Json>> documents = parse_yaml_documents(text ? *text : "");
+  EXPECT_TRUE(documents.ok() && documents->size() == 1) << name << " is not one document";
+  return documents && documents->size() == 1 ? documents->front() : Json();
+}
+
 // One training iteration that was measured with real PyTorch.
 struct MeasuredRun {
   std::string name;

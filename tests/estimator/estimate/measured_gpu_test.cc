@@ -2,7 +2,6 @@
 // reserves, and the upper bound, row by row.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -13,11 +12,15 @@
 #include "estimator/estimate/estimate.h"
 #include "estimator/estimate/spec_run.h"
 #include "tests/estimator/data_files.h"
+#include "tests/estimator/error_figures.h"
 
 namespace plimsoll::estimator {
 namespace {
 
-constexpr const char* kFile = PLIMSOLL_SOURCE_DIR "/tests/accuracy/measured_gpu/transformers_h100.json";
+using testing::median;
+using testing::percent_error;
+
+constexpr const char* kFile = "transformers_h100.json";
 
 // Percent. docs/estimation.md, "On an H100", says what is known of the rows that are further off.
 constexpr double kWithin = 0.45;
@@ -38,15 +41,6 @@ const std::map<std::string, double> kForwardFurtherOff = {
 constexpr double kForwardWithin = 0.3;
 constexpr double kCompiledForwardWithin = 3.2;
 
-double percent(Bytes ours, std::int64_t measured) {
-  return 100.0 * static_cast<double>(ours.count - measured) / static_cast<double>(measured);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // The file's rows, with the version of PyTorch, and the card.
 struct Measured {
   std::vector<Json> rows;
@@ -54,14 +48,7 @@ struct Measured {
 };
 Measured measured_runs() {
   static const GpuCatalog catalog = GpuCatalog::built_in();
-  const Result<std::string> text = read_file(kFile);
-  EXPECT_TRUE(text.ok()) << to_string(text.error());
-  const Result<std::vector<Json>> documents = parse_yaml_documents(text ? *text : "");
-  EXPECT_TRUE(documents.ok() && documents->size() == 1);
-  if (!documents || documents->empty()) {
-    return {};
-  }
-  const Json& file = documents->front();
+  const Json file = testing::measured_gpu_file(kFile);
   std::string torch = file["torch"].asString();  // 2.11.0+cu130
   torch = torch.substr(0, torch.find('+'));
   Measured measured{.rows = {}, .gpu = catalog.find(file["gpu"].asString())};
@@ -86,7 +73,7 @@ TEST(MeasuredGpu, ThePeakOfForwardIsThatOfTheCard) {
     const Bytes outside = estimate->peak.allocated - run->heaviest.peak_moment().live;  // cuBLAS' workspace
     const Bytes forward = run->heaviest.peak_of(Section::kForward).live + outside;
     const std::string name = row["case"].asString();
-    const double error = percent(forward, row["phases"]["forwardPeak"].asInt64());
+    const double error = percent_error(forward, row["phases"]["forwardPeak"].asInt64());
     std::printf("%-24s %-9s %-5s forward %+6.2f %%\n", name.c_str(), crds::name_of(spec.training.precision),
                 crds::name_of(spec.training.activation_checkpointing), error);
     const auto further = kForwardFurtherOff.find(name);
@@ -109,8 +96,8 @@ TEST(MeasuredGpu, EachPeakIsWithinItsLimitAndUnderTheBound) {
     request.gpu = measured.gpu;
     const Result<Estimate> estimate = estimate_memory(request);
     ASSERT_TRUE(estimate.ok()) << name << ": " << to_string(estimate.error());
-    const double error = percent(estimate->peak.allocated, row["allocated"].asInt64());
-    const double of_reserved = percent(estimate->peak.reserved, row["reserved"].asInt64());
+    const double error = percent_error(estimate->peak.allocated, row["allocated"].asInt64());
+    const double of_reserved = percent_error(estimate->peak.reserved, row["reserved"].asInt64());
     std::printf("%-24s %-9s %-5s tensors %+6.2f %%, reserved %+6.2f %%\n", name.c_str(),
                 crds::name_of(spec.training.precision), crds::name_of(spec.model.transformer->attention),
                 error, of_reserved);

@@ -2,7 +2,6 @@
 // upper bound, row by row.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -11,11 +10,13 @@
 
 #include "estimator/estimate/estimate.h"
 #include "tests/estimator/data_files.h"
+#include "tests/estimator/error_figures.h"
 
 namespace plimsoll::estimator {
 namespace {
 
-constexpr const char* kFile = PLIMSOLL_SOURCE_DIR "/tests/accuracy/measured_gpu/parallel_h100.json";
+using testing::median;
+using testing::percent_error;
 
 // Percent, by strategy. docs/estimation.md, "Parallel runs on an H100", says what is known of the rows that are further off.
 struct Limits {
@@ -33,21 +34,8 @@ const std::map<crds::ParallelStrategy, Limits> kWithin = {
      {.allocated = 2.9, .median_allocated = 0.14, .reserved = 7.4, .median_reserved = 4.2}},
 };
 
-double percent(Bytes ours, std::int64_t measured) {
-  return 100.0 * static_cast<double>(ours.count - measured) / static_cast<double>(measured);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
 TEST(ParallelGpu, EachRankIsWithinItsLimitAndUnderTheBound) {
-  const Result<std::string> text = read_file(kFile);
-  ASSERT_TRUE(text.ok()) << to_string(text.error());
-  const Result<std::vector<Json>> documents = parse_yaml_documents(*text);
-  ASSERT_TRUE(documents.ok()) << to_string(documents.error());
-  const Json& file = documents->at(0);
+  const Json file = testing::measured_gpu_file("parallel_h100.json");
   const GpuCatalog catalog = GpuCatalog::built_in();
   const GpuModel* const gpu = catalog.find(file["gpu"].asString());
   ASSERT_NE(gpu, nullptr);
@@ -63,8 +51,8 @@ TEST(ParallelGpu, EachRankIsWithinItsLimitAndUnderTheBound) {
     request.trainers = row["trainers"].asInt64();
     const Result<Estimate> estimate = estimate_memory(request);
     ASSERT_TRUE(estimate.ok()) << name << ": " << to_string(estimate.error());
-    const double error = percent(estimate->peak.allocated, row["allocated"].asInt64());
-    const double of_reserved = percent(estimate->peak.reserved, row["reserved"].asInt64());
+    const double error = percent_error(estimate->peak.allocated, row["allocated"].asInt64());
+    const double of_reserved = percent_error(estimate->peak.reserved, row["reserved"].asInt64());
     const crds::ParallelStrategy strategy = spec.training.parallelism.strategy;
     std::printf("%-20s %-8s N %2lld %-9s %-4s tensors %+6.2f %%, reserved %+6.2f %%\n", name.c_str(),
                 crds::name_of(strategy), static_cast<long long>(request.trainers),
@@ -75,7 +63,7 @@ TEST(ParallelGpu, EachRankIsWithinItsLimitAndUnderTheBound) {
     // The runs have neither NCCL nor, in what is reserved, the context.
     const Breakdown& parts = estimate->breakdown;
     const Bytes bound = estimate->peak.upper_bound - parts.cuda_context - parts.communication;
-    const double beyond = percent(bound, row["reserved"].asInt64());
+    const double beyond = percent_error(bound, row["reserved"].asInt64());
     EXPECT_GE(beyond, strategy == crds::ParallelStrategy::kMegatron ? -1.3 : 0.0) << write_json(row);
     allocated[strategy].push_back(std::abs(error));
     reserved[strategy].push_back(std::abs(of_reserved));
