@@ -171,6 +171,9 @@ Json to_json(const std::string& name, const EstimateInput& input, const Answer& 
     json["explanation"] = estimator::to_json(estimator::explain(input.request, answer.estimate));
   }
   json["peakPhase"] = answer.estimate.peak_phase;
+  if (answer.estimate.initial) {
+    json["initialisation"] = estimator::to_json(*answer.estimate.initial);
+  }
   if (!answer.trainers.empty()) {
     json["ranks"] = estimator::to_json(answer.trainers);
   } else if (!answer.estimate.allocated_by_rank.empty()) {
@@ -204,7 +207,8 @@ void print_table(Console& console, const std::string& name, const EstimateInput&
               << to_string(answer.headroom) << " headroom)\n"
               << "  tensors " << to_string(peak.allocated) << ", allocator " << to_string(peak.reserved)
               << ", peak in " << answer.estimate.peak_phase << '\n'
-              << host_memory_line(answer.estimate.host) << host_demand_line(demand_of(input, answer))
+              << initial_line(answer.estimate) << host_memory_line(answer.estimate.host)
+              << host_demand_line(demand_of(input, answer))
               << (answer.largest_batch.value_or(0) > 0 ? "  largest batch per trainer that fits: " +
                                                              std::to_string(*answer.largest_batch) + "\n"
                                                        : std::string())
@@ -214,20 +218,6 @@ void print_table(Console& console, const std::string& name, const EstimateInput&
   if (input.explain) {
     console.out << explanation_text(estimator::explain(input.request, answer.estimate)) << '\n';
   }
-}
-
-// A model that is sharded as it trains may still come whole to each card first. Empty: it fits so, too.
-std::string loading_note(const estimator::EstimateRequest& request, const Answer& answer) {
-  using enum crds::ParallelStrategy;
-  const crds::ParallelStrategy strategy = request.training->parallelism.strategy;
-  const bool sharded = strategy == kFSDP || strategy == kFSDP2 || strategy == kZeRO3;
-  const Bytes whole = answer.estimate.dense_parameters;
-  if (!sharded || request.trainers == 1 || request.gpu == nullptr || whole <= request.gpu->memory) {
-    return {};
-  }
-  return "the whole model has " + to_string(whole) + " and a card " + to_string(request.gpu->memory) +
-         ": build it on the meta device or the CPU, because " + crds::name_of(strategy) +
-         " shards it only afterwards";
 }
 
 Result<EstimateInput> input_for(const JobOrError& entry, const ClusterState& state,
@@ -352,11 +342,7 @@ int run_estimate(const std::vector<std::string>& arguments, Console& console) {
       answers.refuse(job.name, answer.error());
       continue;
     }
-    std::vector<std::string> notes = answer->estimate.warnings;
-    if (std::string note = loading_note(input->request, *answer); !note.empty()) {
-      notes.push_back(std::move(note));
-    }
-    for (const std::string& note : notes) {
+    for (const std::string& note : answer->estimate.warnings) {
       console.err << "plimsoll: warning: " << job.name << ": " << note << '\n';
     }
     if (format == OutputFormat::kTable) {

@@ -58,6 +58,9 @@ po::options_description graph_options() {
       "averaged-model", "with --graph and --config: an average of the weights (EMA) is on the card, too")(
       "grad-scaler", "with --graph and --config: torch.amp.GradScaler scales the loss, of FP16Mixed")(
       "cudnn-benchmark", "with --graph: torch.backends.cudnn.benchmark is on")(
+      "initialisation", value("WHERE"),
+      "with --graph and --config and --parallelism FSDP, FSDP2 or ZeRO1 to ZeRO3: Meta, CPU or GPU, where the model is made "
+      "before it is sharded (default Auto: CPU, and Meta where --tensor, --pipeline or --expert split it)")(
       "checkpoint-loading", value("HOW"),
       "with --config: None, FirstRank or EveryRank, who reads the whole checkpoint into host memory (default Auto: not known)")(
       "data-loader-workers", value("N"), "with --config: worker processes of each trainer's DataLoader")(
@@ -286,6 +289,14 @@ void read_offload(OptionReader& options, crds::Parallelism& parallelism) {
       "--offload-percent and --overlap-offload go with --offload Optimizer and --parallelism Megatron");
 }
 
+void read_initialisation(OptionReader& options, crds::TrainingSpec& training) {
+  training.initialisation = options.choice("initialisation", crds::Initialisation::kAuto);
+  const bool given = options.given("initialisation");
+  options.require(!given || crds::shards_model(training.parallelism.strategy),
+                  "--initialisation goes with --parallelism FSDP, FSDP2, ZeRO1, ZeRO2 or ZeRO3");
+  options.require(!given || options.text("device", "cuda") != "cpu", "--initialisation is for --device cuda");
+}
+
 void read_splits(OptionReader& options, crds::Parallelism& parallelism) {
   parallelism.tensor = options.count("tensor", 1, kMaxSplits);
   parallelism.pipeline = options.count("pipeline", 1, kMaxSplits);
@@ -407,6 +418,7 @@ crds::TrainingJob job_of_config(OptionReader& options, Console& console) {
   model.split_experts = options.given("split-experts");
   read_splits(options, job.spec.training.parallelism);
   read_offload(options, job.spec.training.parallelism);
+  read_initialisation(options, job.spec.training);
   model.config = read_small(options, job.name, "config.json", console);
   job.spec.training.fine_tuning = read_fine_tuning(options, console);
   check_job(options, job);

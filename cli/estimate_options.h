@@ -27,6 +27,9 @@ void read_splits(OptionReader& options, crds::Parallelism& parallelism);
 // --offload, --offload-percent and --overlap-offload, once the strategy is known.
 void read_offload(OptionReader& options, crds::Parallelism& parallelism);
 
+// --initialisation, once the strategy is known.
+void read_initialisation(OptionReader& options, crds::TrainingSpec& training);
+
 // --no-reshard-after-forward, --replicate and --reduce-bucket-size.
 void read_fsdp(OptionReader& options, crds::Parallelism& parallelism);
 

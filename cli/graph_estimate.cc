@@ -112,6 +112,7 @@ std::optional<Error> read_graph_input(const po::variables_map& values, GraphInpu
                                                       crds::name_of(of_tables) + " for sharded tables");
   input.training.embedding_optimizer = of_tables;
   read_parallelism(options, request.trainers, input.training.parallelism);
+  read_initialisation(options, input.training);
   request.lenient = options.given("lenient");
   request.zero_grad_before_backward =
       options.choice<bool>("zero-grad", {{"before-forward", false}, {"before-backward", true}}, false);
@@ -214,6 +215,9 @@ Json to_json(const std::string& name, const estimator::EstimateRequest& request,
     json["explanation"] = estimator::to_json(answer.explanation);
   }
   json["peakPhase"] = estimate.peak_phase;
+  if (estimate.initial) {
+    json["initialisation"] = estimator::to_json(*estimate.initial);
+  }
   json["denseParameterBytes"] = estimate.dense_parameters.count;
   if (answer.throughput) {
     json["throughput"] = throughput_json(*answer.throughput);
@@ -248,7 +252,7 @@ void print_table(Console& console, const std::string& name, const estimator::Est
               << "  tensors " << to_string(estimate.peak.allocated) << ", allocator "
               << to_string(estimate.peak.reserved) << ", at most " << to_string(estimate.peak.upper_bound)
               << ", peak in " << estimate.peak_phase << '\n'
-              << host_memory_line(estimate.host);
+              << initial_line(estimate) << host_memory_line(estimate.host);
   if (answer.throughput) {
     console.out << throughput_text(*answer.throughput, !answer.explanation.empty());
   }

@@ -57,6 +57,18 @@ std::string bar(double share, int width, bool unicode) {
   return text;
 }
 
+std::string initial_line(const estimator::Estimate& estimate) {
+  if (!estimate.initial) {
+    return {};
+  }
+  const estimator::InitialPeak& initial = *estimate.initial;
+  const bool elsewhere = initial.on_gpu && initial.where != crds::Initialisation::kGPU;
+  const std::string where =
+      initial.where == crds::Initialisation::kMeta ? "meta device" : crds::name_of(initial.where);
+  return "  before the first iteration at most " + to_string(initial.upper_bound) + ", made on the " + where +
+         (elsewhere ? " (on the GPU " + to_string(*initial.on_gpu) + ")" : std::string()) + "\n";
+}
+
 std::string host_memory_line(const estimator::HostMemory& host) {
   std::string parts;
   const std::initializer_list<std::pair<const char*, Bytes>> all = {{"parameters", host.parameters},

@@ -136,6 +136,12 @@ enum class CheckpointLoading { kAuto, kNone, kFirstRank, kEveryRank };
 template <>
 inline constexpr auto kNames<CheckpointLoading> = std::to_array({"Auto", "None", "FirstRank", "EveryRank"});
 
+// Where a model is made that trainers shard afterwards: on the meta device, so that only shards are ever allocated; in the host's
+// memory; or whole on each GPU.
+enum class Initialisation { kAuto, kMeta, kCPU, kGPU };
+template <>
+inline constexpr auto kNames<Initialisation> = std::to_array({"Auto", "Meta", "CPU", "GPU"});
+
 // torch.nn.utils.clip_grad_norm_, which needs the gradients of all layers at once, or clip_grad_value_.
 enum class GradientClipping { kNone, kNorm, kValue };
 template <>

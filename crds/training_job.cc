@@ -117,6 +117,14 @@ std::string to_string(const std::vector<FieldError>& errors, std::size_t most) {
   return text;
 }
 
+bool shards_model(ParallelStrategy strategy) {
+  return strategy == ParallelStrategy::kFSDP || strategy == ParallelStrategy::kFSDP2 || is_zero(strategy);
+}
+
+bool is_split(const Parallelism& parallelism) {
+  return parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.expert > 1;
+}
+
 bool is_zero(ParallelStrategy strategy) {
   using enum ParallelStrategy;
   return strategy == kZeRO1 || strategy == kZeRO2 || strategy == kZeRO3;

@@ -187,6 +187,10 @@ bool can_offload(const Parallelism& parallelism);
 bool can_offload_in_part(const Parallelism& parallelism);
 // ZeRO1 to ZeRO3: parallelism.reduceBucketSize goes with no other.
 bool is_zero(ParallelStrategy strategy);
+// FSDP, FSDP2 and ZeRO: before the first iteration a trainer may hold more of the model than it trains.
+bool shards_model(ParallelStrategy strategy);
+// Whether trainers hold different parts of the model before a strategy shards it.
+bool is_split(const Parallelism& parallelism);
 
 struct RankOfModules {
   std::string module;
@@ -244,6 +248,7 @@ struct TrainingSpec {
   bool grad_scaler = false;     // the loss is scaled by torch.amp.GradScaler
   GradientClipping gradient_clipping = GradientClipping::kNone;
   bool cudnn_benchmark = false;  // torch.backends.cudnn.benchmark: cuDNN times all plans of a convolution
+  Initialisation initialisation = Initialisation::kAuto;
   CheckpointSaving checkpoint_saving = CheckpointSaving::kNone;
   CheckpointLoading checkpoint_loading = CheckpointLoading::kAuto;
   std::int64_t data_loader_workers = 0;    // of each trainer

@@ -180,6 +180,7 @@ void describe(Visitor& visit, Of<TrainingSpec> auto& training) {
   visit.boolean("gradScaler", training.grad_scaler, Presence::kDefaulted);
   visit.choice("gradientClipping", training.gradient_clipping, Presence::kDefaulted);
   visit.boolean("cudnnBenchmark", training.cudnn_benchmark, Presence::kDefaulted);
+  visit.choice("initialisation", training.initialisation, Presence::kDefaulted);
   visit.choice("checkpointSaving", training.checkpoint_saving, Presence::kDefaulted);
   visit.choice("checkpointLoading", training.checkpoint_loading, Presence::kDefaulted);
   visit.integer("dataLoaderWorkers", training.data_loader_workers, Presence::kOptional, Range{0, 1024});

@@ -198,6 +198,16 @@ void check_rules(const TrainingSpec& training, const FieldPath& path, FieldError
   if (training.parallelism.reduce_dtype != ReduceDtype::kAuto && !mixed) {
     errors.add(FieldPath(path, "parallelism"), "reduceDtype needs precision BF16Mixed or FP16Mixed");
   }
+  if (training.initialisation != Initialisation::kAuto &&
+      (!shards_model(training.parallelism.strategy) || training.fine_tuning)) {
+    errors.add(FieldPath(path, "initialisation"),
+               "initialisation needs strategy FSDP, FSDP2, ZeRO1, ZeRO2 or ZeRO3, and no fineTuning");
+  }
+  if ((training.initialisation == Initialisation::kCPU || training.initialisation == Initialisation::kGPU) &&
+      is_split(training.parallelism)) {
+    errors.add(FieldPath(path, "initialisation"),
+               "initialisation CPU and GPU need tensor, pipeline and expert of 1");
+  }
   if (training.last_batch_size != 0 && (training.last_batch_size > training.batch_size_per_trainer ||
                                         (training.gradient_accumulation > 0 &&
                                          training.last_batch_size % training.gradient_accumulation != 0))) {

@@ -63,6 +63,25 @@ std::optional<Moments> extrapolate_moments(const std::vector<SimulatedLayers>& s
   return moments;
 }
 
+// Unit after unit is made and sharded, so that the peak grows with their number.
+std::optional<Estimate> extrapolate_initial(const std::optional<Estimate>& first,
+                                            const std::optional<Estimate>& last, const Line& line) {
+  if (!first || !last) {
+    return std::nullopt;
+  }
+  Estimate estimate = *last;
+  for (const auto part : {&Breakdown::parameters, &Breakdown::temporaries, &Breakdown::allocator_slack}) {
+    estimate.breakdown.*part = line.upper_bound(first->breakdown.*part, last->breakdown.*part);
+  }
+  for (std::size_t i = 0; i < estimate.margins.size(); ++i) {
+    estimate.margins[i].bytes = line.upper_bound(first->margins[i].bytes, last->margins[i].bytes);
+  }
+  estimate.peak = {.allocated = line.upper_bound(first->peak.allocated, last->peak.allocated),
+                   .reserved = line.upper_bound(first->peak.reserved, last->peak.reserved),
+                   .upper_bound = estimate.breakdown.total()};
+  return estimate;
+}
+
 }  // namespace
 
 bool may_be_extrapolated(const EstimateRequest& request, const TransformerSpec& spec) {
@@ -126,6 +145,12 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
     estimate.host.*part = line.upper_bound(first.host.*part, last.host.*part);
   }
   estimate.warnings = last.warnings;
+  const InitialEstimates& few = simulated.front().initial;
+  const InitialEstimates& many = simulated.back().initial;
+  add_initial(estimate,
+              {.counted = extrapolate_initial(few.counted, many.counted, line),
+               .elsewhere = extrapolate_initial(few.elsewhere, many.elsewhere, line)},
+              request);
   return std::optional(std::move(estimate));
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "estimator/estimate/estimate.h"
+#include "estimator/estimate/initialisation.h"
 #include "estimator/estimate/spec_run.h"
 #include "estimator/spec/transformer_spec.h"
 
@@ -29,7 +30,8 @@ inline constexpr std::int64_t kMaxSimulatedLayers = 1024;
 // The run for one number of layers, which the caller owns, and its estimate.
 struct SimulatedLayers {
   const SpecRun* run = nullptr;  // never null
-  Estimate estimate;
+  Estimate estimate;             // of the iterations alone
+  InitialEstimates initial{};
 };
 using SimulateLayers = std::function<Result<SimulatedLayers>(const TransformerSpec& spec)>;
 

@@ -5,6 +5,7 @@
 #include "estimator/estimate/amp.h"
 #include "estimator/estimate/equal_layers.h"
 #include "estimator/estimate/graph_estimate.h"
+#include "estimator/estimate/initialisation.h"
 #include "estimator/estimate/other_passes.h"
 #include "estimator/estimate/peak.h"
 #include "estimator/estimate/spec_run.h"
@@ -147,11 +148,23 @@ struct Estimator::Run {
   Simulation usual;           // iteration
   std::vector<Other> others;  // other_passes()
   KnownReplays replays;       // of the usual iteration's ledger, and then the others'
+  std::optional<InitialMemory> before;
 
   bool beyond_any_machine() const {
     return usual.beyond_any_machine() || std::any_of(others.begin(), others.end(), [](const Other& each) {
              return each.simulation.beyond_any_machine();
            });
+  }
+
+  void add_before() {
+    if (usual.beyond_any_machine()) {
+      return;
+    }
+    if (usual.graph) {
+      before.emplace(usual.graph->ranks.heaviest->replicated, Bytes{});
+    } else if (usual.spec->replicated) {
+      before.emplace(*std::move(usual.spec->replicated), usual.spec->dropped);
+    }
   }
 
   Result<void> add_others(const EstimateRequest& request, const TransformerSpec* spec) {
@@ -199,7 +212,23 @@ struct Estimator::Run {
     }
   }
 
+  // Before the first iteration.
+  InitialEstimates initial(const EstimateRequest& request) {
+    return before && !beyond_any_machine() ? before->estimates(request, dense_parameters())
+                                           : InitialEstimates();
+  }
+
+  Bytes dense_parameters() const {
+    return usual.spec ? usual.spec->dense_parameters : usual.graph->dense_parameters;
+  }
+
   Estimate estimate(const EstimateRequest& request) {
+    Estimate estimate = of_iterations(request);
+    add_initial(estimate, initial(request), request);
+    return estimate;
+  }
+
+  Estimate of_iterations(const EstimateRequest& request) {
     if (beyond_any_machine()) {
       return estimate_beyond_any_machine(request, usual.spec ? usual.spec->dense_parameters : Bytes{});
     }
@@ -226,14 +255,17 @@ struct Estimator::Run {
     }
     const ConvolutionTotals convolutions =
         usual.graph ? usual.graph->ranks.heaviest->convolutions : ConvolutionTotals{};
-    return estimator::fits(usual.ledger(), request, replays, convolutions);
+    return estimator::fits(usual.ledger(), request, replays, convolutions) &&
+           (!before || before->fits(request));
   }
 
   MemoryFloor floor(const EstimateRequest& request) const {
     if (usual.beyond_any_machine()) {
       return {};
     }
-    return usual.graph ? MemoryFloor(*usual.graph->ranks.heaviest, request) : usual.spec->floor;
+    MemoryFloor floor = usual.graph ? MemoryFloor(*usual.graph->ranks.heaviest, request) : usual.spec->floor;
+    floor.raise_to(before ? before->least(request) : Bytes{});
+    return floor;
   }
 };
 
@@ -262,6 +294,7 @@ Result<Estimator::Run*> Estimator::run_of(const EstimateRequest& request, const 
   }
   auto run = std::make_unique<Run>();
   run->usual = *std::move(usual);
+  run->add_before();
   if (Result<void> added = run->add_others(request, spec); !added) {
     return added.error();
   }
@@ -281,8 +314,9 @@ Result<Estimate> Estimator::by_simulation(const EstimateRequest& request) {
     Result<std::optional<Estimate>> estimate = estimate_of_equal_layers(
         request, **spec, [&](const TransformerSpec& fewer) -> Result<SimulatedLayers> {
           const Result<Run*> run = run_of(request, &fewer);
-          return run ? Result<SimulatedLayers>(
-                           {.run = &*(*run)->usual.spec, .estimate = (*run)->estimate(request)})
+          return run ? Result<SimulatedLayers>({.run = &*(*run)->usual.spec,
+                                                .estimate = (*run)->of_iterations(request),
+                                                .initial = (*run)->initial(request)})
                      : run.error();
         });
     if (!estimate) {

@@ -123,6 +123,11 @@ class Explainer {
            : fsdp ? "torch/distributed/fsdp: CPUOffloadPolicy, CPUOffload"
                   : "deepspeed/runtime/zero/offload_config.py";
   }
+  const char* pipeline_source() const {
+    return strategy() == ParallelStrategy::kMegatron
+               ? "arXiv 2104.04473, section 2.2; megatron/core/pipeline_parallel/schedules.py"
+               : "arXiv 2104.04473, section 2.2; torch/distributed/pipelining/stage.py";
+  }
   ParallelStrategy strategy() const {
     const bool automatic = parallelism_.strategy == ParallelStrategy::kAuto;
     return automatic && replicas() > 1 ? ParallelStrategy::kDDP : parallelism_.strategy;
@@ -139,7 +144,7 @@ class Explainer {
     }
     if (parallelism_.pipeline > 1) {
       rule.text += "; of the stage whose peak is highest";
-      rule.sources.emplace_back("arXiv 2104.04473, section 2.2; torch/distributed/pipelining/stage.py");
+      rule.sources.emplace_back(pipeline_source());
     }
     if (parallelism_.expert > 1) {
       rule.text += "; of the experts, this rank's share";
@@ -149,6 +154,10 @@ class Explainer {
   }
 
   Rule parameters() const {
+    if (estimate_.peak_phase == kBeforeIterations) {
+      return {"what a trainer holds of the model before the first iteration: all that was made, and shards",
+              {"docs/estimation.md, Before the first iteration"}};
+    }
     switch (strategy()) {
       case ParallelStrategy::kFSDP:
         return with_parts({"1 / shards of each unit's flat parameter, padded to equal shards",
@@ -350,8 +359,10 @@ class Explainer {
     add(rule, parallelism_.context > 1, "; each trainer has its part of each sample's tokens",
         "torch/distributed/tensor/experimental/_context_parallel/_attention.py");
     add(rule, parallelism_.pipeline > 1,
-        "; of all micro-batches that the stage holds at once, with the buffers it receives in",
-        "arXiv 2104.04473, section 2.2; torch/distributed/pipelining/stage.py");
+        strategy() == ParallelStrategy::kMegatron
+            ? "; of all micro-batches that the stage holds at once"
+            : "; of all micro-batches that the stage holds at once, with the buffers it receives in",
+        pipeline_source());
     add(rule, training_.compile != crds::Compilation::kNone,
         "; what one compiled kernel computes inside is not kept, and computed again in backward",
         "torch/_functorch/partitioners.py, min_cut_rematerialization_partition");
@@ -386,6 +397,10 @@ class Explainer {
   }
 
   Rule temporaries() const {
+    if (estimate_.peak_phase == kBeforeIterations) {
+      return {"copies of what is sharded, before the first iteration",
+              {"docs/estimation.md, Before the first iteration"}};
+    }
     Rule rule{"memory that operators take and give back inside, and the optimizer step's, at the peak",
               {"estimator/kernels/rules.csv, which names each operator's source", optimizer_source()}};
     add(rule, quantised(), "; a quantised weight is made whole for each product",

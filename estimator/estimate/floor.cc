@@ -102,6 +102,10 @@ MemoryFloor::MemoryFloor(const TraceRun& run, const EstimateRequest& request) {
 }
 
 Bytes MemoryFloor::at(std::int64_t replicas, Budget* budget) const {
+  return std::max(least_, of_iterations(replicas, budget));
+}
+
+Bytes MemoryFloor::of_iterations(std::int64_t replicas, Budget* budget) const {
   const bool alone = replicas < 2;
   if (!sharded_ || (alone && !gathers(sharded_->replication.strategy))) {
     return alone ? Bytes{} : traced_;

@@ -13,6 +13,7 @@
 // A value; const methods on any thread. Refers to the budget of its run.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "base/budget.h"
@@ -31,7 +32,13 @@ class MemoryFloor {
   // single one, unless the strategy gathers.
   Bytes at(std::int64_t replicas, Budget* budget = nullptr) const;
 
+  // Of what comes before the iterations: at() is never less.
+  void raise_to(Bytes least) { least_ = std::max(least_, least); }
+
  private:
+  Bytes of_iterations(std::int64_t replicas, Budget* budget) const;
+
+  Bytes least_;
   Bytes traced_;                    // the peak of what the model's own operators allocate
   Bytes margin_;                    // of them
   std::optional<Bytes> exchanged_;  // the peak of these and of what is gathered and reduced, with its margins

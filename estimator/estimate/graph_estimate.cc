@@ -7,6 +7,7 @@
 
 #include "estimator/estimate/amp.h"
 #include "estimator/estimate/graph_tables.h"
+#include "estimator/estimate/initialisation.h"
 #include "estimator/estimate/peak.h"
 #include "estimator/estimate/ranks.h"
 #include "estimator/estimate/spec_run.h"
@@ -129,6 +130,9 @@ Result<GraphRun> run_graph(const EstimateRequest& request) {
         ErrorCode::kUnsupported,
         "training.parallelism.reduceDtype is for model.transformer: a graph's gradients are reduced in the precision "
         "that was recorded");
+  }
+  if (Result<void> checked = check_initialisation(training); !checked) {
+    return checked.error();
   }
   Result<RankRuns> ranks =
       run_ranks(*run.trace, request.graph->producer,

@@ -43,6 +43,9 @@ ReplayOptions replay_options(const EstimateRequest& request, const FixedCosts& f
   options.next_batch_early = request.next_batch_early;
   options.afterwards = known.afterwards();
   options.budget = request.budget;
+  if (request.before_iterations) {
+    options.iterations = 1;
+  }
   if (request.gpu != nullptr) {
     options.device.total = request.gpu->memory;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "estimator/catalog/capabilities.h"
+#include "estimator/estimate/initialisation.h"
 #include "estimator/execute/run_trace.h"
 #include "estimator/fixed_costs/fixed_costs.h"
 #include "estimator/parallel/optimizer_support.h"
@@ -91,6 +92,9 @@ Result<void> check_split(const EstimateRequest& request) {
     }
   }
   if (Result<void> checked = check_kernels(request); !checked) {
+    return checked;
+  }
+  if (Result<void> checked = check_initialisation(*request.training); !checked) {
     return checked;
   }
   if (request.model->dlrm && (parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.context > 1 ||
@@ -449,9 +453,15 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
           run.floor = MemoryFloor(*trainer, request);
         }
         run.host = trainer->host;
+        run.replicated = std::move(trainer->replicated);
         run.heaviest = std::move(trainer->ledger);
       }
     }
+  }
+  if (spec != nullptr && spec->tied && !request.model->transformer->config.empty()) {
+    constexpr std::int64_t kFloat = 4;
+    const std::int64_t width = request.training->precision == crds::Precision::kBF16 ? kFloat / 2 : kFloat;
+    run.dropped = Bytes{spec->vocab} * spec->hidden * width;
   }
   if (parallelism.tensor * parallelism.pipeline > 1 || keeps_fp32) {
     run.dense_parameters = parts.whole_model(*request.training).value_or(run.dense_parameters);

@@ -10,12 +10,14 @@
 // replicas. Pure; any thread.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "estimator/estimate/floor.h"
 #include "estimator/estimate/spec_parts.h"
+#include "estimator/execute/trace_run.h"
 #include "estimator/ledger/ledger.h"
 #include "estimator/spec/record.h"
 #include "estimator/spec/transformer_spec.h"
@@ -30,6 +32,9 @@ struct SpecRun {
   std::vector<LiveTensor> largest_live{};  // of `heaviest` at its peak, at most ten
   MemoryFloor floor{};  // of that rank; where parameters are gathered, only of a run without padding
   HostMemory host{};    // of that rank
+  // What that rank shares with others, and what its model has only while it is made (Making::dropped).
+  std::optional<TraceRun::Replicated> replicated{};
+  Bytes dropped{};
   bool beyond_any_machine = false;
   std::vector<std::string> warnings{};
 };

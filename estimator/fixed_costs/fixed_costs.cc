@@ -140,6 +140,9 @@ FixedCosts fixed_costs_of(const EstimateRequest& request) {
     costs.backward_workspace = Bytes{request.learned.workspace->count / 2};
     costs.forward_workspace = *request.learned.workspace - costs.backward_workspace;
   }
+  if (request.before_iterations) {
+    costs.forward_workspace = costs.backward_workspace = {};
+  }
   costs.cuda_context =
       request.learned.cuda_context.value_or(request.gpu->cuda_context.value_or(context_row(platform).bytes));
   costs.unavailable = kDriverMemory + std::min(kTypicalContext, costs.cuda_context);

@@ -102,6 +102,16 @@ Result<void> check_steps(const crds::Parallelism& parallelism, bool steps_in_bac
 // parameter that this makes at least twice as large, with its name and the alternatives; else empty.
 std::string padding_warning(const std::string& name, const ReplicaParameter& parameter, std::int64_t shards);
 
+// How a model is made before the first iteration (initialisation.cc).
+struct Making {
+  crds::Initialisation where = crds::Initialisation::kCPU;  // not kAuto
+  // One trainer has the weights and sends them to the others: FSDP's sync_module_states, FSDP2's broadcast_from_rank0.
+  bool is_sent = false;
+  // Made on the GPU, and dropped before the model is sharded: transformers makes an output layer, which it then ties to the
+  // embedding (modeling_utils.py: tie_weights).
+  Bytes dropped{};
+};
+
 // Receives the blocks that the life cycle allocates and frees.
 class ParameterLedger {
  public:
@@ -118,6 +128,10 @@ class ParameterLifeCycle {
   ParameterLifeCycle(ParameterLedger& ledger, const Replication& replication,
                      BudgetVector<ReplicaParameter> parameters, const OptimizerRun& optimizer,
                      Budget* budget = nullptr);
+
+  // Before the first iteration (initialisation.cc): makes the model, and shards it. Nothing with replicas that keep a whole
+  // model, unless it is made on the GPU. The caller frees what remains.
+  void initialise(const Making& making);
 
   // Allocates what stays live from iteration to iteration.
   void persist();
@@ -258,6 +272,13 @@ class ParameterLifeCycle {
   void step(const std::vector<SteppedParameter>& updated);
   void step_now(std::size_t parameter);
   void release(BlockId& block);
+  void make(std::size_t parameter, BudgetVector<BlockId>& made);
+  void keep_shard(Bytes bytes_of_one, std::int64_t count, std::size_t parameter);
+  void broadcast(const Unit& unit);
+  void flatten(const Unit& unit, bool is_sent, BudgetVector<BlockId>& made);
+  void fully_shard(const Unit& unit, bool moves, BudgetVector<BlockId>& made);
+  void receive_tensors();
+  void partition(bool on_gpu, BudgetVector<BlockId>& made);
   Bytes saved_bytes(std::size_t parameter) const;
   std::vector<Bytes> saved_state(std::size_t parameter) const;
   Bytes saved_by_rank() const;

@@ -86,6 +86,17 @@ bool saved_through_host(Trial& trial) {
   return true;
 }
 
+// Not on the meta device, for which a script must be written.
+bool made_on_cpu(Trial& trial) {
+  crds::Initialisation& where = trial.job.spec.training.initialisation;
+  if (where != crds::Initialisation::kGPU) {
+    return false;
+  }
+  where = crds::Initialisation::kCPU;
+  trial.changes.push_back("training.initialisation: CPU");
+  return true;
+}
+
 bool expandable(Trial& trial) {
   std::vector<std::string> warnings;
   const AllocatorSettings settings = runtime_settings_of(trial.job.raw, warnings).allocator;
@@ -263,11 +274,13 @@ using Apply = bool (*)(Trial&);
 const std::vector<std::vector<Apply>>& ways() {
   static const std::vector<std::vector<Apply>> all = {
       {saved_through_host},
+      {made_on_cpu},
       {expandable},
       {in_parts},
       {chunked_loss},
       {more_trainers},
       {checkpointed},
+      {made_on_cpu, checkpointed},
       {checkpointed, chunked_loss},
       {tables_on_hosts},
       {more_trainers, more_gpus},

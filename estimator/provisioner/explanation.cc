@@ -149,7 +149,7 @@ std::string explain_capacity(const Candidate& candidate, std::int64_t trainers) 
 
 std::string explain_excess(const crds::TrainingJobSpec& spec, const Estimate& estimate) {
   if (estimate.largest_live.empty()) {
-    return {};
+    return estimate.initial ? estimate.initial->warning : std::string();
   }
   const LiveTensor& largest = estimate.largest_live.front();
   std::string text =

@@ -498,6 +498,7 @@ class Provisioning {
     const bool recommend_only = spec_.provisioning.mode == crds::ProvisioningMode::kOff;
     answer_.event_reason = already ? "AlreadyRight" : recommend_only ? "Recommended" : "Provisioned";
     warn_of_host_memory();
+    warn_of_initialisation();
     if (!already && !recommend_only) {
       warn({answer_.reason});
       warn_of_throughput();
@@ -523,6 +524,13 @@ class Provisioning {
     if (given && requested &&
         (given->trainers != requested->trainers || given->gpu_model != requested->gpu_model)) {
       warn({compared_text(*given, *requested)});
+    }
+  }
+
+  void warn_of_initialisation() {
+    const std::optional<InitialPeak>& initial = answer_.decision->estimate.initial;
+    if (initial && !initial->warning.empty()) {
+      warn({initial->warning});
     }
   }
 

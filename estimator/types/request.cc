@@ -42,6 +42,16 @@ Json to_json(const Breakdown& breakdown) {
   return json;
 }
 
+Json to_json(const InitialPeak& initial) {
+  JsonObject json;
+  json["where"] = crds::name_of(initial.where);
+  json["upperBoundBytes"] = Json::Int64(initial.upper_bound.count);
+  if (initial.on_gpu) {
+    json["onGpuUpperBoundBytes"] = Json::Int64(initial.on_gpu->count);
+  }
+  return json;
+}
+
 Json to_json(const HostMemory& host) {
   JsonObject json;
   json["parameters"] = Json::Int64(host.parameters.count);

@@ -43,6 +43,8 @@ struct EstimateRequest {
   // This alone instead of an iteration, a validation pass with batch_size_per_trainer samples. Only
   // estimate/other_passes.h sets it.
   std::optional<BetweenIterations> between{};
+  // What comes before the first iteration: no library has its workspace yet. Only estimate/initialisation.h sets it.
+  bool before_iterations = false;
   // Replication::without_padding: sizes that fewer trainers have at least (estimate/floor.h).
   bool without_padding = false;
   bool next_batch_early = false;  // the next batch arrives on the GPU before the last one is freed
@@ -90,17 +92,29 @@ struct LiveTensor {
   Bytes bytes;
 };
 
+// Estimate::peak_phase before the first iteration.
+inline constexpr const char* kBeforeIterations = "Initialisation";
+
+// Before the first iteration, of a model that trainers shard (training.initialisation).
+struct InitialPeak {
+  crds::Initialisation where = crds::Initialisation::kCPU;  // as it was counted; not kAuto
+  Bytes upper_bound;                                        // of Estimate::peak, then
+  std::optional<Bytes> on_gpu{};  // if each trainer made the whole model; nothing for parts of a model
+  std::string warning{};          // for users; empty: none. Also among Estimate::warnings
+};
+
 struct Estimate {
   Peak peak;
   Breakdown breakdown;
-  std::string peak_phase;  // "Forward" | "Backward" | "OptimizerStep"
+  std::string peak_phase;  // "Initialisation" | "Forward" | "Backward" | "OptimizerStep"
   // The part of the upper bound that comes from `learned` minus `given`; negative if these lowered it.
   Bytes learned;
   Bytes dense_parameters;                  // parameter bytes of the dense part of the model
   std::vector<Margin> margins{};           // empty on the CPU and for kAmp
   std::vector<LiveTensor> largest_live{};  // at the peak, at most ten, largest first; empty for kAmp
   std::vector<std::string> warnings{};
-  HostMemory host{};  // of the trainer; zero for kAmp
+  HostMemory host{};                     // of the trainer; zero for kAmp
+  std::optional<InitialPeak> initial{};  // nothing on the CPU, for kAmp, and where no model is sharded
   // Of graphs with embedding tables: tensors that are live at its lookups, when their exchanges take memory too.
   std::optional<LookupLevels> lookups{};
   // The allocated peak of each rank, if ranks differ (pipeline stages, owners under ZeRO-1).
@@ -115,6 +129,7 @@ Json to_json(const Breakdown& breakdown);
 Json to_json(const std::vector<Bytes>& allocated_by_rank);
 Json to_json(const std::vector<LiveTensor>& tensors);  // [{name, kind, bytes}]
 Json to_json(const std::vector<Margin>& margins);      // [{name, bytes, source}]
+Json to_json(const InitialPeak& initial);              // {where, upperBoundBytes, onGpuUpperBoundBytes}
 Json to_json(const HostMemory& host);                  // {parameters, gradients, optimizerState, checkpoint}
 
 }  // namespace plimsoll::estimator::types

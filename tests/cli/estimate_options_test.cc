@@ -170,6 +170,10 @@ TEST_F(JobOfConfig, AnOptionWithoutEffectIsRefusedByName) {
   EXPECT_THAT(refused({"--pipeline-chunks", "2"}), HasSubstr("--pipeline-chunks goes with --pipeline"));
   EXPECT_THAT(refused({"--microbatches", "1"}), HasSubstr("--microbatches goes with --pipeline"));
   EXPECT_THAT(refused({"--no-reshard-after-forward"}), HasSubstr("goes with --parallelism FSDP or FSDP2"));
+  EXPECT_THAT(refused({"--initialisation", "GPU"}),
+              HasSubstr("--initialisation goes with --parallelism FSDP"));
+  EXPECT_THAT(refused({"--initialisation", "CPU", "--parallelism", "FSDP2", "--tensor", "2"}),
+              HasSubstr("initialisation CPU and GPU need tensor, pipeline and expert of 1"));
   EXPECT_THAT(refused({"--reduce-dtype", "Half"}), HasSubstr("goes with --parallelism FSDP or FSDP2"));
   EXPECT_THAT(refused({"--reduce-dtype", "Half", "--parallelism", "FSDP2", "--precision", "BF16"}),
               HasSubstr("reduceDtype needs precision BF16Mixed or FP16Mixed"));

@@ -28,16 +28,22 @@ class Recorder : public ParameterLedger {
     blocks_[next_] = {part, bytes_of_one * count};
     live_[part] += bytes_of_one * count;
     most_[part] = std::max(most_[part], live_[part]);
+    all_ += bytes_of_one * count;
+    most_of_all_ = std::max(most_of_all_, all_);
     return next_++;
   }
   void release(BlockId block) override {
     const auto found = blocks_.find(block);
     ASSERT_NE(found, blocks_.end()) << "block " << block << " is not live";
     live_[found->second.first] -= found->second.second;
+    all_ -= found->second.second;
     blocks_.erase(found);
   }
   std::int64_t live(Part part) const { return live_.contains(part) ? live_.at(part).count : 0; }
   const std::set<StreamId>& streams() const { return streams_; }
+  // Of all parts together.
+  std::int64_t live() const { return all_.count; }
+  std::int64_t most() const { return most_of_all_.count; }
   std::int64_t most(Part part) const { return most_.contains(part) ? most_.at(part).count : 0; }
 
  private:
@@ -46,6 +52,8 @@ class Recorder : public ParameterLedger {
   std::map<BlockId, std::pair<Part, Bytes>> blocks_;
   std::map<Part, Bytes> live_;
   std::map<Part, Bytes> most_;
+  Bytes all_;
+  Bytes most_of_all_;
 };
 
 // Vectors in FP32 with Momentum, whose state is as large as what it updates.

@@ -236,6 +236,11 @@ struct graph_estimate_example {
   EstimateRequest request;
   KnownReplays replays;
 };
+struct initialisation_example {
+  EstimateRequest request;
+  SpecRun& spec_run;
+  Estimate estimate;
+};
 struct margins_example {
   EstimateRequest request;
   Ledger& ledger;

@@ -160,6 +160,33 @@ TEST_F(ExplanationOfParts, PipelinesAndMeshesNameTheirSources) {
       Contains(AllOf(Field(&Figure::name, "torch"), Field(&Figure::value, VariantWith<std::string>("2.6")))));
 }
 
+// Megatron-LM's pipeline is its own: torch.distributed.pipelining was named as the source of what its stages keep.
+TEST_F(ExplanationOfParts, MegatronsPipelinesNameMegatron) {
+  decoder_.transformer->layers = 4;
+  request_.model = &decoder_;
+  training_.gradient_accumulation = 2;
+  training_.parallelism.strategy = ParallelStrategy::kMegatron;
+  training_.parallelism.pipeline = 2;
+  request_.trainers = 4;
+  for (const char* name : {"parameters", "activations"}) {
+    EXPECT_THAT(source_of(name),
+                AllOf(HasSubstr("megatron/core/pipeline_parallel"), Not(HasSubstr("torch/distributed"))));
+  }
+}
+
+TEST_F(ExplanationOfParts, WhatComesBeforeTheIterationsIsExplained) {
+  request_.model = &decoder_;
+  training_.parallelism.strategy = ParallelStrategy::kFSDP2;
+  training_.initialisation = crds::Initialisation::kGPU;
+  decoder_.transformer->layers = 8;  // the model takes more than its activations
+  decoder_.transformer->hidden = 4096;
+  decoder_.transformer->ffn = 16'384;
+  training_.batch_size_per_trainer = 1;
+  request_.trainers = 64;
+  EXPECT_THAT(source_of("parameters"), HasSubstr("Before the first iteration"));
+  EXPECT_THAT(source_of("temporaries"), HasSubstr("Before the first iteration"));
+}
+
 TEST_F(ExplanationOfParts, FiguresOfTheOptimizerAreThoseOfItsState) {
   training_.optimizer = crds::Optimizer::kAdam;
   const PartExplanation adam = part("optimizerState");

@@ -50,6 +50,8 @@ void apply(const std::string& change, crds::TrainingJob& job) {
   const auto value = [&](const char* prefix) { return change.substr(std::string(prefix).size()); };
   if (change == "training.activationCheckpointing: Full") {
     spec.training.activation_checkpointing = crds::ActivationCheckpointing::kFull;
+  } else if (change == "training.initialisation: CPU") {
+    spec.training.initialisation = crds::Initialisation::kCPU;
   } else if (change.starts_with("training.lossChunks: ")) {
     spec.training.loss_chunks = std::stoll(value("training.lossChunks: "));
   } else if (change == "training.parallelism.strategy: FSDP2") {
@@ -117,6 +119,28 @@ TEST(ChangesThatFit, WhatIsSetAlreadyDoesNotRuleOutTheRestOfAWay) {
   ASSERT_FALSE(answer.decided());
   EXPECT_THAT(answer.changes,
               Contains(Field(&Change::changes, ElementsAre("training.parallelism.strategy: FSDP2"))));
+}
+
+// No number of trainers makes a model smaller that each has whole before it is sharded.
+TEST(ChangesThatFit, AModelThatEachTrainerHasWholeFirstIsMadeOnTheCpu) {
+  crds::TrainingJob job = llama_job(kLlama8B, 1);
+  job.spec.training.initialisation = crds::Initialisation::kGPU;
+  job.spec.training.loss_chunks = 8;
+  const Cluster cluster = {available("A10G", 512)};
+  const Provision whole = with_changes(job, cluster);
+  ASSERT_FALSE(whole.decided()) << whole.reason;
+  EXPECT_THAT(whole.reason, HasSubstr("the memory peaks before the first iteration"));
+  EXPECT_THAT(whole.changes, Contains(Field(&Change::changes, ElementsAre("training.initialisation: CPU"))));
+  job.spec.training.initialisation = crds::Initialisation::kCPU;
+  const Provision moved = with_changes(job, cluster);
+  ASSERT_TRUE(moved.decided()) << moved.reason;
+  EXPECT_EQ(moved.decision->trainers, whole.changes.front().trainers);
+  EXPECT_THAT(moved.warnings, Not(Contains(HasSubstr("made on the GPU"))));
+  job.spec.training.initialisation = crds::Initialisation::kAuto;
+  const Provision careful = with_changes(job, cluster);
+  ASSERT_TRUE(careful.decided());
+  EXPECT_EQ(careful.decision->trainers, moved.decision->trainers);
+  EXPECT_THAT(careful.warnings, Contains(HasSubstr("a model that is made on the GPU does not fit")));
 }
 
 // FSDP2 pads the 8 rows of the experts' tensor to the number of shards, so that more trainers take more.

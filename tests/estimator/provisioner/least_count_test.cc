@@ -91,6 +91,9 @@ crds::TrainingJob random_job(Dice& dice) {
   if (training.parallelism.strategy == ParallelStrategy::kFSDP2 && dice.below(3) == 0) {
     training.parallelism.replicate = 2;
   }
+  if (crds::shards_model(training.parallelism.strategy) && !crds::is_split(training.parallelism)) {
+    training.initialisation = static_cast<crds::Initialisation>(dice.below(4));
+  }
   if (dice.below(4) == 0) {
     training.global_batch_size = training.batch_size_per_trainer * dice.one_of({8, 16, 24, 40});
     training.batch_size_per_trainer = 0;

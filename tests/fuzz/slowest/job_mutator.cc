@@ -547,6 +547,10 @@ void repair(crds::TrainingSpec& training) {
     training.checkpoint_modules = {"blocks.*"};
   }
   crds::Parallelism& ways = training.parallelism;
+  if (!crds::shards_model(ways.strategy) || training.fine_tuning ||
+      (crds::is_split(ways) && training.initialisation != crds::Initialisation::kMeta)) {
+    training.initialisation = crds::Initialisation::kAuto;
+  }
   if (ways.strategy != crds::ParallelStrategy::kFSDP && ways.strategy != crds::ParallelStrategy::kFSDP2) {
     ways.replicate = 1;
     ways.reduce_dtype = crds::ReduceDtype::kAuto;
