@@ -60,7 +60,7 @@ po::options_description graph_options() {
       "cudnn-benchmark", "with --graph: torch.backends.cudnn.benchmark is on")(
       "initialisation", value("WHERE"),
       "with --graph and --config and --parallelism FSDP, FSDP2 or ZeRO1 to ZeRO3: Meta, CPU or GPU, where the model is made "
-      "before it is sharded (default Auto: CPU, and Meta where --tensor, --pipeline or --expert split it)")(
+      "before it is sharded (default Auto: CPU, but Meta with ZeRO3 and where --tensor, --pipeline or --expert split it)")(
       "checkpoint-loading", value("HOW"),
       "with --config: None, FirstRank or EveryRank, who reads the whole checkpoint into host memory (default Auto: not known)")(
       "data-loader-workers", value("N"), "with --config: worker processes of each trainer's DataLoader")(

@@ -61,12 +61,21 @@ std::string initial_line(const estimator::Estimate& estimate) {
   if (!estimate.initial) {
     return {};
   }
+  using enum crds::Initialisation;
   const estimator::InitialPeak& initial = *estimate.initial;
-  const bool elsewhere = initial.on_gpu && initial.where != crds::Initialisation::kGPU;
-  const std::string where =
-      initial.where == crds::Initialisation::kMeta ? "meta device" : crds::name_of(initial.where);
-  return "  before the first iteration at most " + to_string(initial.upper_bound) + ", made on the " + where +
-         (elsewhere ? " (on the GPU " + to_string(*initial.on_gpu) + ")" : std::string()) + "\n";
+  const auto made_on = [](crds::Initialisation where) {
+    return std::string(where == kMeta ? "meta device" : crds::name_of(where));
+  };
+  std::string others;
+  const std::pair<crds::Initialisation, std::optional<Bytes>> ways[] = {{kCPU, initial.on_cpu},
+                                                                        {kGPU, initial.on_gpu}};
+  for (const auto& [where, bound] : ways) {
+    if (bound && where != initial.where) {
+      others += (others.empty() ? " (on the " : ", on the ") + made_on(where) + " " + to_string(*bound);
+    }
+  }
+  return "  before the first iteration at most " + to_string(initial.upper_bound) + ", made on the " +
+         made_on(initial.where) + (others.empty() ? "" : others + ")") + "\n";
 }
 
 std::string host_memory_line(const estimator::HostMemory& host) {

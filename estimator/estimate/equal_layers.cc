@@ -149,7 +149,8 @@ Result<std::optional<Estimate>> estimate_of_equal_layers(const EstimateRequest& 
   const InitialEstimates& many = simulated.back().initial;
   add_initial(estimate,
               {.counted = extrapolate_initial(few.counted, many.counted, line),
-               .elsewhere = extrapolate_initial(few.elsewhere, many.elsewhere, line)},
+               .on_cpu = extrapolate_initial(few.on_cpu, many.on_cpu, line),
+               .on_gpu = extrapolate_initial(few.on_gpu, many.on_gpu, line)},
               request);
   return std::optional(std::move(estimate));
 }

@@ -40,41 +40,57 @@ std::string how_to_avoid(ParallelStrategy strategy) {
       return "Make it on the CPU and give FSDP a device_id, or make it on the meta device";
     case ParallelStrategy::kZeRO1:
     case ParallelStrategy::kZeRO2: return "Make it on the CPU, where DeepSpeed casts it to 16 bits";
-    case ParallelStrategy::kZeRO3: return "Make it on the CPU, or within deepspeed.zero.Init";
+    case ParallelStrategy::kZeRO3: return "Make it within deepspeed.zero.Init";
     default: return "Make it on the CPU or on the meta device";
   }
 }
 
-std::string held_by_each(const Estimate& on_gpu, ParallelStrategy strategy) {
+std::string held_by_each(const Estimate& whole, ParallelStrategy strategy) {
   return "each trainer holds the whole model until " + std::string(crds::name_of(strategy)) +
-         " has sharded it, up to " + to_string(on_gpu.peak.upper_bound);
+         " has sharded it, up to " + to_string(whole.peak.upper_bound);
+}
+
+// Of a way that was counted because the user named it.
+std::string warning_of_peak(const InitialEstimates& initial, const crds::TrainingSpec& training) {
+  const ParallelStrategy strategy = training.parallelism.strategy;
+  const bool whole = training.initialisation == Initialisation::kGPU ||
+                     (training.initialisation == Initialisation::kCPU && crds::is_zero(strategy));
+  return whole ? "the memory peaks before the first iteration: " + held_by_each(*initial.counted, strategy) +
+                     ". " + how_to_avoid(strategy) + ": training.initialisation"
+               : std::string();
+}
+
+// Of the ways that a user who has named none may have taken.
+std::string warning_of_others(const InitialEstimates& initial, ParallelStrategy strategy, Bytes capacity) {
+  const auto too_large = [&](const std::string& made, const Estimate& whole) {
+    return made + " does not fit: " + held_by_each(whole, strategy) + " of " + to_string(capacity) + ". " +
+           how_to_avoid(strategy) + "; training.initialisation says which";
+  };
+  if (strategy == ParallelStrategy::kZeRO3 && initial.on_cpu->peak.upper_bound > capacity) {
+    return too_large("a model that zero.Init does not make", *initial.on_cpu);
+  }
+  return initial.on_gpu->peak.upper_bound > capacity
+             ? too_large("a model that is made on the GPU", *initial.on_gpu)
+             : std::string();
 }
 
 std::string warning_of(const Estimate& estimate, const InitialEstimates& initial,
                        const EstimateRequest& request) {
   const crds::TrainingSpec& training = *request.training;
-  const ParallelStrategy strategy = training.parallelism.strategy;
-  if (training.initialisation == Initialisation::kGPU) {
-    return estimate.peak_phase == kBeforeIterations
-               ? "the memory peaks before the first iteration: " + held_by_each(*initial.counted, strategy) +
-                     ". " + how_to_avoid(strategy) + ": it then takes up to " +
-                     to_string(initial.elsewhere->peak.upper_bound) + " (training.initialisation)"
-               : std::string();
+  if (training.initialisation != Initialisation::kAuto) {
+    return estimate.peak_phase == kBeforeIterations ? warning_of_peak(initial, training) : std::string();
   }
-  if (training.initialisation != Initialisation::kAuto || request.gpu == nullptr) {
+  if (request.gpu == nullptr) {
     return {};
   }
   const Bytes capacity = request.capacity.value_or(request.gpu->memory);
-  if (initial.elsewhere && initial.elsewhere->peak.upper_bound > capacity) {
-    return "a model that is made on the GPU does not fit: " + held_by_each(*initial.elsewhere, strategy) +
-           " of " + to_string(capacity) + ". " + how_to_avoid(strategy) +
-           "; training.initialisation says which";
+  if (initial.on_gpu) {
+    return warning_of_others(initial, training.parallelism.strategy, capacity);
   }
-  if (!initial.elsewhere && estimate.dense_parameters > capacity) {
-    return "the whole model has " + to_string(estimate.dense_parameters) +
-           ", more than a GPU: make it on the meta device, because it is split only afterwards";
-  }
-  return {};
+  return estimate.dense_parameters > capacity
+             ? "the whole model has " + to_string(estimate.dense_parameters) +
+                   ", more than a GPU: make it on the meta device, because it is split only afterwards"
+             : std::string();
 }
 
 }  // namespace
@@ -83,7 +99,8 @@ Initialisation initialisation_of(const crds::TrainingSpec& training) {
   if (training.initialisation != Initialisation::kAuto) {
     return training.initialisation;
   }
-  return crds::is_split(training.parallelism) ? Initialisation::kMeta : Initialisation::kCPU;
+  const bool by_parameter = training.parallelism.strategy == ParallelStrategy::kZeRO3;
+  return by_parameter || crds::is_split(training.parallelism) ? Initialisation::kMeta : Initialisation::kCPU;
 }
 
 Result<void> check_initialisation(const crds::TrainingSpec& training) {
@@ -137,13 +154,11 @@ InitialEstimates InitialMemory::estimates(const EstimateRequest& request, Bytes 
   if (!applies_to(request)) {
     return {};
   }
-  const Initialisation counted = initialisation_of(*request.training);
   InitialEstimates initial;
-  initial.counted = estimate(counted, request, dense_parameters);
+  initial.counted = estimate(initialisation_of(*request.training), request, dense_parameters);
   if (!crds::is_split(request.training->parallelism)) {
-    initial.elsewhere =
-        estimate(counted == Initialisation::kGPU ? Initialisation::kCPU : Initialisation::kGPU, request,
-                 dense_parameters);
+    initial.on_cpu = estimate(Initialisation::kCPU, request, dense_parameters);
+    initial.on_gpu = estimate(Initialisation::kGPU, request, dense_parameters);
   }
   return initial;
 }
@@ -171,13 +186,13 @@ void add_initial(Estimate& estimate, const InitialEstimates& initial, const Esti
     return;
   }
   const Estimate& counted = *initial.counted;
-  const Initialisation where = initialisation_of(*request.training);
-  InitialPeak peak{.where = where, .upper_bound = counted.peak.upper_bound};
-  if (where == Initialisation::kGPU) {
-    peak.on_gpu = counted.peak.upper_bound;
-  } else if (initial.elsewhere) {
-    peak.on_gpu = initial.elsewhere->peak.upper_bound;
-  }
+  const auto bound = [](const std::optional<Estimate>& of) {
+    return of ? std::optional(of->peak.upper_bound) : std::nullopt;
+  };
+  InitialPeak peak{.where = initialisation_of(*request.training),
+                   .upper_bound = counted.peak.upper_bound,
+                   .on_cpu = bound(initial.on_cpu),
+                   .on_gpu = bound(initial.on_gpu)};
   if (counted.peak.upper_bound > estimate.peak.upper_bound) {
     estimate.peak = counted.peak;
     estimate.breakdown = counted.breakdown;

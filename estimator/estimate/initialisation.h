@@ -22,7 +22,7 @@
 namespace plimsoll::estimator::inline estimate {
 
 // Where the model is made, as it is counted: never kAuto. A model whose parts differ by trainer is made on the meta device, as
-// torchtitan does; others on the CPU, as accelerate and Lightning do.
+// torchtitan does, and one for ZeRO-3 within zero.Init, as transformers does; others on the CPU, as accelerate and Lightning do.
 crds::Initialisation initialisation_of(const crds::TrainingSpec& training);
 
 // Errors: kInvalid for a strategy that shards nothing, or a model in parts that is not made on the meta device.
@@ -31,8 +31,8 @@ Result<void> check_initialisation(const crds::TrainingSpec& training);
 // Of one model. All are nothing where no trainers shard it, on the CPU, and with adapters.
 struct InitialEstimates {
   std::optional<Estimate> counted;  // as initialisation_of() says
-  std::optional<Estimate>
-      elsewhere;  // on the GPU, or on the CPU if that is what counts; nothing for parts of a model
+  std::optional<Estimate> on_cpu;   // nothing for parts of a model
+  std::optional<Estimate> on_gpu;
 };
 
 class InitialMemory {

@@ -3,11 +3,10 @@
 // Sources: torch/distributed/fsdp/_init_utils.py (_move_states_to_device, _init_param_handle_from_params: what was moved lives
 // until the flat parameter and its shard are made); torch/distributed/fsdp/_fully_shard (fully_shard moves a unit, and each
 // parameter's shard is a copy); torch/csrc/distributed/c10d/comm.cpp (broadcast_coalesced);
-// deepspeed/runtime/engine.py (_configure_distributed_model: module.half() of all parameters) and
-// runtime/zero/partition_parameters.py (zero.Init partitions one parameter after the other). FSDP's and FSDP2's peaks were
+// deepspeed/runtime/engine.py (_configure_distributed_model: module.half(), then module.to(device) unless zero.Init made the
+// model) and runtime/zero/partition_parameters.py (zero.Init partitions one parameter after the other). FSDP's and FSDP2's peaks were
 // measured on an H100 (tests/accuracy/parallel_on_gpu.py, `made`); DeepSpeed's, and what FSDP2 sends, follow the code.
 #include <array>
-#include <utility>
 
 #include "estimator/parallel/life_cycle.h"
 
@@ -106,28 +105,24 @@ void ParameterLifeCycle::receive_tensors() {
   }
 }
 
-// DeepSpeed casts the model before it partitions it.
-void ParameterLifeCycle::partition(bool on_gpu, BudgetVector<BlockId>& made) {
-  for (std::size_t i = 0; on_gpu && i < parameters_.size(); ++i) {
-    if (has_optimizer_copy(parameters_[i])) {
+// DeepSpeed casts a model that zero.Init has not partitioned, moves all of it to the GPU, and partitions it then.
+void ParameterLifeCycle::partition(Initialisation where, BudgetVector<BlockId>& made) {
+  const bool by_parameter = zero3() && where == Initialisation::kMeta;
+  for (std::size_t i = 0; !by_parameter && i < parameters_.size(); ++i) {
+    if (where != Initialisation::kGPU || has_optimizer_copy(parameters_[i])) {
       const BlockId cast =
           ledger_.allocate(Part::kParameters, parameters_[i].bytes(), parameters_[i].count, i);
       release(made[i]);
       made[i] = cast;
     }
   }
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+  for (std::size_t i = 0; zero3() && i < parameters_.size(); ++i) {
     const ReplicaParameter& parameter = parameters_[i];
-    if (!zero3()) {
-      if (!on_gpu) {
-        ledger_.allocate(Part::kParameters, parameter.bytes(), parameter.count, i);
-      }
-      continue;
+    if (by_parameter) {
+      made[i] = ledger_.allocate(Part::kTemporaries, parameter.bytes(), 1, i);
     }
-    BlockId whole =
-        on_gpu ? std::exchange(made[i], -1) : ledger_.allocate(Part::kTemporaries, parameter.bytes(), 1, i);
     keep_shard(Bytes{shard_elements(parameter)} * parameter.width, parameter.count, i);
-    release(whole);
+    release(made[i]);
   }
 }
 
@@ -142,7 +137,7 @@ void ParameterLifeCycle::initialise(const Making& making) {
     ledger_.release(ledger_.allocate(Part::kTemporaries, making.dropped, 1, 0));
   }
   if (!fsdp1() && !fsdp2()) {
-    partition(on_gpu, made);
+    partition(making.where, made);
     return;
   }
   // Shards alone, which a state_dict then fills.

@@ -278,7 +278,7 @@ class ParameterLifeCycle {
   void flatten(const Unit& unit, bool is_sent, BudgetVector<BlockId>& made);
   void fully_shard(const Unit& unit, bool moves, BudgetVector<BlockId>& made);
   void receive_tensors();
-  void partition(bool on_gpu, BudgetVector<BlockId>& made);
+  void partition(crds::Initialisation where, BudgetVector<BlockId>& made);
   Bytes saved_bytes(std::size_t parameter) const;
   std::vector<Bytes> saved_state(std::size_t parameter) const;
   Bytes saved_by_rank() const;

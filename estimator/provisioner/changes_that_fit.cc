@@ -86,14 +86,17 @@ bool saved_through_host(Trial& trial) {
   return true;
 }
 
-// Not on the meta device, for which a script must be written.
-bool made_on_cpu(Trial& trial) {
-  crds::Initialisation& where = trial.job.spec.training.initialisation;
-  if (where != crds::Initialisation::kGPU) {
+// Where no trainer holds the whole model, by the least change of a script: DeepSpeed moves what the CPU made whole.
+bool made_elsewhere(Trial& trial) {
+  crds::TrainingSpec& training = trial.job.spec.training;
+  const bool zero3 = training.parallelism.strategy == ParallelStrategy::kZeRO3;
+  const crds::Initialisation where = zero3 ? crds::Initialisation::kMeta : crds::Initialisation::kCPU;
+  if (training.initialisation == crds::Initialisation::kAuto ||
+      training.initialisation == crds::Initialisation::kMeta || training.initialisation == where) {
     return false;
   }
-  where = crds::Initialisation::kCPU;
-  trial.changes.push_back("training.initialisation: CPU");
+  training.initialisation = where;
+  trial.changes.push_back(std::string("training.initialisation: ") + crds::name_of(where));
   return true;
 }
 
@@ -274,13 +277,13 @@ using Apply = bool (*)(Trial&);
 const std::vector<std::vector<Apply>>& ways() {
   static const std::vector<std::vector<Apply>> all = {
       {saved_through_host},
-      {made_on_cpu},
+      {made_elsewhere},
       {expandable},
       {in_parts},
       {chunked_loss},
       {more_trainers},
       {checkpointed},
-      {made_on_cpu, checkpointed},
+      {made_elsewhere, checkpointed},
       {checkpointed, chunked_loss},
       {tables_on_hosts},
       {more_trainers, more_gpus},

@@ -46,6 +46,9 @@ Json to_json(const InitialPeak& initial) {
   JsonObject json;
   json["where"] = crds::name_of(initial.where);
   json["upperBoundBytes"] = Json::Int64(initial.upper_bound.count);
+  if (initial.on_cpu) {
+    json["onCpuUpperBoundBytes"] = Json::Int64(initial.on_cpu->count);
+  }
   if (initial.on_gpu) {
     json["onGpuUpperBoundBytes"] = Json::Int64(initial.on_gpu->count);
   }

@@ -99,8 +99,9 @@ inline constexpr const char* kBeforeIterations = "Initialisation";
 struct InitialPeak {
   crds::Initialisation where = crds::Initialisation::kCPU;  // as it was counted; not kAuto
   Bytes upper_bound;                                        // of Estimate::peak, then
-  std::optional<Bytes> on_gpu{};  // if each trainer made the whole model; nothing for parts of a model
-  std::string warning{};          // for users; empty: none. Also among Estimate::warnings
+  std::optional<Bytes> on_cpu{};  // if it were made there; nothing for parts of a model
+  std::optional<Bytes> on_gpu{};
+  std::string warning{};  // for users; empty: none. Also among Estimate::warnings
 };
 
 struct Estimate {
@@ -129,7 +130,7 @@ Json to_json(const Breakdown& breakdown);
 Json to_json(const std::vector<Bytes>& allocated_by_rank);
 Json to_json(const std::vector<LiveTensor>& tensors);  // [{name, kind, bytes}]
 Json to_json(const std::vector<Margin>& margins);      // [{name, bytes, source}]
-Json to_json(const InitialPeak& initial);              // {where, upperBoundBytes, onGpuUpperBoundBytes}
+Json to_json(const InitialPeak& initial);              // {where, upperBoundBytes, onCpu..., onGpu...}
 Json to_json(const HostMemory& host);                  // {parameters, gradients, optimizerState, checkpoint}
 
 }  // namespace plimsoll::estimator::types

@@ -120,7 +120,8 @@ TEST_F(LlamaInitialisation, AModelThatDoesNotFitBeforeItIsShardedIsWarnedOf) {
        {ParallelStrategy::kFSDP, ParallelStrategy::kFSDP2, ParallelStrategy::kZeRO3}) {
     const Estimate careful = estimate(request(strategy, "T4"));
     ASSERT_TRUE(careful.initial);
-    EXPECT_EQ(careful.initial->where, Initialisation::kCPU);
+    const bool by_parameter = strategy == ParallelStrategy::kZeRO3;
+    EXPECT_EQ(careful.initial->where, by_parameter ? Initialisation::kMeta : Initialisation::kCPU);
     EXPECT_LE(careful.peak.upper_bound, 15_GiB);
     EXPECT_GT(*careful.initial->on_gpu, 25_GiB);
     EXPECT_THAT(careful.initial->warning, HasSubstr("a model that is made on the GPU does not fit"));
@@ -138,7 +139,8 @@ TEST_F(LlamaInitialisation, AModelOnTheGpuIsThePeakAndSaysWhatAvoidsIt) {
     EXPECT_EQ(whole.peak.upper_bound, whole.breakdown.total());
     EXPECT_GT(whole.peak.upper_bound, 25_GiB);
     EXPECT_THAT(whole.initial->warning, HasSubstr("the memory peaks before the first iteration"));
-    EXPECT_THAT(whole.initial->warning, HasSubstr("on the CPU"));
+    EXPECT_THAT(whole.initial->warning,
+                HasSubstr(strategy == ParallelStrategy::kZeRO3 ? "zero.Init" : "on the CPU"));
     training_.initialisation = Initialisation::kMeta;
     const Estimate meta = estimate(request(strategy, "T4"));
     EXPECT_NE(meta.peak_phase, "Initialisation");
@@ -180,6 +182,23 @@ TEST_F(LlamaInitialisation, WhereItHasNoMeaningItIsRefused) {
   training_.gradient_accumulation = training_.batch_size_per_trainer = 2;
   EXPECT_THAT(refused(request(ParallelStrategy::kFSDP2, "T4")),
               HasSubstr("need tensor, pipeline and expert of 1"));
+}
+
+// DeepSpeed moves a model that zero.Init has not partitioned to each GPU, in 16 bits.
+TEST_F(LlamaInitialisation, ZeRO3MovesAModelThatZeroInitDidNotMake) {
+  const EstimateRequest on_t4 = request(ParallelStrategy::kZeRO3, "RTX-3060");
+  const Estimate careful = estimate(on_t4);
+  ASSERT_TRUE(careful.initial);
+  EXPECT_THAT(careful.initial->warning, HasSubstr("a model that zero.Init does not make does not fit"));
+  EXPECT_GT(*careful.initial->on_cpu, 12_GiB);
+  EXPECT_LT(*careful.initial->on_cpu, 15_GiB);
+  training_.initialisation = Initialisation::kCPU;
+  const Estimate moved = estimate(on_t4);
+  EXPECT_EQ(moved.peak_phase, "Initialisation");
+  EXPECT_THAT(moved.initial->warning,
+              HasSubstr("Make it within deepspeed.zero.Init: training.initialisation"));
+  training_.initialisation = Initialisation::kMeta;
+  EXPECT_EQ(estimate(on_t4).peak.upper_bound, careful.peak.upper_bound);
 }
 
 // The model has more layers than are simulated.

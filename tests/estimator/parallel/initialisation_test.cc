@@ -115,7 +115,7 @@ TEST(Initialisation, Fsdp2ReceivesOneTensorAtATime) {
   EXPECT_EQ(peaks.left, (64 + 32 + 16) / 4 * 4);
 }
 
-// engine.py: module.half() of the whole model; partition_parameters.py: one parameter after the other.
+// engine.py: module.half() and module.to(device) of the whole model; partition_parameters.py: one parameter after the other.
 TEST(Initialisation, DeepSpeedCastsTheModelAndPartitionsItsParameters) {
   const auto half = [] {
     Model model = three_units(ParallelStrategy::kZeRO3);
@@ -129,7 +129,13 @@ TEST(Initialisation, DeepSpeedCastsTheModelAndPartitionsItsParameters) {
   EXPECT_EQ(whole.highest, (64 + 32 + 16) * 4 + 64 * 2);
   EXPECT_EQ(whole.left, (64 + 32 + 16) / 4 * 2);
   Model cpu = half();
-  EXPECT_EQ(peaks_of(cpu, {.where = Initialisation::kCPU}).highest, 64 * 2 + 64 / 4 * 2);
+  const Peaks moved = peaks_of(cpu, {.where = Initialisation::kCPU});
+  EXPECT_EQ(moved.highest, (64 + 32 + 16) * 2 + 64 / 4 * 2) << "module.to(device)";
+  EXPECT_EQ(moved.left, whole.left);
+  Model init = half();
+  const Peaks by_parameter = peaks_of(init, {.where = Initialisation::kMeta});
+  EXPECT_EQ(by_parameter.highest, 64 * 2 + 64 / 4 * 2);
+  EXPECT_EQ(by_parameter.left, whole.left);
 }
 
 TEST(Initialisation, ZeRO2HasTheWholeModelInHalfPrecisionUnlessItIsMadeOnTheGpu) {

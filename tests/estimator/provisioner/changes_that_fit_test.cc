@@ -143,6 +143,20 @@ TEST(ChangesThatFit, AModelThatEachTrainerHasWholeFirstIsMadeOnTheCpu) {
   EXPECT_THAT(careful.warnings, Contains(HasSubstr("a model that is made on the GPU does not fit")));
 }
 
+// DeepSpeed moves the whole model from the CPU, 15 GiB in 16 bits.
+TEST(ChangesThatFit, AModelThatDeepSpeedMovesIsMadeWithinZeroInit) {
+  crds::TrainingJob job = llama_job(kLlama8B, 1);
+  job.spec.model.transformer->sequence_length = 1024;
+  job.spec.model.transformer->attention = crds::AttentionKind::kSDPA;
+  job.spec.training.parallelism.strategy = crds::ParallelStrategy::kZeRO3;
+  job.spec.training.initialisation = crds::Initialisation::kCPU;
+  job.spec.provisioning.allow_emulation = true;
+  const Provision whole = with_changes(job, {available("T4", 512)});
+  ASSERT_FALSE(whole.decided()) << whole.reason;
+  EXPECT_THAT(whole.reason, HasSubstr("Make it within deepspeed.zero.Init"));
+  EXPECT_THAT(whole.changes, Contains(Field(&Change::changes, ElementsAre("training.initialisation: Meta"))));
+}
+
 // FSDP2 pads the 8 rows of the experts' tensor to the number of shards, so that more trainers take more.
 TEST(ChangesThatFit, ExpertsOfOneTensorAreSplit) {
   crds::TrainingJob job = llama_job(kLlama8B, 1);
