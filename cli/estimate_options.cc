@@ -110,6 +110,8 @@ po::options_description config_options() {
   options.add_options()("config", value("FILE"),
                         "a Hugging Face config.json; takes --graph's training options")(
       "sequence-length", value("S"), "with --config: tokens of a sample")(
+      "encoder-sequence-length", value("S"),
+      "with --config of a T5: tokens that its encoder reads (default: --sequence-length, which its decoder writes)")(
       "attention", value("KIND"), "with --config: SDPA (default), Eager or Flash")(
       "sequence-parallel", "with --config and --tensor: split tokens between the layers' parts too")(
       "context", value("N"), "with --config: trainers that split each sample's tokens")(
@@ -401,6 +403,7 @@ crds::TrainingJob job_of_config(OptionReader& options, Console& console) {
   job.name = options.text("config");
   crds::TransformerModel& model = job.spec.model.transformer.emplace();
   model.sequence_length = options.count("sequence-length", 1, kMaxTokens);
+  model.encoder_sequence_length = options.count("encoder-sequence-length", 1, kMaxTokens, 0);
   model.attention = options.choice("attention", model.attention);
   job.spec.training = read_training(options);
   job.spec.training.compile = options.choice("compile", crds::Compilation::kNone);

@@ -110,7 +110,8 @@ struct TransformerModel {
   std::int64_t ffn = 0;       // width of an expert where there are experts
   std::int64_t vocab = 0;
   std::int64_t sequence_length = 0;
-  std::int64_t experts = 0;  // 0: dense
+  std::int64_t encoder_sequence_length = 0;  // of an encoder beside a decoder; 0: as sequence_length
+  std::int64_t experts = 0;                  // 0: dense
   std::int64_t experts_per_token = 0;
   bool split_experts =
       false;  // each expert has parameters of its own; false: a layer's experts share one tensor

@@ -108,6 +108,7 @@ void describe(Visitor& visit, Of<TransformerModel> auto& model) {
   visit.integer("ffn", model.ffn, Presence::kOptional, Range{0, 1 << 22});
   visit.integer("vocab", model.vocab, Presence::kOptional, Range{0, 1 << 24});
   visit.integer("seqLen", model.sequence_length, Presence::kRequired, Range{1, 1 << 24});
+  visit.integer("encoderSeqLen", model.encoder_sequence_length, Presence::kOptional, Range{0, 1 << 24});
   visit.integer("experts", model.experts, Presence::kOptional, Range{0, 65536});
   visit.integer("expertsPerToken", model.experts_per_token, Presence::kOptional, Range{0, 65536});
   visit.boolean("splitExperts", model.split_experts, Presence::kDefaulted);

@@ -63,6 +63,10 @@ Result<void> check(const EstimateRequest& request, const TransformerSpec* spec) 
         "training.sequenceLengths is for model.transformer; a graph is recorded at one length: export it at "
         "the longest");
   }
+  if (!training.sequence_lengths.empty() && spec->encoder_sequence > 0) {
+    return invalid(
+        "training.sequenceLengths does not go with model.transformer.encoderSeqLen: give the longest of both");
+  }
   for (std::size_t i = 0; i < training.sequence_lengths.size(); ++i) {
     const std::int64_t length = training.sequence_lengths[i];
     if (length < 1 || length > spec->sequence) {

@@ -1,5 +1,6 @@
 #include "estimator/spec/transformer_spec.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <utility>
@@ -25,6 +26,7 @@ TransformerSpec spec_of_sizes(const crds::TransformerModel& model) {
   spec.hidden = model.hidden;
   spec.vocab = model.vocab;
   spec.sequence = model.sequence_length;
+  spec.encoder_sequence = model.encoder_sequence_length;
   spec.heads = model.heads;
   spec.kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
   spec.head_dim = model.head_dim > 0 || model.heads < 1 ? model.head_dim : model.hidden / model.heads;
@@ -35,7 +37,7 @@ TransformerSpec spec_of_sizes(const crds::TransformerModel& model) {
     case crds::PositionEncoding::kLearned: spec.positions = Positions::kLearned; break;
     case crds::PositionEncoding::kNone: spec.positions = Positions::kNone; break;
   }
-  spec.max_positions = model.sequence_length;
+  spec.max_positions = std::max(model.sequence_length, model.encoder_sequence_length);
   spec.norm = model.norm;
   switch (model.activation) {
     case crds::FeedForward::kSwiGLU: spec.activation = Activation::kSilu; break;
@@ -185,6 +187,25 @@ Result<TransformerSpec> with_experts(Result<TransformerSpec> spec, bool split) {
   return spec;
 }
 
+// `tokens`: that the encoder reads; 0: as many as the decoder.
+Result<TransformerSpec> with_encoder(Result<TransformerSpec> spec, std::int64_t tokens) {
+  if (!spec || tokens == 0) {
+    return spec;
+  }
+  if (!spec->encoder_decoder) {
+    return invalid("model.transformer: encoderSeqLen is for an EncoderDecoder and T5" +
+                   std::string(spec->towers.empty()
+                                   ? ""
+                                   : ", not for a model whose config.json says what its encoder reads"));
+  }
+  if (spec->positions == Positions::kLearned && tokens > spec->max_positions) {
+    return invalid("model.transformer: encoderSeqLen is " + std::to_string(tokens) +
+                   ", and the model has only " + std::to_string(spec->max_positions) + " positions");
+  }
+  spec->encoder_sequence = tokens;
+  return spec;
+}
+
 }  // namespace
 
 std::int64_t ImageInput::tokens() const {
@@ -193,8 +214,9 @@ std::int64_t ImageInput::tokens() const {
 
 Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model) {
   if (!model.config.empty()) {
-    return with_experts(spec_of_config(model.config, model.sequence_length, model.attention),
-                        model.split_experts);
+    return with_encoder(with_experts(spec_of_config(model.config, model.sequence_length, model.attention),
+                                     model.split_experts),
+                        model.encoder_sequence_length);
   }
   if (model.head_dim == 0 && model.heads > 0 && model.hidden % model.heads != 0) {
     return invalid("model.transformer: hidden must be a multiple of heads, is " +
@@ -206,7 +228,7 @@ Result<TransformerSpec> transformer_spec(const crds::TransformerModel& model) {
   if (!checked) {
     return checked.error();
   }
-  return with_experts(std::move(spec), model.split_experts);
+  return with_encoder(with_experts(std::move(spec), model.split_experts), model.encoder_sequence_length);
 }
 
 TransformerSpec as_megatron(TransformerSpec spec) {

@@ -122,7 +122,8 @@ struct TransformerSpec {   // NOLINT(clang-analyzer-optin.performance.Padding): 
   std::int64_t encoder_layers = 0;  // of the encoder of an encoder-decoder
   std::int64_t hidden = 0;
   std::int64_t vocab = 0;
-  std::int64_t sequence = 1;  // tokens per sample, in each half
+  std::int64_t sequence = 1;          // tokens per sample
+  std::int64_t encoder_sequence = 0;  // of the encoder of an encoder-decoder; 0: as many
 
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;

@@ -58,9 +58,14 @@ Result<void> check(const TransformerSpec& spec, const TransformerPart& part) {
   if (spec.kv_heads % part.tensor != 0 && part.tensor % spec.kv_heads != 0) {
     return divides("tensor", part.tensor, "kvHeads", spec.kv_heads);
   }
-  Result<void> tokens = divides("context", part.context, "seqLen", spec.sequence);
-  if (tokens && part.sequence) {
-    tokens = divides("tensor", part.tensor, "tokens a trainer", spec.sequence / part.context);
+  Result<void> tokens;
+  const std::pair<const char*, std::int64_t> lengths[] = {{"seqLen", spec.sequence},
+                                                          {"encoderSeqLen", spec.encoder_sequence}};
+  for (const auto& [name, length] : lengths) {
+    tokens = tokens ? divides("context", part.context, name, length) : tokens;
+    if (tokens && part.sequence) {
+      tokens = divides("tensor", part.tensor, "tokens a trainer", length / part.context);
+    }
   }
   if (tokens && part.expert > 1 && spec.experts == 0) {
     return invalid("training.parallelism.expert is " + std::to_string(part.expert) +
@@ -414,10 +419,18 @@ class TransformerLowering : TransformerPiece {
   }
 
   void encoder_decoder() {
-    TensorId memory = layers("encoder.", embed("encoder.", "input_ids"), 0, spec_.encoder_layers, {});
-    memory = norm("encoder.norm", memory);
+    TransformerSpec reads = spec_;  // a trainer's part of the tokens is that of context.spec
+    reads.sequence = spec_.encoder_sequence > 0 ? spec_.encoder_sequence : spec_.sequence;
+    TransformerContext context{reads, training_, part_, builder_, context_.patterns, context_.tuned};
+    TransformerLowering encoder(context);
+    TensorId memory =
+        encoder.layers("encoder.", encoder.embed("encoder.", "input_ids"), 0, spec_.encoder_layers, {});
+    memory = encoder.norm("encoder.norm", memory);
     memory = builder_.dropout("encoder.dropout", memory, spec_.residual_dropout);
-    predict(layers("decoder.", embed("decoder.", "decoder_input_ids"), 0, spec_.layers, {memory, tokens_}));
+    embedding_ = encoder.embedding_;
+    tied_ = encoder.tied_;
+    predict(layers("decoder.", embed("decoder.", "decoder_input_ids"), 0, spec_.layers,
+                   {memory, encoder.tokens_}));
   }
 
   // Whisper: the first tower encodes sound, and this one writes what is said.

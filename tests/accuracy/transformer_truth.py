@@ -123,6 +123,9 @@ CASES = [
     (BERT, "eager", 4, 128, "SGD", False, False),
     (BERT, "sdpa", 4, 128, "SGD", False, False),
     (T5, "eager", 4, 128, "SGD", False, False),
+    # (Tokens of the encoder, of the decoder.)
+    (T5, "eager", 4, (128, 32), "SGD", False, False),
+    (T5, "eager", 4, (48, 128), "AdamW", False, False),
     (MIXTRAL, "sdpa", 4, 128, "SGD", False, False),
     (DEEPSEEK, "eager", 4, 128, "SGD", False, False),
     *of_family(GEMMA, "sdpa", "eager", "checkpointing", "mixed"),
@@ -199,6 +202,7 @@ def build(config, attention, checkpointing):
 def make_inputs(config, made, batch, tokens):
     """What the model is called with, by the family's own names."""
     kind = config["model_type"]
+    encoder_tokens, tokens = tokens if isinstance(tokens, tuple) else (tokens, tokens)
     if kind == "vit":
         return {"pixel_values": torch.randn(batch, 3, made.image_size, made.image_size),
                 "labels": torch.randint(0, made.num_labels, (batch,))}
@@ -210,7 +214,8 @@ def make_inputs(config, made, batch, tokens):
         return {"input_features": torch.randn(batch, made.num_mel_bins, 2 * made.max_source_positions), "labels": ids}
     if scores_samples(config):
         return {"input_ids": ids, "labels": torch.randint(0, made.num_labels, (batch,))}
-    return {"input_ids": ids, "labels": ids.clone()}
+    read = ids if encoder_tokens == tokens else torch.randint(3, made.vocab_size, (batch, encoder_tokens))
+    return {"input_ids": read, "labels": ids.clone()}
 
 
 def measure(config, attention, batch, tokens, optimizer_name, checkpointing, mixed, micro_batches=1):
@@ -263,7 +268,8 @@ def main():
         if sys.argv[1:] and case[0]["model_type"] not in sys.argv[1:]:
             continue
         config, attention, batch, tokens, optimizer, checkpointing, mixed, *more = case
-        model = {"config": json.dumps(config), "seqLen": tokens, "attention": {"eager": "Eager", "sdpa": "SDPA"}[attention]}
+        lengths = {"encoderSeqLen": tokens[0], "seqLen": tokens[1]} if isinstance(tokens, tuple) else {"seqLen": tokens}
+        model = {"config": json.dumps(config), **lengths, "attention": {"eager": "Eager", "sdpa": "SDPA"}[attention]}
         training = {"batchSizePerTrainer": batch, "optimizer": optimizer}
         if checkpointing:
             training["activationCheckpointing"] = "Full"

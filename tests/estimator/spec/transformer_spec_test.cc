@@ -45,6 +45,33 @@ TEST(TransformerSpec, ConfigsThatCannotBeAreNamed) {
   }
 }
 
+// An encoder and its decoder had one length, whatever a job said.
+TEST(TransformerSpec, OnlyAnEncoderBesideADecoderReadsOtherTokensThanItWrites) {
+  crds::TransformerModel model = small();
+  model.encoder_sequence_length = 512;
+  const auto refused = [&] {
+    const Result<TransformerSpec> spec = transformer_spec(model);
+    return spec ? std::string("accepted") : spec.error().message;
+  };
+  EXPECT_THAT(refused(), HasSubstr("encoderSeqLen is for an EncoderDecoder and T5"));
+  model.architecture = crds::TransformerArchitecture::kEncoderDecoder;
+  Result<TransformerSpec> spec = transformer_spec(model);
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->encoder_sequence, 512);
+  EXPECT_EQ(spec->sequence, 64);
+  model = {};
+  model.sequence_length = 32;
+  model.encoder_sequence_length = 128;
+  model.config = R"({"model_type": "t5"})";
+  spec = transformer_spec(model);
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->encoder_sequence, 128);
+  model.config = R"({"model_type": "whisper", "vocab_size": 500})";
+  EXPECT_THAT(refused(), HasSubstr("not for a model whose config.json says what its encoder reads"));
+  model.config = R"({"model_type": "gpt2"})";
+  EXPECT_THAT(refused(), HasSubstr("encoderSeqLen is for an EncoderDecoder and T5"));
+}
+
 TEST(TransformerSpec, HeadsThatAreNotGivenFollowFromTheOthers) {
   crds::TransformerModel model = small();
   Result<TransformerSpec> spec = transformer_spec(model);

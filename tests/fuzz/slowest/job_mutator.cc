@@ -455,6 +455,9 @@ void repair(crds::TransformerModel& model) {
     model = {.config = config, .sequence_length = length};
     return;
   }
+  if (model.architecture != crds::TransformerArchitecture::kEncoderDecoder) {
+    model.encoder_sequence_length = 0;
+  }
   for (std::int64_t* size :
        {&model.layers, &model.hidden, &model.heads, &model.ffn, &model.vocab, &model.sequence_length}) {
     *size = std::max<std::int64_t>(1, *size);
