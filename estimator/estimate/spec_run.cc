@@ -198,6 +198,13 @@ bool casts_parameters(const crds::TrainingSpec& training) {
          strategy != ParallelStrategy::kDDP;
 }
 
+void compute_in_half(crds::TrainingSpec& training) {
+  training.precision = crds::Precision::kBF16;  // FP16 has the same width
+  if (training.fine_tuning) {  // adapters are cast with the others, whatever peft made them in
+    training.fine_tuning->autocast_adapter_dtype = false;
+  }
+}
+
 bool keeps_gradients(const crds::TrainingSpec& training, bool has_graph) {
   constexpr TorchVersion kFrees = 200;
   if (training.set_to_none || has_graph) {
@@ -318,7 +325,7 @@ Result<SpecRun> run_spec(const EstimateRequest& request, const TransformerSpec* 
   const std::int64_t holders = holders_of(request.training->parallelism, request.trainers);
   const bool keeps_fp32 = request.model->transformer && casts_parameters(training);
   if (keeps_fp32) {
-    training.precision = crds::Precision::kBF16;  // FP16 has the same width
+    compute_in_half(training);
   }
   if (training.parallelism.strategy == ParallelStrategy::kAuto && holders > 1) {
     training.parallelism.strategy = ParallelStrategy::kDDP;

@@ -47,6 +47,8 @@ TorchVersion spec_torch_version(const crds::TrainingSpec& training);
 // FSDP's MixedPrecision, DeepSpeed and Megatron-LM compute in half precision throughout and keep an fp32 copy for the
 // optimizer, while torch.autocast casts operator by operator.
 bool casts_parameters(const crds::TrainingSpec& training);
+// What such a training computes in.
+void compute_in_half(crds::TrainingSpec& training);
 
 // The gradients of an iteration are there in the next one's forward: zero_grad(set_to_none=False), which was its default
 // before PyTorch 2.0 (torch/optim/optimizer.py). Of a graph, whose loop is taken to free them unless it is said.

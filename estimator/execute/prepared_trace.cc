@@ -93,12 +93,14 @@ Result<PreparedTrace> prepare_trace(const Trace& trace, const TraceProducer& pro
     return kernels.error();
   }
   std::vector<SteppedParameter> parameters = stepped_parameters(trace, *shapes);
+  std::vector<SteppedParameter> frozen = frozen_parameters(trace, *shapes);
   return PreparedTrace{.memory = std::move(memory),
                        .shapes = *std::move(shapes),
                        .plan = *std::move(plan),
                        .units = units_of(trace, request.root_returns_loss),
                        .kernels = *std::move(kernels),
                        .parameters = std::move(parameters),
+                       .frozen = std::move(frozen),
                        .complete_gradients = complete_gradients(trace),
                        .lookups = lookups_of(trace, request.budget)};
 }

@@ -33,6 +33,7 @@ struct PreparedTrace {
   TraceUnits units;
   KernelTemporaries kernels;
   std::vector<SteppedParameter> parameters;
+  std::vector<SteppedParameter> frozen;
   TimeTable complete_gradients;            // storages, by the operator that completes them
   std::map<std::int32_t, Lookup> lookups;  // by operator
 };

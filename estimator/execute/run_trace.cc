@@ -351,9 +351,9 @@ class TraceIteration {
            request_.replication.strategy == crds::ParallelStrategy::kAuto;
   }
 
-  // Moves the parameters with dense gradients to the life cycle, which distributes them over the trainers.
-  // DDP has no buckets for sparse gradients (reducer.cpp: expect_sparse_gradient). Returns the number of
-  // units so far.
+  // Moves the parameters with dense gradients to the life cycle, which distributes them over the trainers, and frozen
+  // ones where it gathers parameters. DDP has no buckets for sparse gradients (reducer.cpp: expect_sparse_gradient).
+  // Returns the number of units so far.
   std::int32_t share(Chunk& chunk, std::int32_t first_unit, BudgetVector<ReplicaParameter>& replicated) {
     std::int32_t end_unit = first_unit;
     chunk.shared.assign(chunk.trace.storages.size(), -1);
@@ -362,29 +362,16 @@ class TraceIteration {
         chunk.own.push_back(stepped);
         continue;
       }
-      charge(request_.budget, 1);
       const TraceParameter& parameter = chunk.trace.parameters[stepped.id];
-      const TensorView view = chunk.at->shapes.tensor_of(parameter.layout, parameter.dtype);
-      const std::int32_t unit = chunk.at->units.of_parameter[stepped.id];
-      const bool float8 = request_.gathers_float8 && unit != kRootUnit && view.shape.size() == 2;
-      replicated.push_back(
-          {.elements = view.elements,
-           .rows = stepped.rows,
-           .columns = stepped.columns,
-           .dimensions = stepped.dimensions,
-           .first = view.shape.empty() ? 1 : view.shape.front(),
-           .width = view.width,
-           .gathered_width = float8 ? 1 : view.width,
-           .optimizer_width = request_.keeps_fp32 ? kMasterWidth : view.width,
-           .count = chunk.trace.storages[index(parameter.storage)].count,
-           .unit = unit == kRootUnit ? unit : first_unit + unit,
-           .experts_over = parameter.expert || view.shape.size() == 3 ? request_.experts_over : 1,
-           .separate_step = has_separate_step(stepped.id)});
-      end_unit = std::max(end_unit, first_unit + unit + 1);
-      warn_of_padding(parameter.name, replicated.back());
-      chunk.shared[index(parameter.storage)] = static_cast<std::int32_t>(shared_.size());
       chunk.shared[index(parameter.gradient.front())] = static_cast<std::int32_t>(shared_.size());
-      shared_.push_back({chunk.id, stepped.id});
+      replicated.push_back(share(chunk, stepped, first_unit, true));
+      end_unit = std::max(end_unit, replicated.back().unit + 1);
+    }
+    if (gathers(request_.replication.strategy)) {
+      for (const SteppedParameter& frozen : chunk.at->frozen) {
+        replicated.push_back(share(chunk, frozen, first_unit, false));
+        end_unit = std::max(end_unit, replicated.back().unit + 1);
+      }
     }
     for (const UnitEvent& event : chunk.at->units.events) {
       end_unit = std::max(end_unit, first_unit + event.unit + 1);
@@ -396,6 +383,32 @@ class TraceIteration {
           "sparse gradients are exchanged row by row; counted as if trainers looked up different rows");
     }
     return end_unit;
+  }
+
+  ReplicaParameter share(Chunk& chunk, const SteppedParameter& of, std::int32_t first_unit, bool trained) {
+    charge(request_.budget, 1);
+    const TraceParameter& parameter = chunk.trace.parameters[of.id];
+    const TensorView view = chunk.at->shapes.tensor_of(parameter.layout, parameter.dtype);
+    const std::int32_t unit = chunk.at->units.of_parameter[of.id];
+    const bool float8 = request_.gathers_float8 && unit != kRootUnit && view.shape.size() == 2;
+    const ReplicaParameter shared = {
+        .elements = view.elements,
+        .rows = of.rows,
+        .columns = of.columns,
+        .dimensions = of.dimensions,
+        .first = view.shape.empty() ? 1 : view.shape.front(),
+        .width = view.width,
+        .gathered_width = float8 ? 1 : view.width,
+        .optimizer_width = request_.keeps_fp32 ? kMasterWidth : view.width,
+        .count = chunk.trace.storages[index(parameter.storage)].count,
+        .unit = unit == kRootUnit ? unit : first_unit + unit,
+        .experts_over = parameter.expert || view.shape.size() == 3 ? request_.experts_over : 1,
+        .separate_step = has_separate_step(of.id),
+        .trained = trained};
+    warn_of_padding(parameter.name, shared);
+    chunk.shared[index(parameter.storage)] = static_cast<std::int32_t>(shared_.size());
+    shared_.push_back({chunk.id, of.id});
+    return shared;
   }
 
   // Once, for the first parameter that needs it: equal layers have the same.

@@ -65,7 +65,7 @@ Bytes ParameterLifeCycle::saved_bytes(std::size_t parameter) const {
 }
 
 std::vector<Bytes> ParameterLifeCycle::saved_state(std::size_t parameter) const {
-  return owns(parameter) ? optimizer_state(optimizer_, stepped(parameter)) : std::vector<Bytes>();
+  return updates(parameter) ? optimizer_state(optimizer_, stepped(parameter)) : std::vector<Bytes>();
 }
 
 Bytes ParameterLifeCycle::saved_by_rank() const {
@@ -76,7 +76,7 @@ Bytes ParameterLifeCycle::saved_by_rank() const {
     for (const Bytes bytes : saved_state(i)) {
       sum += bytes * parameters_[i].count;
     }
-    sum += owns(i) ? managed_state(optimizer_, stepped(i)) * parameters_[i].count : Bytes{};
+    sum += updates(i) ? managed_state(optimizer_, stepped(i)) * parameters_[i].count : Bytes{};
   }
   return sum;
 }
@@ -262,22 +262,27 @@ HostMemory ParameterLifeCycle::host_memory(CheckpointSaving saving) const {
     charge(budget_, 1);
     const ReplicaParameter& tensor = parameters_[i];
     const std::int64_t count = tensor.count;
-    Bytes state = managed_state(optimizer_, stepped(i));
-    for (const Bytes bytes : optimizer_state(optimizer_, stepped(i))) {
-      state += bytes;
-      largest = std::max(largest, bytes);
+    Bytes state;
+    if (tensor.trained) {
+      state = managed_state(optimizer_, stepped(i));
+      for (const Bytes bytes : optimizer_state(optimizer_, stepped(i))) {
+        state += bytes;
+        largest = std::max(largest, bytes);
+      }
     }
     largest = std::max(largest, saved_bytes(i));
     const std::int64_t parts = gathers() ? shards(tensor) : 1;
     full += (saved_bytes(i) + state) * count * parts;
-    if (offloads_optimizer() && owns(i)) {
+    if (offloads_optimizer() && updates(i)) {
       const double updated = static_cast<double>(elements_on_host(i)) /
                              static_cast<double>(std::max<std::int64_t>(1, stepped(i).elements));
       host.parameters += Bytes::ceil(static_cast<double>(saved_bytes(i).count) * updated);
       host.gradients += Bytes::ceil(static_cast<double>(saved_bytes(i).count) * updated);
       host.optimizer_state += Bytes::ceil(static_cast<double>(state.count) * updated);
-    } else if (owns(i)) {
+    } else if (updates(i)) {
       host.optimizer_state += managed_state(optimizer_, stepped(i)) * count;
+    } else if (offloads_parameters() && !zero3()) {
+      host.parameters += saved_bytes(i) * count;
     }
     if (offloads_parameters() && zero3()) {  // ZeRO-3's shard in the model's precision
       host.parameters += Bytes{shard_elements(tensor)} * tensor.width * count;

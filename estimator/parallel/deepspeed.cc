@@ -45,13 +45,13 @@ void ParameterLifeCycle::persist_partitions() {
     if (!zero3() || persists(tensor)) {
       ledger_.allocate(Part::kParameters, tensor.bytes(), tensor.count, i);
     }
-    if (!offloads_optimizer()) {
+    if (!offloads_optimizer() && tensor.trained) {
       ledger_.allocate(Part::kParameters, stepped(i).bytes, tensor.count, i);
     }
     if (zero3() && !offloads_parameters()) {
       ledger_.allocate(Part::kParameters, partition, tensor.count, i);
     }
-    if (zero3() && !offloads_optimizer()) {
+    if (zero3() && !offloads_optimizer() && tensor.trained) {
       ledger_.allocate(Part::kGradients, partition, tensor.count, i);
     }
   }
@@ -308,8 +308,11 @@ void ParameterLifeCycle::step_partitions() {
     std::int64_t elements = 0;
     while (end < parameters_.size() && (!zero3() || elements < kSubGroupElements)) {
       charge(budget_, 1);
-      elements += shard_elements(parameters_[end]) * parameters_[end].count;
+      elements += parameters_[end].trained ? shard_elements(parameters_[end]) * parameters_[end].count : 0;
       ++end;
+    }
+    if (elements == 0) {
+      return;  // the last parameters are frozen
     }
     const std::int64_t width = parameters_[begin].width;
     const std::int64_t optimizer_width = parameters_[begin].optimizer_width;

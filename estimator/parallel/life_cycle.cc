@@ -97,31 +97,38 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
     unit(unit_of(parameters_[i])).members.push_back(i);
   }
   for (auto& [id, unit] : units_) {
-    std::int64_t shard = 0;
-    Bytes whole;
     bool shares_experts = false;
     unit.largest = unit.members.front();
+    unit.first_trained = unit.members.front();
+    Bytes unpadded;
     for (const std::size_t member : unit.members) {
       const ReplicaParameter& parameter = parameters_[member];
       unit.largest = parameter.bytes() > parameters_[unit.largest].bytes() ? member : unit.largest;
       const std::int64_t mine = shard_elements(parameter) * parameter.count;
       const Bytes padded = replication_.without_padding ? Bytes{parameter.elements} * parameter.count
                                                         : Bytes{mine} * shards(parameter);
-      shard += mine;
       unit.elements += parameter.elements * parameter.count;
       shares_experts = shares_experts || parameter.experts_over > 1;
-      whole += parameter.bytes() * parameter.count;
+      unpadded += parameter.bytes() * parameter.count;
       unit.whole += padded * parameter.width;
+      unit.shard += Bytes{mine} * parameter.width;
       unit.buffered += padded * (parameter.gathered_width > 0 ? parameter.gathered_width : parameter.width);
+      if (parameter.trained) {
+        unit.first_trained = unit.trained++ == 0 ? member : unit.first_trained;
+        unit.trained_unpadded += parameter.bytes() * parameter.count;
+        unit.trained_whole += padded * parameter.width;
+        unit.trained_shard += Bytes{mine} * parameter.width;
+      }
     }
-    const std::int64_t width = parameters_[unit.members.front()].width;
     if (fsdp1() && !shares_experts) {  // one flat parameter, padded at its end
-      shard = divided(whole.count / width, shards());
-      unit.whole = replication_.without_padding ? whole : Bytes{shard} * width * shards();
+      const std::int64_t width = parameters_[unit.members.front()].width;
+      unit.shard = Bytes{divided(unpadded.count / width, shards())} * width;
+      unit.whole = replication_.without_padding ? unpadded : unit.shard * shards();
+      unit.trained_unpadded = unpadded;  // and so is its gradient, also where some members are frozen
+      unit.trained_whole = unit.whole;
+      unit.trained_shard = unit.shard;
     }
-    unit.unpadded = whole;
-    unit.shard = Bytes{shard} * width;
-    unit.whole = gathers() ? unit.whole : whole;
+    unit.whole = gathers() ? unit.whole : unpadded;
   }
   std::int64_t elements_after = 0;
   for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) {
@@ -258,8 +265,8 @@ void ParameterLifeCycle::assign_owners() {
   }
 }
 
-bool ParameterLifeCycle::owns(std::size_t parameter) const {
-  return owner_.empty() || owner_[parameter] == replication_.rank;
+bool ParameterLifeCycle::updates(std::size_t parameter) const {
+  return parameters_[parameter].trained && (owner_.empty() || owner_[parameter] == replication_.rank);
 }
 
 // The part of a parameter that this trainer updates.
@@ -303,7 +310,7 @@ void ParameterLifeCycle::persist() {
     }
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const SteppedOnGpu on_gpu = owns(i) ? stepped_on_gpu(i) : SteppedOnGpu();
+    const SteppedOnGpu on_gpu = updates(i) ? stepped_on_gpu(i) : SteppedOnGpu();
     if (on_gpu.whole > 0) {
       for (const Bytes bytes : optimizer_state(optimizer_, stepped(i))) {
         ledger_.allocate(Part::kOptimizerState, bytes, on_gpu.whole, i);
@@ -318,12 +325,12 @@ void ParameterLifeCycle::persist() {
   for (std::int64_t kept = 0; accumulates_whole() && shards() > 1 && kept < replication_.kept_scatters;
        ++kept) {
     const auto largest = std::max_element(units_.begin(), units_.end(), [&](const auto& a, const auto& b) {
-      return a.second.whole * gradient_width_ratio(a.second) <
-             b.second.whole * gradient_width_ratio(b.second);
+      return a.second.trained_whole * gradient_width_ratio(a.second) <
+             b.second.trained_whole * gradient_width_ratio(b.second);
     });
     if (largest != units_.end()) {
       const Unit& unit = largest->second;
-      ledger_.allocate(Part::kTemporaries, unit.whole * gradient_width_ratio(unit), 1, unit.largest);
+      ledger_.allocate(Part::kTemporaries, unit.trained_whole * gradient_width_ratio(unit), 1, unit.largest);
     }
   }
   if (deepspeed()) {
@@ -348,9 +355,10 @@ void ParameterLifeCycle::keep_gradients() {
   }
   if (gathers()) {
     for (const auto& [id, unit] : units_) {
-      const std::size_t first = unit.members.front();
-      kept_gradients_[first] =
-          ledger_.allocate(Part::kGradients, unit.shard * gradient_width_ratio(unit), 1, first);
+      if (unit.trained > 0) {
+        kept_gradients_[unit.first_trained] = ledger_.allocate(
+            Part::kGradients, unit.trained_shard * gradient_width_ratio(unit), 1, unit.first_trained);
+      }
     }
     return;
   }
@@ -364,14 +372,16 @@ std::vector<BlockId> ParameterLifeCycle::left_gradients() {
   const bool none = gradients_in_buckets() || megatron() || deepspeed() || offloads_optimizer() ||
                     replication_.steps_in_backward;
   for (std::size_t i = 0; i < parameters_.size() && !none; ++i) {
-    blocks.push_back(ledger_.allocate(Part::kGradients, gradient_bytes(i), parameters_[i].count, i));
+    if (parameters_[i].trained) {
+      blocks.push_back(ledger_.allocate(Part::kGradients, gradient_bytes(i), parameters_[i].count, i));
+    }
   }
   return blocks;
 }
 
 // FSDP keeps gradients in fp32 if the optimizer has an fp32 copy.
 std::int64_t ParameterLifeCycle::gradient_width_ratio(const Unit& unit) const {
-  const ReplicaParameter& first = parameters_[unit.members.front()];
+  const ReplicaParameter& first = parameters_[unit.first_trained];
   return first.optimizer_width / first.width;
 }
 
@@ -527,7 +537,7 @@ void ParameterLifeCycle::take_gradient(std::size_t parameter, BlockId gradient) 
     const std::int32_t id = unit_of(parameters_[parameter]);
     Unit& of = unit(id);
     of.gradients.emplace_back(parameter, gradient);
-    if (id != parameters_[parameter].unit && of.gradients.size() == of.members.size()) {
+    if (id != parameters_[parameter].unit && of.gradients.size() == of.trained) {
       finish_unit(id);
     }
     return;
@@ -575,19 +585,20 @@ void ParameterLifeCycle::accumulate(Unit& unit) {
 // works on that shard in place (_fsdp_collectives.py: foreach_reduce; FSDP1: _runtime_utils.py, _reduce_grad).
 void ParameterLifeCycle::reduce(Unit& unit) {
   if (unit.gradients.empty()) {
+    reshard(unit);
     return;
   }
-  const std::size_t first = unit.members.front();
+  const std::size_t first = unit.first_trained;
   const std::int64_t width_ratio = reduced_width_ratio(unit);
   BlockId flat = -1;
   if (fsdp1()) {
     // The members' gradients are copied into the flat parameter's gradient, on the stream whose forward took the
     // members out of the flat parameter (_runtime_utils.py: _unshard).
-    flat = ledger_.allocate(Part::kTemporaries, unit.unpadded, 1, unit.largest, kCommunicationStream);
+    flat = ledger_.allocate(Part::kTemporaries, unit.trained_unpadded, 1, unit.largest, kCommunicationStream);
   } else {
     reshard(unit);
     release(scattering_);
-    flat = ledger_.allocate(Part::kTemporaries, unit.whole * width_ratio, 1, unit.largest);
+    flat = ledger_.allocate(Part::kTemporaries, unit.trained_whole * width_ratio, 1, unit.largest);
   }
   for (auto& [parameter, gradient] : unit.gradients) {
     ledger_.release(gradient);
@@ -598,24 +609,25 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   }
   BlockId cast = -1;
   if (fsdp1() && width_ratio > 1 && shards(parameters_[first]) > 1) {  // _post_backward_hook
-    cast =
-        ledger_.allocate(Part::kTemporaries, unit.unpadded * width_ratio, 1, unit.largest, kReductionStream);
+    cast = ledger_.allocate(Part::kTemporaries, unit.trained_unpadded * width_ratio, 1, unit.largest,
+                            kReductionStream);
   }
   BlockId padded = -1;
-  if (fsdp1() && unit.unpadded != unit.whole) {  // _get_reduce_scatter_tensors copies to pad
-    padded =
-        ledger_.allocate(Part::kTemporaries, unit.whole * width_ratio, 1, unit.largest, kReductionStream);
+  if (fsdp1() && unit.trained_unpadded != unit.trained_whole) {  // _get_reduce_scatter_tensors copies to pad
+    padded = ledger_.allocate(Part::kTemporaries, unit.trained_whole * width_ratio, 1, unit.largest,
+                              kReductionStream);
   }
-  BlockId shard = ledger_.allocate(Part::kGradients, unit.shard * width_ratio, 1, first, kReductionStream);
+  BlockId shard =
+      ledger_.allocate(Part::kGradients, unit.trained_shard * width_ratio, 1, first, kReductionStream);
   if (shards(parameters_[first]) > 1) {
-    stage(unit.whole * width_ratio, unit.largest);
+    stage(unit.trained_whole * width_ratio, unit.largest);
   }
   release(padded);
   release(cast);
   if (gradient_width_ratio(unit) !=
       width_ratio) {  // _cast_grad_to_param_dtype; _fsdp_collectives.py: _to_dtype_if_needed
-    const BlockId wide = ledger_.allocate(Part::kGradients, unit.shard * gradient_width_ratio(unit), 1, first,
-                                          kReductionStream);
+    const BlockId wide = ledger_.allocate(Part::kGradients, unit.trained_shard * gradient_width_ratio(unit),
+                                          1, first, kReductionStream);
     ledger_.release(std::exchange(shard, wide));
   }
   if (fsdp1()) {
@@ -626,7 +638,9 @@ void ParameterLifeCycle::reduce(Unit& unit) {
   BlockId& kept = kept_gradients_[first];
   if (replication_.steps_in_backward) {
     for (const std::size_t member : unit.members) {
-      step_now(member);
+      if (updates(member)) {
+        step_now(member);
+      }
     }
   }
   // It is copied to the host, updates the parameters, or is added to the gradient of earlier micro-batches.
@@ -721,14 +735,14 @@ void ParameterLifeCycle::step() {
   for (const bool separate : {true, false}) {
     std::int64_t count = 0;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      count += owns(i) && steps_apart(parameters_[i]) == separate ? parameters_[i].count : 0;
+      count += updates(i) && steps_apart(parameters_[i]) == separate ? parameters_[i].count : 0;
     }
     charge(budget_, parameters_.size() + static_cast<std::size_t>(count));
     const BudgetBytes memory(budget_, Bytes{sizeof(SteppedParameter)} * count);
     std::vector<SteppedParameter> updated;
     updated.reserve(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (!owns(i) || steps_apart(parameters_[i]) != separate) {
+      if (!updates(i) || steps_apart(parameters_[i]) != separate) {
         continue;
       }
       const SteppedOnGpu on_gpu = stepped_on_gpu(i);

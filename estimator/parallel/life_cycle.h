@@ -55,6 +55,8 @@ struct ReplicaParameter {
   // DeepSpeed's and Megatron-LM's expert data parallel groups).
   std::int64_t experts_over = 1;
   bool separate_step = false;  // the optimizer updates it in a separate group (see TraceRunRequest)
+  // False: frozen, or without a gradient. It is gathered as the others are, and has neither gradient nor state.
+  bool trained = true;
 
   Bytes bytes() const { return Bytes{elements} * width; }
   Bytes gathered_bytes() const { return Bytes{elements} * (gathered_width > 0 ? gathered_width : width); }
@@ -174,10 +176,15 @@ class ParameterLifeCycle {
 
     BudgetVector<std::size_t> members;
     std::size_t largest = 0;  // of the members: buffers of all of them have its name
-    Bytes unpadded;           // size of all members
     Bytes whole;              // size of all members, padded to equal shards
     Bytes buffered;           // the same in the precision that FSDP2 gathers
     Bytes shard;
+    // Of the members that are trained, whose gradients are reduced.
+    std::size_t trained = 0;  // how many
+    std::size_t first_trained = 0;
+    Bytes trained_unpadded;
+    Bytes trained_whole;  // padded to equal shards
+    Bytes trained_shard;
     std::int64_t elements = 0;        // of all members
     std::int64_t elements_after = 0;  // of all units whose forward comes later
     std::size_t used_from = 0;        // ZeRO-3: the unit's part of used_, [used_from, used_to)
@@ -216,7 +223,7 @@ class ParameterLifeCycle {
     return parameter.optimizer_width != parameter.width;
   }
   std::int64_t shard_elements(const ReplicaParameter& parameter) const;
-  bool owns(std::size_t parameter) const;  // ZeRO-1: this rank updates it
+  bool updates(std::size_t parameter) const;  // this rank does, all of its part; ZeRO-1: whole parameters
   bool offloads_optimizer() const { return replication_.offload != crds::Offload::kNone; }
   bool offloads_parameters() const { return replication_.offload == crds::Offload::kParameters; }
   // Megatron-LM's fp32 copy stays on the GPU, and the host has one more.

@@ -68,7 +68,7 @@ Result<Layout> layout_of(const EstimateRequest& job) {
   }
   layout.holders = holders_of(parallelism, job.trainers);
   if (job.model->transformer && casts_parameters(*job.training)) {
-    layout.training.precision = crds::Precision::kBF16;  // FP16 is lowered alike
+    compute_in_half(layout.training);
   }
   if (parallelism.strategy == ParallelStrategy::kAuto && layout.holders > 1) {
     layout.training.parallelism.strategy = ParallelStrategy::kDDP;

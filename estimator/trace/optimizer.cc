@@ -387,13 +387,26 @@ void muon_step(const OptimizerRun& run, const std::vector<SteppedParameter>& par
 
 }  // namespace
 
-std::vector<SteppedParameter> stepped_parameters(const Trace& trace, const TraceShapes& shapes) {
+namespace {
+
+// Those that the optimizer updates, or the others; parameters that share a storage once.
+std::vector<SteppedParameter> parameters_of(const Trace& trace, const TraceShapes& shapes, bool updated) {
   std::vector<SteppedParameter> parameters;
+  const auto is_updated = [](const TraceParameter& parameter) {
+    return parameter.trainable && !parameter.gradient.empty();
+  };
   std::vector<bool> seen(trace.storages.size(), false);
+  for (const TraceParameter& parameter : trace.parameters) {
+    if (!updated && is_updated(parameter)) {  // of a storage that is updated there is nothing else
+      seen[static_cast<std::size_t>(parameter.storage)] = true;
+    }
+  }
   for (std::size_t i = 0; i < trace.parameters.size(); ++i) {
     const TraceParameter& parameter = trace.parameters[i];
     const auto storage = static_cast<std::size_t>(parameter.storage);
-    if (!parameter.trainable || parameter.gradient.empty() || seen[storage]) {
+    // A storage of no bytes stands for tables that are placed apart (spec/record.cc).
+    if (is_updated(parameter) != updated || seen[storage] ||
+        (!updated && shapes.storage(parameter.storage).count == 0)) {
       continue;
     }
     seen[storage] = true;
@@ -411,6 +424,16 @@ std::vector<SteppedParameter> stepped_parameters(const Trace& trace, const Trace
     }
   }
   return parameters;
+}
+
+}  // namespace
+
+std::vector<SteppedParameter> stepped_parameters(const Trace& trace, const TraceShapes& shapes) {
+  return parameters_of(trace, shapes, true);
+}
+
+std::vector<SteppedParameter> frozen_parameters(const Trace& trace, const TraceShapes& shapes) {
+  return parameters_of(trace, shapes, false);
 }
 
 Result<OptimizerRun> optimizer_run(Optimizer kind, OptimizerImplementation implementation, Device device,

@@ -14,7 +14,7 @@
 
 namespace plimsoll::estimator::inline trace {
 
-// A trainable parameter that received a gradient.
+// A parameter; in the lists of a step a trainable one that received a gradient.
 struct SteppedParameter {
   std::size_t id = 0;  // index in Trace::parameters
   Bytes bytes;
@@ -28,6 +28,9 @@ struct SteppedParameter {
 
 // Parameters that share a storage are listed once.
 std::vector<SteppedParameter> stepped_parameters(const Trace& trace, const TraceShapes& shapes);
+
+// The others: frozen ones, and those without a gradient.
+std::vector<SteppedParameter> frozen_parameters(const Trace& trace, const TraceShapes& shapes);
 
 struct OptimizerRun {
   crds::Optimizer kind = crds::Optimizer::kAdam;

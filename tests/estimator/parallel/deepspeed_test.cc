@@ -121,6 +121,41 @@ TEST(DeepSpeed, ZeRO3KeepsAShardOfAll) {
   EXPECT_EQ(model.ledger.live(Part::kGradients), shard * 2);
 }
 
+// Of a frozen parameter there is the partition alone: no copy that the optimizer updates, no gradient and no state.
+TEST(DeepSpeed, ZeRO3ShardsFrozenParametersToo) {
+  Model model = model_of(ParallelStrategy::kZeRO3, 4, {vector_of(8'000'000, 0), vector_of(400'000, 0)});
+  model.parameters[0].trained = false;
+  model.replication.reduce_bucket_elements = 1'000'000;
+  ParameterLifeCycle life = model.life();
+  life.persist();
+  EXPECT_EQ(model.ledger.live(Part::kParameters), (2'000'000 + 100'000 + 100'000) * 4);
+  EXPECT_EQ(model.ledger.live(Part::kOptimizerState), 100'000 * 4);
+  EXPECT_EQ(model.ledger.live(Part::kGradients), 100'000 * 4);
+  life.enter_forward(kRootUnit);
+  life.enter_forward(0);
+  EXPECT_GE(model.ledger.live(Part::kTemporaries), (8'000'000 + 400'000) * 4);
+  life.leave_forward(0);
+  life.end_forward();
+  life.enter_backward(0, kRootUnit);
+  life.take_gradient(1, model.gradient(1));
+  life.leave_backward(0);
+  life.end_backward();
+  const std::int64_t before = model.ledger.most(Part::kGradients);
+  life.step();
+  EXPECT_EQ(model.ledger.most(Part::kGradients), before) << "the step has gradients of what is trained alone";
+  EXPECT_EQ(model.ledger.live(Part::kTemporaries), 0);
+}
+
+TEST(DeepSpeed, AModelThatIsFrozenAsAWholeTakesNoStep) {
+  Model model = model_of(ParallelStrategy::kZeRO3, 4, {vector_of(400'000, 0)});
+  model.parameters[0].trained = false;
+  ParameterLifeCycle life = model.life();
+  life.persist();
+  const std::int64_t persistent = model.ledger.live();
+  life.step();
+  EXPECT_EQ(model.ledger.most(), persistent);
+}
+
 // __inflight_param_registry: each parameter that is on the way keeps the whole buffer.
 TEST(DeepSpeed, TheBufferLivesUntilItsLastParameterIsUsed) {
   Model model = model_of(

@@ -503,6 +503,64 @@ TEST(ParameterLifeCycle, Float8IsGatheredInOneByte) {
   EXPECT_EQ(model.ledger.live(Part::kTemporaries), 12 * 4) << "the input of the reduce-scatter";
 }
 
+// Frozen parameters of FSDP2 counted whole on each trainer: 15 GiB of an 8B model on each of 64.
+TEST(ParameterLifeCycle, FrozenParametersAreShardedAndGatheredAndHaveNoGradient) {
+  Model model = model_of(ParallelStrategy::kFSDP2, 4, {vector_of(40, 0), vector_of(8, 0)});
+  model.parameters[0].trained = false;
+  ParameterLifeCycle life = model.life();
+  life.persist();
+  EXPECT_EQ(model.ledger.live(Part::kParameters), (10 + 2) * 4);
+  EXPECT_EQ(model.ledger.live(Part::kOptimizerState), 2 * 4);
+  life.enter_forward(0);
+  EXPECT_EQ(model.ledger.live(Part::kTemporaries), 2 * (40 + 8) * 4) << "the buffer and its copy";
+  life.leave_forward(0);
+  life.end_forward();
+  life.enter_backward(0, kRootUnit);
+  life.take_gradient(1, model.gradient(1));
+  life.leave_backward(0);
+  EXPECT_EQ(model.ledger.live(Part::kTemporaries), 8 * 4) << "the input of the reduce-scatter";
+  life.end_backward();
+  EXPECT_EQ(model.ledger.live(Part::kGradients), 2 * 4);
+  life.step();
+}
+
+TEST(ParameterLifeCycle, AUnitThatIsFrozenAsAWholeIsFreedAfterItsBackward) {
+  for (const ParallelStrategy strategy : {ParallelStrategy::kFSDP, ParallelStrategy::kFSDP2}) {
+    Model model = model_of(strategy, 4, {vector_of(40, 0)});
+    model.parameters[0].trained = false;
+    model.replication.reshard_after_forward = false;
+    ParameterLifeCycle life = model.life();
+    life.persist();
+    life.keep_gradients();
+    EXPECT_TRUE(life.left_gradients().empty());
+    life.enter_forward(0);
+    life.leave_forward(0);
+    life.end_forward();
+    EXPECT_EQ(model.ledger.live(Part::kTemporaries), 40 * 4);
+    life.enter_backward(0, kRootUnit);
+    life.leave_backward(0);
+    EXPECT_EQ(model.ledger.live(Part::kTemporaries), 0);
+    life.end_backward();
+    life.step();
+    EXPECT_EQ(model.ledger.live(Part::kGradients), 0);
+    EXPECT_EQ(model.ledger.live(Part::kOptimizerState), 0);
+  }
+}
+
+// The host has the shards of all, and the states of what is trained.
+TEST(ParameterLifeCycle, OffloadedFrozenParametersAreInTheHostsMemory) {
+  for (const ParallelStrategy strategy : {ParallelStrategy::kFSDP2, ParallelStrategy::kZeRO3}) {
+    Model model = model_of(strategy, 4, {vector_of(40, 0), vector_of(8, 0)});
+    model.parameters[0].trained = false;
+    model.replication.offload = crds::Offload::kParameters;
+    const HostMemory host = model.life().host_memory(crds::CheckpointSaving::kNone);
+    const bool copied = strategy == ParallelStrategy::kZeRO3;
+    EXPECT_EQ(host.parameters.count, (10 + 2 + (copied ? 2 : 0)) * 4);
+    EXPECT_EQ(host.optimizer_state.count, 2 * 4);
+    EXPECT_EQ(host.gradients.count, 2 * 4);
+  }
+}
+
 // Of four trainers two share the experts, so that two hold the same ones.
 TEST(ParameterLifeCycle, ExpertsAreShardedAmongThoseThatHoldThem) {
   for (const ParallelStrategy strategy : {ParallelStrategy::kFSDP2, ParallelStrategy::kZeRO3}) {
