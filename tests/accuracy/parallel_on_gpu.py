@@ -31,6 +31,7 @@ import transformer_truth  # noqa: E402
 import transformers_on_gpu as single  # noqa: E402
 
 FULL = {"activationCheckpointing": "Full"}
+ZERO = ("ZeRO1", "ZeRO2", "ZeRO3")
 # As Llama 3 8B, with a quarter of the layers.
 LLAMA_8B_QUARTER = {**single.LLAMA_8B, "num_hidden_layers": 8}
 LLAMA_70B_SHORT = single.llama(8192, 4, 64, 8, 28672, 128256)
@@ -93,7 +94,31 @@ CASES = [
          parallelism={"tensor": 2, "sequence": True}),
     *(case("Llama 3 8B, 8 layers", LLAMA_8B_QUARTER, 8, "Megatron", 8, 4096, parallelism={"tensor": 2, "sequence": True, "pipeline": 2},
            rank=rank, gradientAccumulation=8, optimizerImplementation="ForEach", **more) for rank in (0, 4) for more in ({}, FULL)),
+    # DeepSpeed. Hugging Face's "auto" of reduce_bucket_size is the square of the width.
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 4, 2048, parallelism={"reduceBucketSize": 2048 * 2048}, **FULL)
+      for strategy in ZERO),
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 4, 2048, **FULL) for strategy in ZERO),
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 2, 2048) for strategy in ZERO),
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 2, 2048, "FP32") for strategy in ZERO),
+    case("TinyLlama", single.TINY_LLAMA, 8, "ZeRO2", 2, 2048, "FP16Mixed"),
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 4, 2048, gradientAccumulation=2, **FULL) for strategy in ZERO),
+    *(case("TinyLlama", single.TINY_LLAMA, ranks, "ZeRO3", 4, 2048, **FULL) for ranks in (2, 64)),
+    case("TinyLlama", single.TINY_LLAMA, 64, "ZeRO2", 4, 2048, **FULL),
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 4, 2048, parallelism={"offload": "Optimizer"}, **FULL) for strategy in ZERO),
+    case("TinyLlama", single.TINY_LLAMA, 8, "ZeRO3", 4, 2048, parallelism={"offload": "Parameters"}, **FULL),
+    *(case("GPT-2 XL", single.GPT2_XL, 8, strategy, 4, 1024, **FULL) for strategy in ZERO),
+    case("Qwen2.5 1.5B", single.QWEN2, 8, "ZeRO3", 2, 2048),
+    case("Llama 3 8B, 8 layers", LLAMA_8B_QUARTER, 8, "ZeRO3", 1, 8192, **FULL),
+    case("Llama 3 8B", single.LLAMA_8B, 64, "ZeRO3", 1, 4096, initialisation="Meta", **FULL),
+    case("Llama 3 8B", single.LLAMA_8B, 64, "ZeRO2", 1, 4096, initialisation="CPU", **FULL),
+    # Adapters.
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 4, 2048, **single.LORA, **more)
+      for strategy in ("DDP", "FSDP", "FSDP2", "ZeRO2", "ZeRO3") for more in ({}, FULL)),
     # How the model is made.
+    *(case("TinyLlama", single.TINY_LLAMA, 8, strategy, 1, 128, initialisation=way)
+      for strategy in ZERO for way in ("GPU", "CPU")),
+    *(case("TinyLlama", single.TINY_LLAMA, ranks, "ZeRO3", 1, 128, initialisation="Meta") for ranks in (2, 8)),
+    case("GPT-2 XL", single.GPT2_XL, 8, "ZeRO3", 1, 128, initialisation="CPU"),
     *(case("TinyLlama", single.TINY_LLAMA, ranks, strategy, 1, 128, "BF16Mixed", initialisation=way)
       for strategy in ("FSDP", "FSDP2") for way in ("GPU", "CPU", "Meta") for ranks in (2, 8)),
     case("TinyLlama", single.TINY_LLAMA, 8, "FSDP", 1, 128, "BF16Mixed", initialisation="CPU, synchronised"),
@@ -125,10 +150,18 @@ def checkpoint_layers(model):
 def make(config, training, device):
     """transformers' model in the precision in which its parameters are kept."""
     torch.set_default_dtype(torch.bfloat16 if training["precision"] == "BF16" else torch.float32)
-    checkpointing = training.get("activationCheckpointing") == "Full" and training["parallelism"]["strategy"] == "DDP"
+    own = training["parallelism"]["strategy"] in ("DDP", "ZeRO1", "ZeRO2", "ZeRO3")  # FSDP's examples wrap the layers
     with torch.device(device):
-        model = transformer_truth.build(config, "sdpa", checkpointing)
+        model = transformer_truth.build(config, "sdpa", own and training.get("activationCheckpointing") == "Full")
     torch.set_default_dtype(torch.float32)
+    tuning = training.get("fineTuning")
+    if tuning:
+        import peft
+
+        if own and training.get("activationCheckpointing") == "Full":
+            model.enable_input_require_grads()
+        model = peft.get_peft_model(model, peft.LoraConfig(r=tuning["rank"], target_modules=tuning["targetModules"]),
+                                    autocast_adapter_dtype=False)
     return model.train()
 
 
@@ -155,6 +188,9 @@ def wrap_fsdp(model, training, device, initialisation):
     from torch.distributed.fsdp.wrap import CustomPolicy
 
     units = set(map(id, layers_of(model)))
+    if "fineTuning" in training:  # as peft.utils.other.fsdp_auto_wrap_policy(): each adapter is a unit of its own
+        units.update(id(part) for part in model.modules() if not list(part.children()) and hasattr(part, "weight")
+                     and part.weight.requires_grad)
     options = {"auto_wrap_policy": CustomPolicy(lambda part: id(part) in units), "device_id": torch.device(device)}
     if device == "cuda":
         options["device_id"] = torch.cuda.current_device()
@@ -228,6 +264,15 @@ class SplitLoss:
         return functional.cross_entropy(output.flatten(0, 1).float(), self.tokens.flatten())
 
 
+def batches_of(config, made, batch, tokens, parts, device):
+    """The inputs of each micro-batch."""
+    batches = []
+    for _ in range(parts):
+        inputs = transformer_truth.make_inputs(config, made, batch, tokens)
+        batches.append({name: value.to(device) if torch.is_tensor(value) else value for name, value in inputs.items()})
+    return batches
+
+
 def prepare(row, device, recorder=None):
     training, spec = row["training"], row["model"]["transformer"]
     config = json.loads(spec["config"])
@@ -239,7 +284,7 @@ def prepare(row, device, recorder=None):
         return megatron_rank.prepare(config, spec, training, device, recorder)
     parts = training.get("gradientAccumulation", 1)
     batch = training["batchSizePerTrainer"] // parts
-    checkpoints = training.get("activationCheckpointing") == "Full" and strategy != "DDP"
+    checkpoints = training.get("activationCheckpointing") == "Full" and strategy.startswith("FSDP")
     if "tensor" in training["parallelism"]:
         from torch.distributed.tensor.parallel import loss_parallel
 
@@ -258,6 +303,12 @@ def prepare(row, device, recorder=None):
         optimizer = torch.optim.AdamW([{"params": group} for group in groups.values()], lr=1e-9)
         tokens = torch.zeros(batch, spec["seqLen"], dtype=torch.int64, device=device)
         return [optimizer], [SplitLoss(module, tokens)] * parts, made
+    if strategy.startswith("ZeRO"):
+        import deepspeed_rank
+
+        return deepspeed_rank.prepare(
+            lambda: make(config, training, {"GPU": device}.get(way, "cpu")),
+            lambda model: batches_of(config, model.config, batch, spec["seqLen"], parts, device), training, device, way, recorder)
     model = make(config, training, {"GPU": device, "Meta": "meta"}.get(way, "cpu"))
     made_config = model.config
     if checkpoints:
@@ -265,12 +316,11 @@ def prepare(row, device, recorder=None):
     wrap = {"DDP": wrap_ddp, "FSDP": wrap_fsdp, "FSDP2": wrap_fsdp2}[strategy]
     model = wrap(model, training, device, way)
     made = recorder() if recorder else None
-    optimizer = getattr(torch.optim, training["optimizer"])(model.parameters(), lr=1e-9)
-    batches = []
-    for _ in range(parts):
-        inputs = transformer_truth.make_inputs(config, made_config, batch, spec["seqLen"])
-        batches.append({name: value.to(device) if torch.is_tensor(value) else value for name, value in inputs.items()})
-    casts = strategy == "DDP" and training["precision"] == "BF16Mixed"
+    trained = [each for each in model.parameters() if each.requires_grad]
+    optimizer = getattr(torch.optim, training["optimizer"])(trained, lr=1e-9)
+    batches = batches_of(config, made_config, batch, spec["seqLen"], parts, device)
+    # accelerate runs FSDP under autocast, too, which adapters need: peft casts their inputs to the type of the shards.
+    casts = training["precision"] == "BF16Mixed" and (strategy == "DDP" or (strategy == "FSDP" and "fineTuning" in training))
 
     def make_loss(inputs):
         with torch.autocast(device, torch.bfloat16, enabled=casts):

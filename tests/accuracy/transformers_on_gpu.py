@@ -72,12 +72,31 @@ DEEPSEEK = {"model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size
             "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "topk_method": "greedy",
             "n_group": 1, "topk_group": 1}
 
+T5_LARGE = {**T5_BASE, "d_model": 1024, "d_ff": 4096, "num_heads": 16, "num_layers": 24}
+GEMMA3 = {**llama(1152, 26, 4, 1, 6912, 262144), "model_type": "gemma3_text", "head_dim": 256, "sliding_window": 512,
+          "sliding_window_pattern": 6, "query_pre_attn_scalar": 256}
+CLIP = {"model_type": "clip", "projection_dim": 768,
+        "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_hidden_layers": 12,
+                        "vocab_size": 49408, "max_position_embeddings": 77, "eos_token_id": 2, "projection_dim": 768},
+        "vision_config": {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24,
+                          "image_size": 224, "patch_size": 14, "projection_dim": 768}}
+LLAMA4 = {"model_type": "llama4_text", "hidden_size": 1024, "intermediate_size": 2048, "intermediate_size_mlp": 4096,
+          "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 128, "num_hidden_layers": 8, "vocab_size": 202048,
+          "num_local_experts": 8, "interleave_moe_layer_step": 2, "attention_chunk_size": 1024, "no_rope_layer_interval": 4,
+          "pad_token_id": 0}
+QWEN3_NEXT = {"model_type": "qwen3_next", "hidden_size": 1024, "intermediate_size": 2560, "num_attention_heads": 8,
+              "num_key_value_heads": 2, "head_dim": 128, "num_hidden_layers": 4, "vocab_size": 151936, "num_experts": 16,
+              "num_experts_per_tok": 4, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+              "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 8, "linear_num_value_heads": 16}
+
 FULL = {"activationCheckpointing": "Full"}
 OPTIMIZERS = ("SGD", "Momentum", "Adam", "Adagrad", "RMSprop", "NAdam", "RAdam", "Adadelta", "Adamax", "Adafactor", "Muon")
 
 
 def case(name, config, batch, tokens, precision="BF16Mixed", optimizer="AdamW", attention="SDPA", **training):
-    model = {"config": json.dumps(config), "seqLen": tokens, "attention": attention}
+    """tokens: of a sample, or those of the encoder and those of the decoder."""
+    lengths = {"encoderSeqLen": tokens[0], "seqLen": tokens[1]} if isinstance(tokens, tuple) else {"seqLen": tokens}
+    model = {"config": json.dumps(config), **lengths, "attention": attention}
     return {"case": name, "model": {"transformer": model},
             "training": {"batchSizePerTrainer": batch, "optimizer": optimizer, "precision": precision, **training}}
 
@@ -155,6 +174,19 @@ HELD_OUT = [
     case("Phi-3 mini, LoRA", PHI3, 2, 2048, "BF16",
          fineTuning={"method": "LoRA", "rank": 8, "targetModules": ["qkv_proj", "o_proj"]}),
 ]
+HELD_OUT += [
+    case("T5 base", T5_BASE, 8, (512, 128), attention="Eager"),
+    case("T5 base", T5_BASE, 16, (512, 128), attention="Eager", **FULL),
+    case("T5 base", T5_BASE, 8, 512, "FP32", attention="Eager", **FULL),
+    case("T5 large", T5_LARGE, 4, 512, attention="Eager"),
+    case("T5 large", T5_LARGE, 8, 512, attention="Eager", **FULL),
+    case("T5 large", T5_LARGE, 8, (256, 512), "BF16", attention="Eager"),
+    case("Gemma 3 1B", GEMMA3, 2, 2048),
+    case("Gemma 3 1B", GEMMA3, 2, 2048, "BF16", **FULL),
+    case("CLIP large", CLIP, 64, 77),
+    case("Llama 4, small", LLAMA4, 2, 2048, "BF16"),
+    case("Qwen3 Next, small", QWEN3_NEXT, 2, 1024),
+]
 CASES += HELD_OUT
 
 
@@ -209,7 +241,8 @@ def prepare(row, device):
 
     batches = []
     for _ in range(parts):
-        inputs = transformer_truth.make_inputs(config, made, training["batchSizePerTrainer"] // parts, spec["seqLen"])
+        tokens = (spec.get("encoderSeqLen", spec["seqLen"]), spec["seqLen"])
+        inputs = transformer_truth.make_inputs(config, made, training["batchSizePerTrainer"] // parts, tokens)
         floats = torch.bfloat16 if precision == "BF16" else torch.float32
         batches.append({name: value if not torch.is_tensor(value) else value.to(device, floats) if value.is_floating_point()
                         else value.to(device) for name, value in inputs.items()})
@@ -240,26 +273,31 @@ def measure_case(row):
     return measure_gpu.measure_iterations(*prepare(row, "cuda"))
 
 
+LAYERS = {"llama4_text": 4, "qwen3_next": 4}  # their layers are of several kinds
+
+
 def one_layer(row):
     """The case with one layer, one sample of few tokens and few words."""
     spec = row["model"]["transformer"]
     config = json.loads(spec["config"])
-    for key in ("num_hidden_layers", "n_layer", "num_layers", "encoder_layers", "decoder_layers"):
-        if key in config:
-            config[key] = 1
-    if config["model_type"] != "whisper":  # whose special tokens are its last ones
+    for part in (config, config.get("text_config", {}), config.get("vision_config", {})):
+        for key in ("num_hidden_layers", "n_layer", "num_layers", "encoder_layers", "decoder_layers"):
+            if key in part:
+                part[key] = LAYERS.get(config["model_type"], 1)
+    if config["model_type"] not in ("whisper", "clip"):  # whose special tokens are its last ones
         config["vocab_size"] = 1024
     training = {**row["training"], "batchSizePerTrainer": row["training"].get("gradientAccumulation", 1)}
     if training.get("optimizerImplementation") == "Fused":
         del training["optimizerImplementation"]
     return {**row, "training": training,
-            "model": {"transformer": {**spec, "config": json.dumps(config), "seqLen": min(spec["seqLen"], 32)}}}
+            "model": {"transformer": {**spec, "config": json.dumps(config),
+                                      **{key: min(value, 32) for key, value in spec.items() if key.endswith("eqLen")}}}}
 
 
-def rehearse():
+def rehearse(rows):
     quiet()
     failed = 0
-    for row in CASES:
+    for row in rows:
         try:
             measure_gpu.iterate(*prepare(one_layer(row), "cpu"))
             print(row["case"], row["training"], "trains", flush=True)
@@ -336,8 +374,9 @@ def main():
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "build" / "release" / "bin" / "plimsoll")
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
+    chosen = [row for row in (HELD_OUT if options.held_out else CASES) if re.search(options.only, json.dumps(row))]
     if options.rehearse:
-        return 1 if rehearse() else 0
+        return 1 if rehearse(chosen) else 0
     if options.compare:
         files = options.files or sorted((HERE / "measured_gpu").glob("transformers_*.json"))
         return 1 if sum(compare(options.binary, path) for path in files) else 0
@@ -345,7 +384,6 @@ def main():
     if head is None:
         print("no CUDA device here: nothing was measured.")
         return 0
-    chosen = [row for row in (HELD_OUT if options.held_out else CASES) if re.search(options.only, json.dumps(row))]
     measure_gpu.measure_all([(row, measure_case, row) for row in chosen], options.output,
                             {**head, "transformers": transformers.__version__})
     return 0
