@@ -207,8 +207,8 @@ void print_table(Console& console, const std::string& name, const EstimateInput&
               << to_string(answer.headroom) << " headroom)\n"
               << "  tensors " << to_string(peak.allocated) << ", allocator " << to_string(peak.reserved)
               << ", peak in " << answer.estimate.peak_phase << '\n'
-              << initial_line(answer.estimate) << host_memory_line(answer.estimate.host)
-              << host_demand_line(demand_of(input, answer))
+              << initial_line(answer.estimate, input.training.parallelism.strategy)
+              << host_memory_line(answer.estimate.host) << host_demand_line(demand_of(input, answer))
               << (answer.largest_batch.value_or(0) > 0 ? "  largest batch per trainer that fits: " +
                                                              std::to_string(*answer.largest_batch) + "\n"
                                                        : std::string())

@@ -252,7 +252,8 @@ void print_table(Console& console, const std::string& name, const estimator::Est
               << "  tensors " << to_string(estimate.peak.allocated) << ", allocator "
               << to_string(estimate.peak.reserved) << ", at most " << to_string(estimate.peak.upper_bound)
               << ", peak in " << estimate.peak_phase << '\n'
-              << initial_line(estimate) << host_memory_line(estimate.host);
+              << initial_line(estimate, request.training->parallelism.strategy)
+              << host_memory_line(estimate.host);
   if (answer.throughput) {
     console.out << throughput_text(*answer.throughput, !answer.explanation.empty());
   }

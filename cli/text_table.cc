@@ -57,25 +57,27 @@ std::string bar(double share, int width, bool unicode) {
   return text;
 }
 
-std::string initial_line(const estimator::Estimate& estimate) {
+std::string initial_line(const estimator::Estimate& estimate, crds::ParallelStrategy strategy) {
   if (!estimate.initial) {
     return {};
   }
   using enum crds::Initialisation;
   const estimator::InitialPeak& initial = *estimate.initial;
-  const auto made_on = [](crds::Initialisation where) {
-    return std::string(where == kMeta ? "meta device" : crds::name_of(where));
+  const auto made = [&](crds::Initialisation where) {
+    return where != kMeta                               ? "on the " + std::string(crds::name_of(where))
+           : strategy == crds::ParallelStrategy::kZeRO3 ? "within zero.Init"
+                                                        : "on the meta device";
   };
   std::string others;
   const std::pair<crds::Initialisation, std::optional<Bytes>> ways[] = {{kCPU, initial.on_cpu},
                                                                         {kGPU, initial.on_gpu}};
   for (const auto& [where, bound] : ways) {
     if (bound && where != initial.where) {
-      others += (others.empty() ? " (on the " : ", on the ") + made_on(where) + " " + to_string(*bound);
+      others += (others.empty() ? " (" : ", ") + made(where) + " " + to_string(*bound);
     }
   }
-  return "  before the first iteration at most " + to_string(initial.upper_bound) + ", made on the " +
-         made_on(initial.where) + (others.empty() ? "" : others + ")") + "\n";
+  return "  before the first iteration at most " + to_string(initial.upper_bound) + ", made " +
+         made(initial.where) + (others.empty() ? "" : others + ")") + "\n";
 }
 
 std::string host_memory_line(const estimator::HostMemory& host) {

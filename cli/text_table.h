@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "crds/training_job.h"
 #include "estimator/estimate/estimate.h"
 
 namespace plimsoll::cli {
@@ -30,7 +31,7 @@ std::string bar(double share, int width, bool unicode);
 std::string breakdown_bars(const estimator::Breakdown& breakdown, Bytes capacity, bool unicode);
 
 // "  before the first iteration at most 1.2 GiB, made on the CPU (on the GPU 25.1 GiB)\n"; empty where no model is sharded.
-std::string initial_line(const estimator::Estimate& estimate);
+std::string initial_line(const estimator::Estimate& estimate, crds::ParallelStrategy strategy);
 
 // "  host memory 12.0 GiB: optimizer state 8.0 GiB, parameters 4.0 GiB\n"; empty where a trainer needs none.
 std::string host_memory_line(const estimator::HostMemory& host);

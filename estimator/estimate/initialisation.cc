@@ -155,10 +155,14 @@ InitialEstimates InitialMemory::estimates(const EstimateRequest& request, Bytes 
     return {};
   }
   InitialEstimates initial;
-  initial.counted = estimate(initialisation_of(*request.training), request, dense_parameters);
+  const Initialisation where = initialisation_of(*request.training);
+  initial.counted = estimate(where, request, dense_parameters);
+  const auto made = [&](Initialisation other) {
+    return other == where ? initial.counted : estimate(other, request, dense_parameters);
+  };
   if (!crds::is_split(request.training->parallelism)) {
-    initial.on_cpu = estimate(Initialisation::kCPU, request, dense_parameters);
-    initial.on_gpu = estimate(Initialisation::kGPU, request, dense_parameters);
+    initial.on_cpu = made(Initialisation::kCPU);
+    initial.on_gpu = made(Initialisation::kGPU);
   }
   return initial;
 }

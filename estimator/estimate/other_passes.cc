@@ -36,8 +36,7 @@ Result<void> check_saving(const EstimateRequest& request) {
                  "training.checkpointSaving " + std::string(crds::name_of(training.checkpoint_saving)) +
                      " would gather the embedding tables on one GPU: save them with Sharded or ShardedAsync");
   }
-  const bool split = parallelism.tensor > 1 || parallelism.pipeline > 1 || parallelism.expert > 1;
-  if (split && parallelism.strategy != crds::ParallelStrategy::kMegatron &&
+  if (crds::is_split(parallelism) && parallelism.strategy != crds::ParallelStrategy::kMegatron &&
       (full || gathers_to_save(training))) {
     return Error(
         ErrorCode::kUnsupported,

@@ -131,8 +131,8 @@ class ParameterLifeCycle {
                      BudgetVector<ReplicaParameter> parameters, const OptimizerRun& optimizer,
                      Budget* budget = nullptr);
 
-  // Before the first iteration (initialisation.cc): makes the model, and shards it. Nothing with replicas that keep a whole
-  // model, unless it is made on the GPU. The caller frees what remains.
+  // Before the first iteration (initialisation.cc): makes the model, and shards it; ZeRO-1 and -2 move it to the GPU as a whole.
+  // The caller frees what remains.
   void initialise(const Making& making);
 
   // Allocates what stays live from iteration to iteration.

@@ -47,6 +47,25 @@ TEST(HostMemoryLine, NamesTheParts) {
             "  host memory 6.00 GiB: parameters 2.00 GiB, optimizer state 4.00 GiB\n");
 }
 
+TEST(InitialLine, SaysWhereTheModelIsMade) {
+  using crds::Initialisation;
+  using crds::ParallelStrategy;
+  estimator::Estimate estimate;
+  EXPECT_EQ(initial_line(estimate, ParallelStrategy::kFSDP), "");
+  estimate.initial = estimator::InitialPeak{
+      .where = Initialisation::kMeta, .upper_bound = 1_GiB, .on_cpu = 2_GiB, .on_gpu = 3_GiB};
+  EXPECT_EQ(
+      initial_line(estimate, ParallelStrategy::kZeRO3),
+      "  before the first iteration at most 1.00 GiB, made within zero.Init (on the CPU 2.00 GiB, on the GPU 3.00 GiB)\n");
+  estimate.initial->on_cpu.reset();
+  estimate.initial->on_gpu.reset();
+  EXPECT_EQ(initial_line(estimate, ParallelStrategy::kFSDP2),
+            "  before the first iteration at most 1.00 GiB, made on the meta device\n");
+  estimate.initial->where = Initialisation::kCPU;
+  EXPECT_EQ(initial_line(estimate, ParallelStrategy::kFSDP),
+            "  before the first iteration at most 1.00 GiB, made on the CPU\n");
+}
+
 TEST(Texts, PickTheirUnit) {
   EXPECT_EQ(milliseconds_text(12.34), "12.3 ms");
   EXPECT_EQ(milliseconds_text(999.6), "1 s");
