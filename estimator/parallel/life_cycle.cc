@@ -10,8 +10,8 @@
 namespace plimsoll::estimator::inline parallel {
 namespace {
 
-// The unit of a unit's shared experts. Traces have fewer units than this.
-constexpr std::int32_t experts_of(std::int32_t unit) {
+// The unit of what is_apart() in a unit. Traces have fewer units than this.
+constexpr std::int32_t apart_of(std::int32_t unit) {
   return unit + (1 << 30);
 }
 
@@ -81,6 +81,8 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
       budget_(budget),
       replication_(replication),
       parameters_(std::move(parameters)),
+      has_frozen_(std::any_of(parameters_.begin(), parameters_.end(),
+                              [](const ReplicaParameter& each) { return !each.trained; })),
       optimizer_(optimizer),
       memory_of_units_(budget),
       owner_(budget),
@@ -124,7 +126,6 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
       const std::int64_t width = parameters_[unit.members.front()].width;
       unit.shard = Bytes{divided(unpadded.count / width, shards())} * width;
       unit.whole = replication_.without_padding ? unpadded : unit.shard * shards();
-      unit.trained_unpadded = unpadded;  // and so is its gradient, also where some members are frozen
       unit.trained_whole = unit.whole;
       unit.trained_shard = unit.shard;
     }
@@ -143,7 +144,7 @@ ParameterLifeCycle::ParameterLifeCycle(ParameterLedger& ledger, const Replicatio
 }
 
 std::int32_t ParameterLifeCycle::unit_of(const ReplicaParameter& parameter) const {
-  return is_apart(parameter) ? experts_of(parameter.unit) : parameter.unit;
+  return is_apart(parameter) ? apart_of(parameter.unit) : parameter.unit;
 }
 
 ParameterLifeCycle::Unit& ParameterLifeCycle::unit(std::int32_t id) {
@@ -431,10 +432,10 @@ void ParameterLifeCycle::gather(Unit& unit, bool frees_last) {
     const BlockId sent = low_precision_shard(unit);
     unit.gathered.push_back(
         ledger_.allocate(Part::kTemporaries, unit.whole, 1, unit.largest, kCommunicationStream));
+    stage(unit.whole, unit.largest);
     if (sent >= 0) {
       ledger_.release(sent);
     }
-    stage(unit.whole, unit.largest);
     return;
   }
   if (shards(parameters_[unit.members.front()]) > 1) {
@@ -466,7 +467,7 @@ void ParameterLifeCycle::enter_forward(std::int32_t id) {
     fetch_forward(id);
     return;
   }
-  for (const std::int32_t each : {id, experts_of(id)}) {
+  for (const std::int32_t each : {id, apart_of(id)}) {
     const auto found = units_.find(each);
     if (!gathers() || found == units_.end() || !found->second.gathered.empty()) {
       continue;
@@ -481,7 +482,7 @@ void ParameterLifeCycle::enter_forward(std::int32_t id) {
 }
 
 void ParameterLifeCycle::leave_forward(std::int32_t id) {
-  for (const std::int32_t each : {experts_of(id), id}) {
+  for (const std::int32_t each : {apart_of(id), id}) {
     const auto found = units_.find(each);
     if (gathers() && found != units_.end() && each != kRootUnit && reshards_after_forward(found->second)) {
       reshard(found->second);
@@ -506,8 +507,11 @@ void ParameterLifeCycle::enter_backward(std::int32_t id, std::int32_t next) {
     }
     return;
   }
-  // Experts begin their unit's backward, and gather the next unit ahead. So does the root, which is whole already.
-  for (const std::int32_t each : {id, experts_of(id), next}) {
+  // Experts begin their unit's backward, and gather the next unit ahead. So does the root, which is whole already. FSDP1
+  // gathers the next unit of the order in which forward left them: the unit's own adapters before the next unit.
+  const bool has_adapters = fsdp1() && units_.contains(apart_of(id));
+  next_ = has_adapters ? next : kRootUnit;
+  for (const std::int32_t each : {id, apart_of(id), has_adapters ? kRootUnit : next}) {
     const auto found = units_.find(each);
     if (found == units_.end() || each == kRootUnit || (id == kRootUnit && each != next)) {
       continue;
@@ -539,6 +543,10 @@ void ParameterLifeCycle::take_gradient(std::size_t parameter, BlockId gradient) 
     of.gradients.emplace_back(parameter, gradient);
     if (id != parameters_[parameter].unit && of.gradients.size() == of.trained) {
       finish_unit(id);
+      const auto next = units_.find(std::exchange(next_, kRootUnit));
+      if (next != units_.end() && next->first != kRootUnit && next->second.gathered.empty()) {
+        gather(next->second, false);
+      }
     }
     return;
   }
@@ -653,7 +661,7 @@ void ParameterLifeCycle::reduce(Unit& unit) {
 
 void ParameterLifeCycle::leave_backward(std::int32_t id) {
   if (gathers() && id != kRootUnit) {
-    finish_unit(experts_of(id));
+    finish_unit(apart_of(id));
     finish_unit(id);
   }
 }
@@ -716,10 +724,10 @@ void ParameterLifeCycle::end_accumulation(std::int32_t first, std::int32_t last)
     reshard(unit);
   };
   for (std::int32_t id = last - 1; id >= first; --id) {
-    finish(experts_of(id));
+    finish(apart_of(id));
     finish(id);
   }
-  finish(experts_of(kRootUnit));
+  finish(apart_of(kRootUnit));
   finish(kRootUnit);
   release(scattering_);
 }

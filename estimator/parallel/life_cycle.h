@@ -246,10 +246,17 @@ class ParameterLifeCycle {
   std::int64_t reduced_width_ratio(const Unit& unit) const;   // of reduced to computed gradients
   Unit& unit(std::int32_t id);                                // created if it does not exist
   // Whether the parameter belongs to experts that trainers share, and FSDP2 shards apart from the rest of the unit.
-  bool is_apart(const ReplicaParameter& parameter) const { return fsdp2() && parameter.experts_over > 1; }
+  bool is_shared_expert(const ReplicaParameter& parameter) const {
+    return fsdp2() && parameter.experts_over > 1;
+  }
+  // So are, with FSDP1, trained parameters among frozen ones: a flat parameter is trained as a whole, and peft makes each adapter
+  // a unit (utils/other.py: fsdp_auto_wrap_policy). Those of a unit are one here.
+  bool is_apart(const ReplicaParameter& parameter) const {
+    return is_shared_expert(parameter) || (fsdp1() && has_frozen_ && parameter.trained);
+  }
   // A separate group of the optimizer: the foreach functions do not mix DTensors of different meshes.
   bool steps_apart(const ReplicaParameter& parameter) const {
-    return parameter.separate_step || is_apart(parameter);
+    return parameter.separate_step || is_shared_expert(parameter);
   }
   std::int32_t unit_of(const ReplicaParameter& parameter) const;
   void finish_unit(std::int32_t id);
@@ -298,6 +305,7 @@ class ParameterLifeCycle {
   Budget* const budget_;
   const Replication replication_;
   const BudgetVector<ReplicaParameter> parameters_;
+  const bool has_frozen_;
   const OptimizerRun optimizer_;
   BudgetBytes memory_of_units_;
   std::map<std::int32_t, Unit> units_;
@@ -305,6 +313,7 @@ class ParameterLifeCycle {
   BudgetVector<std::int64_t> on_host_;  // by parameter: elements_on_host(); empty: all or none
   // Gradients of earlier micro-batches, by parameter; if gradients are sharded, by the unit's first member.
   BudgetVector<BlockId> kept_gradients_;
+  std::int32_t next_ = kRootUnit;       // FSDP1: the unit to gather once this one's adapters are done
   BlockId last_buffer_ = -1;            // FSDP2: buffer of the previous all-gather, still being copied out
   BlockId scattering_ = -1;             // FSDP2: input of the reduce-scatter in progress
   BlockId bucket_ = -1;                 // DeepSpeed: where gradients wait for their reduction

@@ -109,10 +109,6 @@ Result<TunedModel> tuned_model(const TransformerSpec& spec, const crds::Training
   if (adapters && training.loss_chunks > 1) {
     return unsupported("adapters is not modelled with training.lossChunks");
   }
-  if (strategy == kFSDP) {
-    return unsupported(
-        "strategy FSDP is not modelled: its flat parameters mix trained and frozen weights; FSDP2 is");
-  }
   if (tuning.quantization != crds::Quantization::kNone && strategy != kAuto && strategy != kDDP) {
     return unsupported(std::string("quantization is modelled with strategies Auto and DDP only, not with ") +
                        crds::name_of(strategy));

@@ -34,6 +34,13 @@ CASES = [
     ("FSDP2 4, long", 4, "FSDP2", "FP32", 1, 16, TARGETS, LONG),
     ("FSDP2 4, perceptrons", 4, "FSDP2", "FP32", 1, 64, MLP, TOKENS),
     ("FSDP2 2, two micro-batches", 2, "FSDP2", "FP32", 2, 16, TARGETS, TOKENS),
+    ("FSDP 2", 2, "FSDP", "FP32", 1, 16, TARGETS, TOKENS),
+    ("FSDP 4", 4, "FSDP", "FP32", 1, 16, TARGETS, TOKENS),
+    ("FSDP 4, long", 4, "FSDP", "FP32", 1, 16, TARGETS, LONG),
+    ("FSDP 4, perceptrons", 4, "FSDP", "FP32", 1, 64, MLP, TOKENS),
+    ("FSDP 2, two micro-batches", 2, "FSDP", "FP32", 2, 16, TARGETS, TOKENS),
+    ("FSDP 2, mixed", 2, "FSDP", "BF16Mixed", 1, 16, TARGETS, TOKENS),
+    ("FSDP 4, mixed, long", 4, "FSDP", "BF16Mixed", 1, 16, TARGETS, LONG),
     ("ZeRO2 2", 2, "ZeRO2", "BF16Mixed", 1, 16, TARGETS, TOKENS),
     ("ZeRO3 2", 2, "ZeRO3", "BF16Mixed", 1, 16, TARGETS, TOKENS),
     ("ZeRO3 4", 4, "ZeRO3", "BF16Mixed", 1, 16, TARGETS, TOKENS),
@@ -59,8 +66,25 @@ def mark_iteration():
     measure.mark()
 
 
-def train_fsdp2(module, parts):
+def fully_sharded(module):
     measure_parallel.fully_sharded(module, distributed.init_device_mesh("cpu", (distributed.get_world_size(),)))
+    return module
+
+
+def flattened(module, precision):
+    """FSDP1 with a unit for each layer and one for each adapter in it (peft.utils.other.fsdp_auto_wrap_policy)."""
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+    from torch.distributed.fsdp.wrap import CustomPolicy
+
+    units = set(map(id, measure_parallel.blocks_of(module)))
+    units.update(id(part) for part in module.modules() if not list(part.children()) and hasattr(part, "weight")
+                 and part.weight.requires_grad)
+    mixed = MixedPrecision(torch.bfloat16, torch.bfloat16) if precision == "BF16Mixed" else None
+    return FullyShardedDataParallel(module, auto_wrap_policy=CustomPolicy(lambda part: id(part) in units), mixed_precision=mixed,
+                                    device_id=torch.device("cpu"))
+
+
+def train_fsdp(module):
     optimizer = trained_by(module)
 
     def step():
@@ -86,13 +110,18 @@ def train_zero(module, strategy, precision, parts):
 def train(strategy, precision, parts, rank, targets, tokens):
     measure_parallel.STATE_IS_MADE_AHEAD = strategy.startswith("ZeRO")
     module = with_adapters(rank, targets)
-    model, backward, step = (train_fsdp2(module, parts) if strategy == "FSDP2" else train_zero(module, strategy, precision, parts))
+    model, backward, step = (train_fsdp(fully_sharded(module)) if strategy == "FSDP2" else
+                             train_fsdp(flattened(module, precision)) if strategy == "FSDP" else
+                             train_zero(module, strategy, precision, parts))
+    # accelerate runs FSDP under autocast, too: peft casts an adapter's input to the type of its shards.
+    casts = torch.autocast("cpu", torch.bfloat16, enabled=strategy == "FSDP" and precision == "BF16Mixed")
     inputs = torch.zeros(BATCH // parts, tokens, dtype=torch.int64)
     for _ in range(measure.ITERATIONS):
         mark_iteration()
         for part in range(parts):
             last = part == parts - 1
-            loss = parallel.next_token_loss(model(inputs), inputs)
+            with casts:
+                loss = parallel.next_token_loss(model(inputs), inputs)
             if last:
                 measure.mark()
             backward(loss)

@@ -57,9 +57,10 @@ TEST(ParallelTruth, TheEstimateMeetsSharedExperts) {
 TEST(ParallelTruth, TheEstimateMeetsShardedAdapters) {
   for (const testing::MeasuredRun& run : testing::measured_runs("estimate/sharded_adapters_torch2.yaml")) {
     const double error = error_of(run);
-    const bool zero3 = run.spec.training.parallelism.strategy == crds::ParallelStrategy::kZeRO3;
-    EXPECT_GT(error, -0.1) << run.name;
-    EXPECT_LT(error, zero3 ? 7 : 0.2) << run.name;
+    using enum crds::ParallelStrategy;
+    const crds::ParallelStrategy strategy = run.spec.training.parallelism.strategy;
+    EXPECT_GT(error, -0.4) << run.name;
+    EXPECT_LT(error, strategy == kZeRO3 ? 7 : strategy == kFSDP ? 2 : 0.2) << run.name;
   }
 }
 

@@ -524,6 +524,58 @@ TEST(ParameterLifeCycle, FrozenParametersAreShardedAndGatheredAndHaveNoGradient)
   life.step();
 }
 
+// With FSDP1 a flat parameter is trained as a whole, so that peft wraps each adapter apart. The unit that comes next is gathered
+// after them: FSDP prefetches in the order of forward's units.
+TEST(ParameterLifeCycle, AdaptersAreUnitsWithinTheirsWithFsdp1) {
+  Model model = model_of(ParallelStrategy::kFSDP, 4,
+                         {vector_of(40, 0), vector_of(8, 0), vector_of(40, 1), vector_of(8, 1)});
+  model.parameters[0].trained = model.parameters[2].trained = false;
+  ParameterLifeCycle life = model.life();
+  const auto temporaries = [&] { return model.ledger.live(Part::kTemporaries); };
+  life.persist();
+  EXPECT_EQ(model.ledger.live(Part::kParameters), 2 * (10 + 2) * 4);
+  EXPECT_EQ(model.ledger.live(Part::kOptimizerState), 2 * 2 * 4);
+  for (const std::int32_t unit : {0, 1}) {
+    life.enter_forward(unit);
+    EXPECT_EQ(temporaries(), (40 + 8) * 4);
+    life.leave_forward(unit);
+    EXPECT_EQ(temporaries(), 0);
+  }
+  life.end_forward();
+  life.enter_backward(1, 0);
+  EXPECT_EQ(temporaries(), (40 + 8) * 4) << "the next unit waits for the adapters";
+  life.take_gradient(3, model.gradient(3));
+  EXPECT_EQ(temporaries(), (40 + 40) * 4) << "its adapters are done";
+  life.leave_backward(1);
+  EXPECT_EQ(temporaries(), 40 * 4);
+  life.enter_backward(0, kRootUnit);
+  life.take_gradient(1, model.gradient(1));
+  life.leave_backward(0);
+  life.end_backward();
+  EXPECT_EQ(temporaries(), 0);
+  EXPECT_EQ(model.ledger.live(Part::kGradients), 2 * 2 * 4);
+}
+
+TEST(ParameterLifeCycle, AUnitThatIsWholeIsNotGatheredAgainAfterTheAdapters) {
+  Model model = model_of(ParallelStrategy::kFSDP, 4, {vector_of(40, 0), vector_of(40, 1), vector_of(8, 1)});
+  model.parameters[0].trained = model.parameters[1].trained = false;
+  model.replication.reshard_after_forward = false;
+  ParameterLifeCycle life = model.life();
+  for (const std::int32_t unit : {0, 1}) {
+    life.enter_forward(unit);
+    life.leave_forward(unit);
+  }
+  life.end_forward();
+  const std::int64_t whole = model.ledger.live(Part::kTemporaries);
+  EXPECT_EQ(whole, (40 + 40 + 8) * 4);
+  life.enter_backward(1, 0);
+  EXPECT_EQ(model.ledger.live(Part::kTemporaries), whole);
+  life.take_gradient(2, model.gradient(2));
+  EXPECT_EQ(model.ledger.live(Part::kTemporaries), (40 + 40) * 4);
+  life.leave_backward(1);
+  EXPECT_EQ(model.ledger.live(Part::kTemporaries), 40 * 4);
+}
+
 TEST(ParameterLifeCycle, AUnitThatIsFrozenAsAWholeIsFreedAfterItsBackward) {
   for (const ParallelStrategy strategy : {ParallelStrategy::kFSDP, ParallelStrategy::kFSDP2}) {
     Model model = model_of(strategy, 4, {vector_of(40, 0)});
