@@ -5,8 +5,8 @@ function(plimsoll_count_lines library)
   if(NOT floor)
     return()
   endif()
-  # Counts that threads race for are atomic: ones that are lost would be wrong, and slower still. The estimator has no threads,
-  # and its loops, which are the hottest, would spend most of their time on the locked increments.
+  # Counts that threads race for are atomic: ones that are lost would be wrong, and slower still. The estimator starts no
+  # threads, and its loops are the hottest: plain counts do there.
   set(update prefer-atomic)
   if(library STREQUAL "estimator")
     set(update single)

@@ -364,12 +364,12 @@ class TraceIteration {
       }
       const TraceParameter& parameter = chunk.trace.parameters[stepped.id];
       chunk.shared[index(parameter.gradient.front())] = static_cast<std::int32_t>(shared_.size());
-      replicated.push_back(share(chunk, stepped, first_unit, true));
+      replicated.push_back(replica_of(chunk, stepped, first_unit, true));
       end_unit = std::max(end_unit, replicated.back().unit + 1);
     }
     if (gathers(request_.replication.strategy)) {
       for (const SteppedParameter& frozen : chunk.at->frozen) {
-        replicated.push_back(share(chunk, frozen, first_unit, false));
+        replicated.push_back(replica_of(chunk, frozen, first_unit, false));
         end_unit = std::max(end_unit, replicated.back().unit + 1);
       }
     }
@@ -385,7 +385,9 @@ class TraceIteration {
     return end_unit;
   }
 
-  ReplicaParameter share(Chunk& chunk, const SteppedParameter& of, std::int32_t first_unit, bool trained) {
+  // The parameter as the life cycle has it, whose blocks it allocates from now on.
+  ReplicaParameter replica_of(Chunk& chunk, const SteppedParameter& of, std::int32_t first_unit,
+                              bool trained) {
     charge(request_.budget, 1);
     const TraceParameter& parameter = chunk.trace.parameters[of.id];
     const TensorView view = chunk.at->shapes.tensor_of(parameter.layout, parameter.dtype);

@@ -17,7 +17,7 @@
 // Sources: torch/nn/parallel/distributed.py and csrc/distributed/c10d/reducer.cpp (DDP);
 // torch/distributed/optim/zero_redundancy_optimizer.py; torch/distributed/fsdp/_runtime_utils.py and
 // _flat_param.py (FSDP1); torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py
-// (FSDP2); DeepSpeed's ZeRO: deepspeed.cc. The order of events was recorded in real runs (tests/accuracy/parallel).
+// (FSDP2), both in fsdp.cc; DeepSpeed's ZeRO: deepspeed.cc. The order of events was recorded in real runs (tests/accuracy/parallel).
 #pragma once
 
 #include <algorithm>
@@ -313,7 +313,7 @@ class ParameterLifeCycle {
   BudgetVector<std::int64_t> on_host_;  // by parameter: elements_on_host(); empty: all or none
   // Gradients of earlier micro-batches, by parameter; if gradients are sharded, by the unit's first member.
   BudgetVector<BlockId> kept_gradients_;
-  std::int32_t next_ = kRootUnit;       // FSDP1: the unit to gather once this one's adapters are done
+  std::int32_t after_adapters_ = kRootUnit;  // FSDP1: the unit to gather once this one's adapters are done
   BlockId last_buffer_ = -1;            // FSDP2: buffer of the previous all-gather, still being copied out
   BlockId scattering_ = -1;             // FSDP2: input of the reduce-scatter in progress
   BlockId bucket_ = -1;                 // DeepSpeed: where gradients wait for their reduction

@@ -385,10 +385,6 @@ void muon_step(const OptimizerRun& run, const std::vector<SteppedParameter>& par
   optimizer_step(adamw, rest.parameters, rest);
 }
 
-}  // namespace
-
-namespace {
-
 // Those that the optimizer updates, or the others; parameters that share a storage once.
 std::vector<SteppedParameter> parameters_of(const Trace& trace, const TraceShapes& shapes, bool updated) {
   std::vector<SteppedParameter> parameters;

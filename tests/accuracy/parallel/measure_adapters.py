@@ -2,15 +2,14 @@
 """What each rank takes that trains LoRA adapters of a sharded Llama: local processes over gloo (torch 2, transformers 5, peft).
 
 Prints tests/estimator/estimate/sharded_adapters_torch2.yaml, to which the estimates are held. The model is models/parallel.py's
-llama with fewer layers, whose own parameters are frozen; FSDP2 and DeepSpeed's ZeRO (0.19.8, on its CPU accelerator) shard them
-as they shard the others. The method is measure_parallel.py's.
+llama with fewer layers, whose own parameters are frozen; FSDP, FSDP2 and DeepSpeed's ZeRO (0.19.8, on its CPU accelerator) shard
+them as they shard the others. The method is measure_parallel.py's.
 
     python3 measure_adapters.py                all cases
     python3 measure_adapters.py 'FSDP2 4'      one, with what lives at rank 0's peak on standard error
 """
 import functools
 import json
-import os
 
 import measure_deepspeed  # (sets DeepSpeed's accelerator)
 import measure_parallel
@@ -61,11 +60,6 @@ def trained_by(module):
     return measure_parallel.optimizer_of_parameters([each for each in module.parameters() if each.requires_grad])
 
 
-def mark_iteration():
-    measure.mark()
-    measure.mark()
-
-
 def fully_sharded(module):
     measure_parallel.fully_sharded(module, distributed.init_device_mesh("cpu", (distributed.get_world_size(),)))
     return module
@@ -94,16 +88,8 @@ def train_fsdp(module):
 
 
 def train_zero(module, strategy, precision, parts):
-    import sys
-
-    import deepspeed
-
-    rank = str(distributed.get_rank())
-    os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=str(distributed.get_world_size()))
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # all collectives are gloo's
-    deepspeed.init_distributed(dist_backend="gloo")
     case = measure_deepspeed.Case(strategy, precision, distributed.get_world_size(), parts, BUCKET)
-    engine, *_ = deepspeed.initialize(model=module, optimizer=trained_by(module), config=measure_deepspeed.configuration(case))
+    engine = measure_deepspeed.engine_of(case, module, trained_by(module))
     return engine, engine.backward, lambda last: engine.step()
 
 
@@ -117,7 +103,8 @@ def train(strategy, precision, parts, rank, targets, tokens):
     casts = torch.autocast("cpu", torch.bfloat16, enabled=strategy == "FSDP" and precision == "BF16Mixed")
     inputs = torch.zeros(BATCH // parts, tokens, dtype=torch.int64)
     for _ in range(measure.ITERATIONS):
-        mark_iteration()
+        measure.mark()
+        measure.mark()
         for part in range(parts):
             last = part == parts - 1
             with casts:

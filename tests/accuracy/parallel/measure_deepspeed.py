@@ -61,16 +61,20 @@ def configuration(case):
             "bf16": {"enabled": case.precision == "BF16Mixed"}}
 
 
-def train(case):
-    parallel.LLAMA = case.llama
-    parts = case.parts
+def engine_of(case, module, optimizer):
+    """DeepSpeed's engine, in a process that has joined a group of gloo."""
     rank = str(distributed.get_rank())
     os.environ.update(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=str(distributed.get_world_size()))
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # all collectives are gloo's
     deepspeed.init_distributed(dist_backend="gloo")
+    return deepspeed.initialize(model=module, optimizer=optimizer, config=configuration(case))[0]
+
+
+def train(case):
+    parallel.LLAMA = case.llama
+    parts = case.parts
     module = parallel.LlamaStage(0, case.llama["num_hidden_layers"])
-    engine, *_ = deepspeed.initialize(model=module, optimizer=measure_parallel.optimizer_of(module),
-                                      config=configuration(case))
+    engine = engine_of(case, module, measure_parallel.optimizer_of(module))
     tokens = torch.zeros(BATCH // parts, TOKENS, dtype=torch.int64)
     for _ in range(measure.ITERATIONS):
         measure.mark()
