@@ -134,7 +134,7 @@ std::vector<InventoryWrite> plan_inventory(const std::vector<estimator::Availabl
     status.nodes = gpu.shapes;
     status.free_nodes = gpu.free_nodes;
     status.product_labels = gpu.product_labels;
-    status.memory = gpu.model.memory;
+    status.memory = gpu.model.reported_memory();
     if (gpu.host_memory > Bytes{}) {
       status.host_memory = gpu.host_memory;
     }

@@ -100,6 +100,23 @@ void flatten(const Json& value, std::vector<const Json*>& objects) {
   }
 }
 
+// At least what is known of any card in the catalogue: 5 % (RTX 4060), and no more than 1,110 MiB (GH200).
+Bytes unknown_driver_memory(Bytes reported) {
+  constexpr double kShare = 0.05;
+  constexpr Bytes kMost = Bytes::from_mib(1110);
+  return std::min(kMost, Bytes::ceil(static_cast<double>(reported.count) * kShare));
+}
+
+Bytes reported_memory_of(JsonView gpu) {
+  return Bytes::from_mib(field(gpu, "memoryMiB").integer().value_or(0));
+}
+
+Bytes cuda_memory_of(JsonView gpu) {
+  const std::optional<std::int64_t> mib = field(gpu, "cudaMiB").integer();
+  const Bytes reported = reported_memory_of(gpu);
+  return mib ? Bytes::from_mib(*mib) : reported - unknown_driver_memory(reported);
+}
+
 }  // namespace
 
 GpuCatalog GpuCatalog::built_in() {
@@ -114,11 +131,12 @@ GpuCatalog GpuCatalog::built_in() {
                    .family = text(field(gpu, "family")),
                    .compute_capability = parse_compute_capability(text(field(gpu, "computeCapability"))),
                    .cpu_architecture = text(field(gpu, "cpuArchitecture")),
-                   .memory = Bytes::from_mib(field(gpu, "memoryMiB").integer().value_or(0)),
+                   .memory = cuda_memory_of(gpu),
                    .hbm_bandwidth = gigabytes(field(gpu, "hbmGBps")),
                    .intra_node_bandwidth = gigabytes(field(gpu, "nodeGBps")),
                    .inter_node_bandwidth = network_of(field(gpu, "networkGbps").integer().value_or(0)),
-                   .relative_cost = field(gpu, "relativeCost").number().value_or(0)});
+                   .relative_cost = field(gpu, "relativeCost").number().value_or(0),
+                   .driver_memory = reported_memory_of(gpu) - cuda_memory_of(gpu)});
     }
     return catalog;
   }();
@@ -171,12 +189,13 @@ Result<void> GpuCatalog::apply(const crds::GpuModel& resource) {
     }
     models_.push_back(GpuModel{
         .name = resource.name,
-        .memory = *spec.memory,
+        .memory = *spec.memory - unknown_driver_memory(*spec.memory),
         .hbm_bandwidth = kUnknownHbm,
         .intra_node_bandwidth = kUnknownNode,
         .inter_node_bandwidth = network_of(100),
         // By its memory, until it has a price.
-        .relative_cost = static_cast<double>(spec.memory->count) / static_cast<double>((80_GiB).count)});
+        .relative_cost = static_cast<double>(spec.memory->count) / static_cast<double>((80_GiB).count),
+        .driver_memory = unknown_driver_memory(*spec.memory)});
     model = &models_.back();
   }
   for (const std::string& label : spec.product_labels) {
@@ -186,7 +205,7 @@ Result<void> GpuCatalog::apply(const crds::GpuModel& resource) {
     }
     model->product_labels.push_back(label);
   }
-  model->memory = spec.memory.value_or(model->memory);
+  model->set_reported_memory(spec.memory.value_or(model->reported_memory()));
   model->hbm_bandwidth = spec.hbm_bandwidth.value_or(model->hbm_bandwidth);
   model->intra_node_bandwidth = spec.intra_node_bandwidth.value_or(model->intra_node_bandwidth);
   model->inter_node_bandwidth = spec.inter_node_bandwidth.value_or(model->inter_node_bandwidth);

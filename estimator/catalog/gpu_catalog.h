@@ -1,5 +1,5 @@
-// GpuCatalog: what is known of each GPU model without a cluster: memory as nodes report it, bandwidths, fixed
-// costs, and every spelling of its name in node labels.
+// GpuCatalog: what is known of each GPU model without a cluster: memory, bandwidths, fixed costs, and every spelling
+// of its name in node labels.
 //
 //   GpuCatalog catalog = GpuCatalog::built_in();
 //   catalog.apply(gpu_model_from_the_cluster);
@@ -9,6 +9,7 @@
 // thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,13 +30,22 @@ struct GpuModel {
   std::string family{};                       // nvidia.com/gpu.family: "ampere"; empty if unknown
   std::optional<ComputeCapability> compute_capability{};  // nothing: not known, and no card is excluded by it
   std::string cpu_architecture{};                         // of its nodes, where the card determines it
-  Bytes memory;                                           // the label gpu.memory, in MiB: what nodes report
-  Bytes hbm_bandwidth;                                    // bytes per second
-  Bytes intra_node_bandwidth;                             // bytes per second and GPU
-  Bytes inter_node_bandwidth;                             // bytes per second and GPU
+  Bytes memory;                         // that CUDA gives to processes: cudaDeviceProp.totalGlobalMem
+  Bytes hbm_bandwidth;                  // bytes per second
+  Bytes intra_node_bandwidth;           // bytes per second and GPU
+  Bytes inter_node_bandwidth;           // bytes per second and GPU
   std::optional<Bytes> cuda_context{};  // set by a GPUModel; absent: estimator/fixed_costs/table.h
   double relative_cost = 1;             // per GPU hour; A100-80GB = 1
   crds::HostLinks host_links{};         // what a GPUModel or the nodes' labels say
+  Bytes driver_memory{};                // that the driver keeps of what nodes report
+
+  // The label gpu.memory and nvidia-smi: with what the driver keeps. Older drivers report less, some of them just what CUDA
+  // gives.
+  Bytes reported_memory() const { return memory + driver_memory; }
+  void set_reported_memory(Bytes reported) {
+    memory = reported < reported_memory() ? std::min(memory, reported) : reported - driver_memory;
+    driver_memory = reported - memory;
+  }
 };
 
 class GpuCatalog {

@@ -272,7 +272,7 @@ AvailableGpu count(const GpuModel& model, const std::vector<const GpuNode*>& nod
   available.gpus_per_node = most_common(available.shapes);
   available.host_memory = least_host_memory == Bytes::max() ? Bytes{} : least_host_memory;
   if (least_memory.count > 0) {
-    available.model.memory = least_memory;
+    available.model.set_reported_memory(least_memory);
   }
   if (least_capability) {
     available.model.compute_capability = least_capability;
@@ -376,7 +376,7 @@ std::vector<AvailableGpu> inventory_of(const std::vector<crds::GpuModel>& resour
                            .shapes = status.nodes,
                            .free_nodes = status.free_nodes};
     if (status.memory && status.memory->count > 0) {
-      available.model.memory = *status.memory;
+      available.model.set_reported_memory(*status.memory);
     }
     available.host_memory = status.host_memory.value_or(Bytes{});
     available.host_links = status.host_links;

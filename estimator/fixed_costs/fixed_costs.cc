@@ -145,7 +145,7 @@ FixedCosts fixed_costs_of(const EstimateRequest& request) {
   }
   costs.cuda_context =
       request.learned.cuda_context.value_or(request.gpu->cuda_context.value_or(context_row(platform).bytes));
-  costs.unavailable = kDriverMemory + std::min(kTypicalContext, costs.cuda_context);
+  costs.unavailable = std::min(kTypicalContext, costs.cuda_context);
   return costs;
 }
 

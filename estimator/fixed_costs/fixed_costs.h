@@ -17,7 +17,7 @@ struct FixedCosts {
   // Outside the allocator; both upper bounds.
   Bytes communication;  // NCCL's buffers
   Bytes cuda_context;
-  // Memory that the allocator can never get: the driver's, and a context of typical size.
+  // Memory that the allocator can never get: a context of typical size.
   Bytes unavailable;
 };
 FixedCosts fixed_costs_of(const EstimateRequest& request);

@@ -68,9 +68,7 @@ inline constexpr Bytes kCommunicationOfTwo = 1536_MiB;
 inline constexpr Bytes kCommunicationLimit = 2048_MiB;
 inline constexpr double kTrainersAtLimit = 128;
 
-// torch reports 250 MiB less than nvidia-smi for an RTX 3060 (12622168064 B in xMem's raw files). The
-// smallest contexts measured are 256 to 426 MiB (the rows of lazily loaded kernels).
-inline constexpr Bytes kDriverMemory = 250_MiB;
+// The smallest contexts measured are 256 to 426 MiB (the rows of lazily loaded kernels).
 inline constexpr Bytes kTypicalContext = 300_MiB;
 
 }  // namespace plimsoll::estimator::fixed_costs

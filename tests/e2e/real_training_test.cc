@@ -33,7 +33,7 @@ class RealTrainingTest : public TrainingTest {
 apiVersion: plimsoll.dev/v1alpha1
 kind: GPUModel
 metadata: {name: test-card}
-spec: {productLabels: [Plimsoll-Test-Card], memory: 256Mi, cudaContext: 1Mi}
+spec: {productLabels: [Plimsoll-Test-Card], memory: 270Mi, cudaContext: 1Mi}
 ---
 apiVersion: plimsoll.dev/v1alpha1
 kind: MemoryProfile
@@ -43,7 +43,7 @@ spec: {family: recommender, bounds: [{gpuModel: test-card, communication: 1Mi}]}
     NodeAgent::Options options;
     options.gpus = 8;
     options.labels = {{"nvidia.com/gpu.product", "Plimsoll-Test-Card"},
-                      {"nvidia.com/gpu.memory", "256"},
+                      {"nvidia.com/gpu.memory", "270"},  // 5 % are taken to be the driver's
                       {"nvidia.com/gpu.count", "8"}};
     options.environment = {{"PYTHONPATH", PLIMSOLL_SOURCE_DIR "/trainer"},
                            {"PYTHONDONTWRITEBYTECODE", "1"},

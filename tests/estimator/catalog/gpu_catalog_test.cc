@@ -25,7 +25,7 @@ TEST(GpuCatalog, NamesAsPeopleWriteThem) {
   for (const char* name : {"RTX 3060", "rtx-3060", "NVIDIA GeForce RTX 3060", "NVIDIA-GeForce-RTX-3060"}) {
     const GpuModel* gpu = catalog.find(name);
     ASSERT_NE(gpu, nullptr) << name;
-    EXPECT_EQ(gpu->memory, 12_GiB) << name;
+    EXPECT_EQ(gpu->reported_memory(), 12_GiB) << name;
     EXPECT_EQ(gpu->family, "ampere") << name;
   }
   EXPECT_EQ(catalog.find("RTX 3060 MIG 1g"), catalog.find("RTX-3060-MIG-1g"));
@@ -120,6 +120,38 @@ TEST(GpuCatalog, NoLabelMeansTwoModelsAndNoFigureIsMissing) {
   }
 }
 
+// The catalogue had what nodes report, 0.2 to 0.9 GiB more than PyTorch could allocate.
+TEST(GpuCatalog, MemoryIsWhatCudaGivesToProcesses) {
+  const GpuCatalog catalog = GpuCatalog::built_in();
+  EXPECT_EQ(catalog.find("A100-80GB")->memory, Bytes::from_mib(81'038));
+  EXPECT_EQ(catalog.find("A100-80GB")->reported_memory(), 80_GiB);
+  EXPECT_EQ(catalog.find("V100-32GB")->memory, Bytes::from_mib(32'480));
+  EXPECT_EQ(catalog.find("K80")->memory, catalog.find("K80")->reported_memory());
+  for (const GpuModel& gpu : catalog.models()) {
+    // What a model that the catalogue does not know would lose.
+    GpuCatalog other = catalog;
+    crds::GpuModel unknown = resource("unknown");
+    unknown.spec.memory = gpu.reported_memory();
+    ASSERT_TRUE(other.apply(unknown).ok());
+    EXPECT_GE(gpu.memory, other.find("unknown")->memory) << gpu.name;
+    EXPECT_EQ(other.find("unknown")->reported_memory(), gpu.reported_memory());
+  }
+}
+
+TEST(GpuCatalog, OlderDriversReportWhatCudaGivesOrALittleMore) {
+  const GpuModel a100 = *GpuCatalog::built_in().find("A100-40GB");
+  const auto reports = [&](std::int64_t mib) {
+    GpuModel gpu = a100;
+    gpu.set_reported_memory(Bytes::from_mib(mib));
+    EXPECT_EQ(gpu.reported_memory(), Bytes::from_mib(mib));
+    return gpu.memory;
+  };
+  EXPECT_EQ(reports(40'960), a100.memory);
+  EXPECT_EQ(reports(40'536), a100.memory);
+  EXPECT_EQ(reports(39'538), Bytes::from_mib(39'538));
+  EXPECT_EQ(reports(49'152), a100.memory + 8_GiB) << "another card of that name";
+}
+
 TEST(GpuCatalog, AResourceOverridesWhatItSetsAndNothingElse) {
   GpuCatalog catalog = GpuCatalog::built_in();
   const GpuModel before = *catalog.find("A100-80GB");
@@ -131,7 +163,7 @@ TEST(GpuCatalog, AResourceOverridesWhatItSetsAndNothingElse) {
 
   const GpuModel& after = *catalog.find("Our-A100");
   EXPECT_EQ(after.name, "A100-80GB");
-  EXPECT_EQ(after.memory, 79_GiB);
+  EXPECT_EQ(after.reported_memory(), 79_GiB);
   EXPECT_EQ(after.inter_node_bandwidth, 25_GiB);
   EXPECT_EQ(after.hbm_bandwidth, before.hbm_bandwidth);
   EXPECT_EQ(after.cuda_context, before.cuda_context);
@@ -189,7 +221,7 @@ TEST(GpuCatalog, RefusesWhatCannotBe) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
   }
-  EXPECT_EQ(catalog.find("a100-80gb")->memory, 80_GiB);
+  EXPECT_EQ(catalog.find("a100-80gb")->reported_memory(), 80_GiB);
 }
 
 TEST(GpuCatalog, PricesKeepTheirRatiosAndTheScaleOfTheRest) {
@@ -229,7 +261,7 @@ spec: {memory: 79Gi}
   spec: {memory: 200Gi, productLabels: [NVIDIA-X100]}
 )");
   ASSERT_TRUE(applied.ok()) << to_string(applied.error());
-  EXPECT_EQ(catalog.find("NVIDIA-A100-SXM4-80GB")->memory, 79_GiB);
+  EXPECT_EQ(catalog.find("NVIDIA-A100-SXM4-80GB")->reported_memory(), 79_GiB);
   EXPECT_EQ(name_for(catalog, "NVIDIA-X100"), "x100");
 }
 
@@ -241,7 +273,7 @@ TEST(GpuCatalog, AFileThatIsWrongSomewhereChangesNothing) {
 )");
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("entry 2"), std::string::npos) << refused.error().message;
-  EXPECT_EQ(catalog.find("a100-80gb")->memory, 80_GiB);
+  EXPECT_EQ(catalog.find("a100-80gb")->reported_memory(), 80_GiB);
   for (const char* text : {"- 1", "[[[", "kind: Pod\nmetadata: {name: x}", "\"text\""}) {
     EXPECT_FALSE(catalog.apply_file(text).ok()) << text;
   }

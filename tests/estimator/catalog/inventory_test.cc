@@ -181,7 +181,7 @@ TEST(TakeInventory, WithoutMemoryLabelsTheCatalogueSpeaks) {
   const std::vector<AvailableGpu> inventory =
       take_inventory({gpu_node("NVIDIA-H100-80GB-HBM3")}, GpuCatalog::built_in());
   ASSERT_EQ(inventory.size(), 1u);
-  EXPECT_EQ(inventory[0].model.memory, Bytes::from_mib(81559));
+  EXPECT_EQ(inventory[0].model.reported_memory(), Bytes::from_mib(81559));
 }
 
 TEST(TakeInventory, CountsShapesAndWhatIsFree) {
@@ -276,7 +276,7 @@ TEST(InventoryOf, CountsAsTheOperatorWrote) {
                      .free_gpus = counted.free_gpus,
                      .nodes = counted.shapes,
                      .product_labels = counted.product_labels,
-                     .memory = counted.model.memory,
+                     .memory = counted.model.reported_memory(),
                      .free_nodes = counted.free_nodes};
   const std::vector<AvailableGpu> read = inventory_of({resource}, GpuCatalog::built_in());
   ASSERT_EQ(read.size(), 1u);
@@ -304,7 +304,7 @@ TEST(InventoryOf, ReadsModelsThatOnlyAResourceKnows) {
       inventory_of({custom, absent, shapeless}, GpuCatalog::built_in());
   ASSERT_EQ(inventory.size(), 1u);
   EXPECT_EQ(inventory[0].model.name, "x100");
-  EXPECT_EQ(inventory[0].model.memory, 200_GiB);
+  EXPECT_EQ(inventory[0].model.reported_memory(), 200_GiB);
   EXPECT_EQ(inventory[0].free_gpus, 8);
 }
 

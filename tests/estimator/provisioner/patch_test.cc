@@ -47,7 +47,7 @@ TEST(Patch, WritesTheDecisionIntoTheJob) {
   EXPECT_EQ(record["trainers"].asInt64(), 16);
   EXPECT_EQ(record["perNode"].asInt64(), 8);
   EXPECT_EQ(record["gpusSaved"].asInt64(), 112);
-  EXPECT_EQ(record["capacityBytes"].asInt64(), (80_GiB).count);
+  EXPECT_EQ(record["capacityBytes"].asInt64(), Bytes::from_mib(81'038).count);
   EXPECT_GT(record["upperBoundBytes"].asInt64(), 0);
   EXPECT_GE(std::stod(record["imbalance"].asString()), 1.0);
 }
