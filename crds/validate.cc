@@ -193,6 +193,10 @@ void check_rules(const TrainingSpec& training, const FieldPath& path, FieldError
   if (training.grad_scaler && training.precision != Precision::kFP16Mixed) {
     errors.add(FieldPath(path, "gradScaler"), "gradScaler needs precision FP16Mixed");
   }
+  if (training.optimizer_in_backward && training.gradient_clipping == GradientClipping::kNorm) {
+    errors.add(FieldPath(path, "optimizerInBackward"),
+               "optimizerInBackward leaves no gradients for gradientClipping Norm");
+  }
   const bool mixed =
       training.precision == Precision::kBF16Mixed || training.precision == Precision::kFP16Mixed;
   if (training.parallelism.reduce_dtype != ReduceDtype::kAuto && !mixed) {

@@ -540,6 +540,8 @@ void repair(crds::TrainingSpec& training) {
     training.max_gradient_accumulation = 0;
   }
   training.grad_scaler = training.grad_scaler && training.precision == crds::Precision::kFP16Mixed;
+  training.optimizer_in_backward =
+      training.optimizer_in_backward && training.gradient_clipping != crds::GradientClipping::kNorm;
   if (training.last_batch_size > training.batch_size_per_trainer ||
       training.last_batch_size % training.gradient_accumulation != 0) {
     training.last_batch_size = 0;
