@@ -17,8 +17,9 @@ namespace plimsoll::estimator::inline execute {
 namespace {
 
 constexpr std::int64_t kMasterWidth = 4;
-// Padding of smaller parameters, such as norms and biases, is not worth a warning.
-constexpr std::int64_t kMatrix = 1 << 16;
+// Padding of smaller parameters is not worth a warning: norms and biases, adapters of few rows.
+constexpr std::int64_t kExperts = 1 << 16;
+constexpr std::int64_t kMatrix = 1 << 21;
 
 Part part_of(StorageRole role) {
   switch (role) {
@@ -416,12 +417,12 @@ class TraceIteration {
   // Once, for the first parameter that needs it: equal layers have the same.
   void warn_of_padding(const std::string& name, const ReplicaParameter& parameter) {
     const Replication& replication = request_.replication;
+    const bool experts = parameter.first * parameter.columns != parameter.elements;
     if (warned_of_padding_ || replication.strategy != crds::ParallelStrategy::kFSDP2 ||
-        parameter.elements < kMatrix) {
+        parameter.elements < (experts ? kExperts : kMatrix)) {
       return;
     }
     const std::int64_t shards = replication.replicas / replication.replicate / parameter.experts_over;
-    const bool experts = parameter.first * parameter.columns != parameter.elements;
     std::string warning = padding_warning(!name.empty() ? name
                                           : experts     ? "a layer's weight of experts"
                                                         : "a layer's weight",

@@ -275,6 +275,21 @@ TEST(SpecRun, PaddedExpertsAreAWarningUnlessTrainersShareThem) {
   EXPECT_TRUE(shared.warnings.empty());
 }
 
+// A LoRA matrix of 16 rows was told to be sharded along another dimension, as experts are.
+TEST(SpecRun, PaddedAdaptersAreNoWarning) {
+  SpecJob job = transformer();
+  job.model.transformer->hidden = 4096;
+  job.model.transformer->heads = 32;
+  job.model.transformer->ffn = 8192;
+  crds::FineTuning& tuning = job.training.fine_tuning.emplace();
+  tuning.method = crds::FineTuningMethod::kLoRA;
+  tuning.rank = 16;
+  tuning.target_modules = {"q_proj"};
+  job.training.parallelism.strategy = ParallelStrategy::kFSDP2;
+  job.request.trainers = 64;
+  EXPECT_TRUE(job.run().warnings.empty());
+}
+
 // Mixtral under FSDP2: memory rose with trainers, because an expert weight of 8 rows is padded to their number.
 TEST(SpecRun, ExpertsWithParametersOfTheirOwnAreNotPadded) {
   SpecJob job = transformer();
