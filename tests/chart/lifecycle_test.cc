@@ -26,6 +26,7 @@
 #include "tests/chart/installation.h"
 #include "tests/chart/pod.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -489,9 +490,9 @@ TEST_F(LifecycleTest, UpgradeRollbackAndUninstallLeaveJobsAlone) {
   ASSERT_NO_FATAL_FAILURE(uninstall());
 
   // Nothing waits for processes that are gone.
-  expect_done(kubectl({"delete", "tj", "held", "long", "--timeout=30s"}));
+  expect_done(kubectl({"delete", "tj", "held", "long", kubectl_timeout()}));
   comes({"get", "jobs,pods,services,configmaps", "-l", "plimsoll.dev/job-name", "-o", "name"}, "");
-  expect_done(kubectl({"delete", "crd", "--timeout=30s", "trainingjobs.plimsoll.dev",
+  expect_done(kubectl({"delete", "crd", kubectl_timeout(), "trainingjobs.plimsoll.dev",
                        "gpumodels.plimsoll.dev", "memoryprofiles.plimsoll.dev"}));
   EXPECT_THAT(objects_of_plimsoll(), UnorderedElementsAre(lease));
 }

@@ -109,7 +109,7 @@ TEST_F(Kubectl, ChangesObjects) {
 }
 
 TEST_F(Kubectl, WaitsAndDeletes) {
-  const std::string patience = "--timeout=" + std::to_string(kPatience.count()) + "s";
+  const std::string patience = kubectl_timeout();
   ok({"create", "-f", "-"}, widget("{size: 1}"));
   EXPECT_THAT(refused({"wait", "--for=condition=Ready", "widget/a", "--timeout=1s"}), HasSubstr("timed out"));
   // Once kubectl waits.

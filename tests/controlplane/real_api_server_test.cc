@@ -11,6 +11,7 @@
 #include "tests/controlplane/scratch_directory.h"
 #include "tests/controlplane/subprocess.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -96,7 +97,7 @@ status: {capacity: {cpu: 96, memory: 1Ti, pods: 110, nvidia.com/gpu: 8}}
 
   void wait_for(const std::string& condition, const std::string& object) {
     const CommandResult waited =
-        run_kubectl(*server_, {"wait", "--for=" + condition, object, "--timeout=50s"});
+        run_kubectl(*server_, {"wait", "--for=" + condition, object, kubectl_timeout()});
     EXPECT_EQ(waited.exit_code, 0) << waited.errors;
   }
 

@@ -9,6 +9,7 @@
 #include "tests/checkout.h"
 #include "tests/controlplane/certificates.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -33,7 +34,7 @@ void MainJobTest::SetUp() {
     GTEST_SKIP() << why;
   }
   std::vector<std::string> apply = {"apply"};
-  std::vector<std::string> wait = {"wait", "--for=condition=Established", "--timeout=30s"};
+  std::vector<std::string> wait = {"wait", "--for=condition=Established", kubectl_timeout()};
   for (const char* kind : kCrds) {
     apply.insert(apply.end(),
                  {"-f", PLIMSOLL_SOURCE_DIR "/crds/plimsoll.dev_" + std::string(kind) + ".yaml"});

@@ -1,10 +1,9 @@
 // Objects of others that have the names of a job's children (row 4 of the attacks: they were deleted).
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "tests/e2e/training_stage.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -54,7 +53,7 @@ TEST_F(OwnershipTest, ObjectsOfOthersWithTheNamesOfChildrenAreNeverTouched) {
            "none}]}}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: kafka-0-plan, labels: {test: "
            "foreign" +
            ours + "}}\ndata: {plan.json: '{}'}\n");
-  std::this_thread::sleep_for(3s);  // the Job controller notes that its Job is suspended
+  must({"wait", "--for=condition=Suspended", "job/kafka-0", kubectl_timeout()});
   before_ = foreign_objects();
   EXPECT_THAT(before_, HasSubstr("Job/kafka-0"));
 

@@ -2,8 +2,6 @@
 // among the creations of the children.
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "tests/e2e/training_stage.h"
 #include "tests/testing/eventually.h"
 
@@ -40,10 +38,7 @@ TEST_F(RestartTest, AJobThatIsResizedWhileTheApiServerDiesIsNeitherLostNorDouble
                                                                     {"failure-message", kOutOfMemoryText},
                                                                     {"run-for", "500ms"}}}
                                     .text());
-    const auto deadline = std::chrono::steady_clock::now() + 60s;
-    while (!moment(name) && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(1ms);
-    }
+    ASSERT_TRUE(eventually(name, [&] { return moment(name); }));
     ASSERT_TRUE(server_->restart(0ms).ok());
     const Json job = wait_for_end(name, 180s);
     EXPECT_TRUE(is_true(job, "Succeeded")) << name << story(name);

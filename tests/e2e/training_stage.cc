@@ -81,8 +81,7 @@ Json TrainingTest::wait_for(const std::string& name, const Condition& condition,
     job = live(name);
     return condition(job);
   };
-  static_cast<void>(
-      eventually("the condition of " + name, look, true, patience));  // the caller says what it lacks
+  EXPECT_TRUE(eventually("the condition of " + name, look, true, patience)) << story(name);
   return job;
 }
 

@@ -7,6 +7,7 @@
 #include "tests/checkout.h"
 #include "tests/e2e/main_job.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -185,7 +186,8 @@ class WorkloadTest : public MainJobTest {
     must({"apply", "-f", "-"}, definitions);
     // kubectl fails on a definition that has no condition yet.
     ASSERT_TRUE(eventually("the definitions are established", [&] {
-      return kubectl({"wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"}).exit_code == 0;
+      return kubectl({"wait", "--for=condition=Established", kubectl_timeout(), "crd", "--all"}).exit_code ==
+             0;
     }));
   }
 
@@ -305,7 +307,7 @@ spec:
       storage: true
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 )");
-  must({"wait", "--for=condition=Established", "--timeout=30s", "crd/pytorchjobs.kubeflow.org"});
+  must({"wait", "--for=condition=Established", kubectl_timeout(), "crd/pytorchjobs.kubeflow.org"});
   const std::string manifest = R"(
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob

@@ -21,6 +21,7 @@
 #include "tests/kube/fault_proxy.h"
 #include "tests/kube/scripted_server.h"
 #include "tests/kube/simulation.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::kube {
 namespace {
@@ -35,7 +36,6 @@ using std::chrono::steady_clock;
 using Peer = ScriptedServer::Peer;
 using Read = HttpExchange::Read;
 
-constexpr unsigned kSeed = 20'240'229;
 // Servers keep a descriptor of each connection, so they are new in each round.
 constexpr int kRounds = 50;
 constexpr int kCallers = 4;
@@ -267,13 +267,12 @@ std::ptrdiff_t descriptors() {
 TEST(GiveUpStorm, EachCallEndsAndNothingIsLeftBehind) {
   initialise_transport();
   configure_log(LogLevel::kError, LogFormat::kText);
-  std::cout << "seed " << kSeed << std::endl;
   const CertificateAuthority authority = *CertificateAuthority::create("test CA");
   Counts counts;
   std::ptrdiff_t after_first = 0;  // with those that the process keeps for the transport thread
   for (int round = 0; round < kRounds && !HasFailure(); ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    run_round(kSeed + 100 * static_cast<unsigned>(round), authority, counts);
+    run_round(plimsoll::testing::random_seed() + 100 * static_cast<unsigned>(round), authority, counts);
     if (round == 0) {
       after_first = descriptors();
     }

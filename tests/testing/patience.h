@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace plimsoll::testing {
 
@@ -15,5 +16,10 @@ constexpr int kSlowdown = 1;
 
 // Below the limit of a test (cmake/library.cmake), so that the test can say what did not happen.
 constexpr std::chrono::seconds kPatience{60 * kSlowdown};
+
+// The argument with which kubectl waits as long: "--timeout=60s".
+inline std::string kubectl_timeout() {
+  return "--timeout=" + std::to_string(kPatience.count()) + "s";
+}
 
 }  // namespace plimsoll::testing

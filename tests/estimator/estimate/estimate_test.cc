@@ -8,6 +8,7 @@
 
 #include "estimator/estimate/estimate.h"
 #include "estimator/fixed_costs/fixed_costs.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -286,7 +287,7 @@ TEST(EstimateMemory, SumsExactlyWhateverIsAsked) {
 // The tensors of more samples, or of more trainers under data parallelism, never take less memory. The cached
 // memory of the allocator may shrink, in PyTorch as in its replay: a size that splits well leaves fewer gaps.
 TEST(EstimateMemory, GrowsWithTheBatchAndTheTrainers) {
-  const auto seed = static_cast<std::uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const std::uint32_t seed = plimsoll::testing::random_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };

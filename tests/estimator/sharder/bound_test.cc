@@ -7,13 +7,13 @@
 #include <limits>
 
 #include "tests/estimator/sharder_instances.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
 
+using plimsoll::testing::random_seed;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kSeed = 31;
 
 TEST(TimeBound, OfASingleWayIsItsTime) {
   const ShardRequest request{.tables = {{.name = "t", .rows = 1000, .dim = 64}}, .budget = 1_GiB};
@@ -39,14 +39,14 @@ TEST(TimeBound, IsNotBelowTheTableThatCannotBeSplit) {
 }
 
 TEST(TimeBound, NoPlanIsFaster) {
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(random_seed());
   int compared = 0;
   for (int i = 0; i < 100; ++i) {
     ShardRequest request = random_request(random, {.most_tables = 3, .trainers = {2, 3, 4}});
     for (Table& table : request.tables) {
       table.dim = std::min<std::int64_t>(table.dim, 64);
     }
-    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
+    SCOPED_TRACE("seed " + std::to_string(random_seed()) + ", instance " + std::to_string(i));
     const std::optional<double> least = exhaustive_time(request);
     if (least) {
       const TimeBound bound = bound_time(Options(request), request.topology.trainers, MemoryLimits(request));

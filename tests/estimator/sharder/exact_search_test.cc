@@ -7,11 +7,13 @@
 #include <limits>
 
 #include "tests/estimator/sharder_instances.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
 
-constexpr std::uint64_t kSeed = 77;
+using plimsoll::testing::random_seed;
+
 constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 
 ShardRequest tables(std::size_t count, std::int64_t trainers) {
@@ -54,14 +56,14 @@ TEST(ExactSearch, IsForFewTablesOnFewEqualTrainers) {
 }
 
 TEST(ExactSearch, FindsTheFastestPlanThereIs) {
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(random_seed());
   int found = 0;
   for (int i = 0; i < 100; ++i) {
     ShardRequest request = random_request(random, {.most_tables = 3, .trainers = {2, 3, 4}});
     for (Table& table : request.tables) {
       table.dim = std::min<std::int64_t>(table.dim, 64);
     }
-    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
+    SCOPED_TRACE("seed " + std::to_string(random_seed()) + ", instance " + std::to_string(i));
     const Options options(request);
     const std::optional<double> least = exhaustive_time(request);
     const std::optional<ExactPlan> plan = search(request, options, kAnyTime);

@@ -6,13 +6,13 @@
 #include "estimator/sharder/shard.h"
 #include "estimator/sharder/verify.h"
 #include "tests/estimator/sharder_instances.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
 
+using plimsoll::testing::random_seed;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kSeed = 9;
 
 TEST(FewestTrainers, StartsAtTheBoundAndGoesByNodes) {
   ShardRequest request = hundred_tables();
@@ -117,9 +117,9 @@ TEST(FewestTrainers, NoCountInTheRange) {
 }
 
 TEST(FewestTrainers, NeverPassesOverACountThatFits) {
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(random_seed());
   for (int i = 0; i < 150; ++i) {
-    SCOPED_TRACE("seed " + std::to_string(kSeed) + ", instance " + std::to_string(i));
+    SCOPED_TRACE("seed " + std::to_string(random_seed()) + ", instance " + std::to_string(i));
     ShardRequest request = random_request(random, {.most_tables = 20, .trainers = {16}});
     const Result<std::int64_t> bound = fewest_trainers_bound(request, 24);
     std::int64_t first = 0;

@@ -5,6 +5,7 @@
 
 #include "estimator/sharder/selection.h"
 #include "tests/estimator/sharder_instances.h"
+#include "tests/testing/random_seed.h"
 
 namespace plimsoll::estimator {
 namespace {
@@ -50,7 +51,7 @@ TEST(SharderSelection, ChoicesAreThoseOfSelectAtEveryCap) {
 }
 
 TEST(SharderSelection, SmallestCapIsAffordableAndAsksForNothingTwice) {
-  std::mt19937_64 random(7);
+  std::mt19937_64 random(plimsoll::testing::random_seed());
   ShardRequest request = random_request(random, {.most_tables = 60, .trainers = {40}});
   request.budget = 1024_GiB;
   const Options options(request);
