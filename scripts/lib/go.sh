@@ -1,4 +1,4 @@
-# Sourced: finding Go, and building the peers of the benchmarks with it.
+# Sourced: finding Go, and what is built or downloaded with it: the peers of the benchmarks, and CRDs of others.
 # shellcheck shell=bash
 
 # find_go: prints a Go of at least 1.26, which the modules under tests/ need; fails where there is none.
@@ -44,4 +44,25 @@ need_go_peer() {
     mv "$building" "$folder/$1"
   fi
   printf '%s\n' "$folder/$1"
+}
+
+# need_foreign_crds: prints the CRDs of cert-manager and the Prometheus operator whose kinds the chart renders: the files, with commas
+# between them, of the modules that tests/chart/crds pins, which Go keeps in its cache. Fails, with the reason on standard error,
+# where they are not to be had.
+need_foreign_crds() {
+  local go certmanager=github.com/cert-manager/cert-manager monitoring=github.com/prometheus-operator/prometheus-operator files
+  go="$(find_go)" || {
+    note "no Go 1.26 or later on PATH or in /usr/local/go: the CRDs of others cannot be had"
+    return 1
+  }
+  local in=(env -C tests/chart/crds GOTOOLCHAIN=local GOFLAGS=-mod=readonly GOWORK=off)
+  # 8 MB. Checked against go.sum.
+  timeout 60 "${in[@]}" "$go" mod download "$certmanager" "$monitoring" >&2 || {
+    note "the Go modules that hold the CRDs of others are not to be had here"
+    return 1
+  }
+  certmanager=$("${in[@]}" "$go" list -m -f '{{.Dir}}' "$certmanager")/deploy/crds/cert-manager.io
+  monitoring=$("${in[@]}" "$go" list -m -f '{{.Dir}}' "$monitoring")/example/prometheus-operator-crd/monitoring.coreos.com
+  files=("$certmanager"_{certificates,issuers}.yaml "$monitoring"_{prometheusrules,servicemonitors}.yaml)
+  (IFS=,; echo "${files[*]}")
 }

@@ -10,6 +10,17 @@ die() {
   exit 1
 }
 
+# unusual_lines NAME LOG: what the log of NAME says was skipped or flaky, each line once.
+unusual_lines() { sed -nE "s/^ *(SKIPPED|FLAKY): /\1: $1: /p" "$2" | LC_ALL=C sort -u; }
+
+# state_of_checkout: the commit and a hash of what differs from it. The floors are none of what counts of lines depend on.
+state_of_checkout() {
+  local changes
+  changes=$({ git diff HEAD -- . ':!tests/coverage_floors.txt' && git ls-files -z --others --exclude-standard | xargs -0r sha256sum; } |
+    sha256sum | cut -c1-16)
+  echo "$(git rev-parse HEAD) $changes"
+}
+
 BUILD_PACKAGES=(
   g++ cmake ninja-build ccache pkg-config
   libcpprest-dev libssl-dev libyaml-cpp-dev libjsoncpp-dev libsimdjson-dev prometheus-cpp-dev zlib1g-dev libre2-dev

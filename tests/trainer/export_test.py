@@ -10,12 +10,7 @@ import types
 import unittest
 from unittest import mock
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "trainer"))
-try:
-    import torch
-except ImportError:
-    print("SKIPPED: tests of the exporter: this Python has no torch")
-    sys.exit(77)
+from needs_torch import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
@@ -23,8 +18,6 @@ from torch.profiler import ProfilerActivity, profile
 from plimsoll import ExportError
 from plimsoll import export as exporter
 from plimsoll.trace import evaluate
-
-torch.set_num_threads(1)
 
 
 def mlp(batch):

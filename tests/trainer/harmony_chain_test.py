@@ -13,11 +13,10 @@ import sys
 import tempfile
 import unittest
 
-import torch
+from needs_torch import TRAINER, torch
 
-HERE = pathlib.Path(__file__).resolve().parent
-TRAINER, SCRIPTS = HERE.parents[1] / "trainer", HERE.parent / "e2e" / "training"
-sys.path[:0] = [str(TRAINER), str(HERE), str(SCRIPTS)]
+SCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "e2e" / "training"
+sys.path.insert(0, str(SCRIPTS))
 
 import harmony_gpt  # noqa: E402
 from plimsoll import harmony  # noqa: E402
@@ -31,7 +30,7 @@ TARGETS = harmony_gpt.TOKENS * 8  # bytes of a sample's
 def run(*command, **environment):
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PLIMSOLL_")}
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120,
-                          env={**inherited, "PYTHONPATH": os.pathsep.join([str(TRAINER), str(SCRIPTS)]), **environment})
+                          env={**inherited, "PYTHONPATH": os.pathsep.join([TRAINER, str(SCRIPTS)]), **environment})
     if done.returncode != 0:
         raise AssertionError(f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
@@ -159,5 +158,4 @@ class Chain(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     unittest.main()

@@ -6,22 +6,16 @@ Every operator runs at once, so that losses are those of the virtual devices. No
 import contextlib
 import io
 import os
-import pathlib
-import sys
 import threading
 import types
 import unittest
 import unittest.mock
 
-import torch
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
-
-from plimsoll import harmony  # noqa: E402
-from plimsoll.harmony import pinned_memory, rates  # noqa: E402
-from plimsoll.metas import storage_of  # noqa: E402
-from small_gpt import adam, gpt, loss_fn, losses_of, plan_of  # noqa: E402
+from needs_torch import torch
+from plimsoll import harmony
+from plimsoll.harmony import pinned_memory, rates
+from plimsoll.metas import storage_of
+from small_gpt import adam, gpt, loss_fn, losses_of, plan_of
 
 CAPACITY = 1 << 30
 SETTINGS = "PYTORCH_CUDA_ALLOC_CONF"
@@ -390,5 +384,4 @@ class VirtualDevices(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     unittest.main()

@@ -4,20 +4,14 @@ import contextlib
 import io
 import json
 import os
-import pathlib
-import sys
 import tempfile
 import unittest
 import unittest.mock
 
-import torch
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
-
-from plimsoll import harmony  # noqa: E402
-from small_gpt import ACTIVATIONS, LAYERS, WEIGHTS, adam, batch, gpt, loss_fn, losses_of, plan_of  # noqa: E402
-from torch import nn  # noqa: E402
+from needs_torch import torch
+from plimsoll import harmony
+from small_gpt import ACTIVATIONS, LAYERS, WEIGHTS, adam, batch, gpt, loss_fn, losses_of, plan_of
+from torch import nn
 
 
 class Models(unittest.TestCase):
@@ -153,5 +147,4 @@ class Plans(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     unittest.main()

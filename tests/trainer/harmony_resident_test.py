@@ -1,20 +1,14 @@
 """plimsoll.harmony: layers that stay on their GPU and are updated there, and backward tasks that go round in the reverse order."""
 
 import itertools
-import pathlib
-import sys
 import unittest
 
-import torch
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
-
-from plimsoll import harmony  # noqa: E402
-from plimsoll.harmony import profile as profiles  # noqa: E402
-from small_gpt import (ACTIVATIONS, LAYERS, SAMPLES, TARGETS, WEIGHTS, adam, batch, example, gpt, loss_fn, losses_of, plain_losses,  # noqa: E402
+from needs_torch import torch
+from plimsoll import harmony
+from plimsoll.harmony import profile as profiles
+from small_gpt import (ACTIVATIONS, LAYERS, SAMPLES, TARGETS, WEIGHTS, adam, batch, example, gpt, loss_fn, losses_of, plain_losses,
                        plan_of)
-from torch import nn  # noqa: E402
+from torch import nn
 
 PACKS = {"forward": [0, 2, 4, 6], "backward": [0, 2, 4, 6, 8]}
 SOME, ALL = [1, 2, 5, 9], list(range(LAYERS))
@@ -418,5 +412,4 @@ class Plans(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     unittest.main()

@@ -3,7 +3,6 @@ killed again and again. Random as tests/testing/random_seed.h: PLIMSOLL_RANDOM_S
 
 import math
 import os
-import pathlib
 import random
 import signal
 import subprocess
@@ -11,14 +10,10 @@ import sys
 import tempfile
 import unittest
 
-import torch
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
-
-from plimsoll import harmony  # noqa: E402
-from plimsoll.harmony import profile as profiles  # noqa: E402
-from small_gpt import (ACTIVATIONS, LAYERS, SAMPLES, TARGETS, WEIGHTS, adam, batch, example, gpt, loss_fn, losses_of,  # noqa: E402
+from needs_torch import torch
+from plimsoll import harmony
+from plimsoll.harmony import profile as profiles
+from small_gpt import (ACTIVATIONS, LAYERS, SAMPLES, TARGETS, WEIGHTS, adam, batch, example, gpt, loss_fn, losses_of,
                        plain_losses, plan_of)
 
 FIXED_SEED = 20_231_030
@@ -129,7 +124,6 @@ def train_until_killed(file, mode, gpus):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     if sys.argv[1:2] == ["--train"]:
         train_until_killed(*sys.argv[2:])
     else:

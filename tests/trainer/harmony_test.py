@@ -1,25 +1,20 @@
 """plimsoll.harmony: training by a swap plan on virtual devices with enforced budgets, against plain PyTorch."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
-import torch
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
-
-from naive_swapping import NaiveSwapping  # noqa: E402
-from plimsoll import harmony  # noqa: E402
-from plimsoll.device_budget import DeviceBudget  # noqa: E402
-from plimsoll.harmony import profile as profiles  # noqa: E402
-from small_gpt import (ACTIVATIONS, LAYERS, SAMPLES, TARGETS, TOKENS, WEIGHTS, WIDTH, adam, batch, example, gpt, loss_fn,  # noqa: E402
+from needs_torch import torch
+from naive_swapping import NaiveSwapping
+from plimsoll import harmony
+from plimsoll.device_budget import DeviceBudget
+from plimsoll.harmony import profile as profiles
+from small_gpt import (ACTIVATIONS, LAYERS, SAMPLES, TARGETS, TOKENS, WEIGHTS, WIDTH, adam, batch, example, gpt, loss_fn,
                        losses_of, plain_losses, plan_of)
-from torch import nn  # noqa: E402
+from torch import nn
 
 
 class Training(unittest.TestCase):
@@ -280,7 +275,6 @@ def train_until_killed(file):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     if sys.argv[1:2] == ["--train"]:
         train_until_killed(sys.argv[2])
     else:

@@ -1,22 +1,13 @@
 """Embedding tables are taken out of the dense graph, and described."""
 
-import os
-import sys
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "trainer"))
-try:
-    import torch
-except ImportError:
-    print("SKIPPED: tests of the exporter: this Python has no torch")
-    sys.exit(77)
+from needs_torch import torch
 from torch import nn
 
 from plimsoll import export as exporter
 from plimsoll import lookups
 from plimsoll.trace import evaluate
-
-torch.set_num_threads(1)
 
 
 class Towers(nn.Module):

@@ -10,19 +10,12 @@ import traceback
 import unittest
 import unittest.mock
 
-TRAINER = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "trainer"))
-sys.path.insert(0, TRAINER)
-try:
-    import torch
-except ImportError:
-    print("SKIPPED: tests of the signposts: this Python has no torch")
-    sys.exit(77)
+from needs_torch import TRAINER, torch
 from torch import nn
 
 from plimsoll import device_budget, signposts
 from plimsoll.device_budget import DeviceBudget, OutOfMemoryError, format_size, out_of_memory_text
 
-torch.set_num_threads(1)
 MIB = 1 << 20
 
 TRAINING = """

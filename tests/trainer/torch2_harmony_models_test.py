@@ -1,13 +1,10 @@
 """plimsoll.harmony on the models of Hugging Face's transformers."""
 
-import pathlib
 import sys
 import unittest
 
-import torch
+from needs_torch import torch
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
 try:
     import transformers as hf
 except ImportError:

@@ -1,17 +1,11 @@
 """The optimizer's step on the host: fused where PyTorch has one and the user has chosen nothing. PyTorch 2.4 and newer."""
 
-import pathlib
-import sys
 import unittest
 
-import torch
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[1] / "trainer"), str(HERE)]
-
-from plimsoll import harmony  # noqa: E402
-from plimsoll.harmony.host_optimizer import with_fused_step  # noqa: E402
-from small_gpt import gpt, loss_fn, losses_of, plan_of  # noqa: E402
+from needs_torch import torch
+from plimsoll import harmony
+from plimsoll.harmony.host_optimizer import with_fused_step
+from small_gpt import gpt, loss_fn, losses_of, plan_of
 
 
 def stepped(optimizer_of, steps=5):
