@@ -53,25 +53,34 @@ def estimated(binary, index):
     return peak - answer["breakdown"].get("workspaceBytes", 0) + HANDLES.get(kind, 0) * CUBLAS - scaffold(kind), None
 
 
+def compared_rows(binary, kinds=""):
+    """A row for each of the table whose kind matches the expression; without an estimate it is wrong by 100 %."""
+    rows = []
+    for index, row in enumerate(liger.ROWS):
+        if re.search(kinds, row["kernel"]):
+            measured = float(row["peak_mib"])
+            ours, problem = estimated(binary, index)
+            name = f"{row['kernel']:27} {row['x_name']:>9} {row['x_value']:>6}"
+            rows.append({"kind": row["kernel"], "model": name, "measuredMiB": measured,
+                         "allocatedMiB": None if ours is None else ours / MEBIBYTE, "problem": problem,
+                         "errorPercent": run.percent(ours, measured * MEBIBYTE)})
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", nargs="?", const="", metavar="REGEX", help="a line for each row")
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY)
     options = parser.parse_args()
     errors, failed = {}, 0
-    for index, row in enumerate(liger.ROWS):
-        kind = row["kernel"]
-        if not re.search(options.rows or "", kind):
-            continue
-        measured = float(row["peak_mib"]) * MEBIBYTE
-        ours, problem = estimated(options.binary, index)
-        error = run.percent(ours, measured)
+    for row in compared_rows(options.binary, options.rows or ""):
+        kind, error = row["kind"], row["errorPercent"]
         errors.setdefault(kind, []).append(abs(error))
         wrong = abs(error) > LIMIT and kind not in KNOWN
         failed += wrong
-        if options.rows is not None or problem:
-            name = f"{kind:27} {row['x_name']:>9} {row['x_value']:>6}"
-            print(name, problem or f"{measured / MEBIBYTE:11.3f} MiB {ours / MEBIBYTE:11.3f} {error:+7.3f} %", "WRONG" * wrong, flush=True)
+        if options.rows is not None or row["problem"]:
+            found = row["problem"] or f"{row['measuredMiB']:11.3f} MiB {row['allocatedMiB']:11.3f} {error:+7.3f} %"
+            print(row["model"], found, "WRONG" * wrong)
     print(f"{'':27} rows  median    mean   worst %")
     for kind, sizes in errors.items():
         print(f"{kind:27} {len(sizes):4} {statistics.median(sizes):7.3f} {statistics.fmean(sizes):7.3f} {max(sizes):7.3f}  "

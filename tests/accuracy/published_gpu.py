@@ -6,39 +6,44 @@ published_graphs/, so that they need neither PyTorch nor a GPU; `--export` expor
 Convolutional networks compare reserved memory, and the upper bound without the CUDA context, which the measurements do not
 contain; perceptrons compare the whole card, one constant (context and what else the process holds) being the median over the
 first half of the runs and the errors being those of the second half; ImageNet's networks likewise, the halves being batches of 32
-and of 128. torchtitan's rows (tests/estimator/estimate/torchtitan.csv)
-are specs, and compare reserved memory and the bound without the context and NCCL's memory.
+and of 128. Transformers (torchtitan's and peft's) are in published_transformers.py. Liger-Kernel's single operations (liger_rows.py)
+compare what tensors take, and have no bound.
 
     python3 tests/accuracy/published_gpu.py                      the development set
     python3 tests/accuracy/published_gpu.py --set drawn          30 runs that were drawn by a seed before any was estimated
     python3 tests/accuracy/published_gpu.py --set all            all sets, and the share of all runs that is above the bound
     python3 tests/accuracy/published_gpu.py --set imagenet       convolutional networks on an A100
     python3 tests/accuracy/published_gpu.py --set torchtitan     torchtitan's benchmarks of Llama 3.1
+    python3 tests/accuracy/published_gpu.py --set peft           peft's fine-tunings of Llama 3.2 3B
+    python3 tests/accuracy/published_gpu.py --set liger          Liger-Kernel's operations
     python3 tests/accuracy/published_gpu.py --set perceptrons -o json
 
 Exit 1 when the development set misses its goal (median 2 %, worst 11 %), or the upper bound: of the runs without the
 regressions, which were chosen for their errors, at most one in 50, rounded up, may be above it, and it may be at most 25 % above
-any run. Perceptrons are exported by the interpreter's PyTorch; without one, `all` leaves them out and says so. Graphs that are
-exported are kept under ~/.cache/plimsoll/published.
+any run. Perceptrons and operations are exported by the interpreter's PyTorch, which is 2.x with transformers for the operations;
+`all` leaves out what that Python cannot export, and says so. Graphs are kept under ~/.cache/plimsoll.
 """
 import argparse
-import csv
 import hashlib
 import importlib.util
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 
+import published_transformers
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "plimsoll" / "published"
+FIGURES = ROOT / "docs" / "figures" / "accuracy.yaml"
 MEDIAN_GOAL, WORST_GOAL = 2.0, 11.0
 BOUND_ABOVE_PERCENT = 25.0  # at most
 RUNS_PER_EXCESS = 50
-SETS = ("development", "others", "drawn", "regressions")  # of convolutional networks
+CONVOLUTIONAL = ("development", "others", "drawn", "regressions")
 EXPORTED_BATCH = 64
 MIB = 1 << 20
 
@@ -77,54 +82,6 @@ def estimate(plimsoll, graph, batch, optimizer, gpu, *loop):
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
     answer = json.loads(done.stdout)
     return answer[0] if isinstance(answer, list) else answer
-
-
-# layers, hidden, feed-forward width of Llama 3.1
-LLAMA = {"8B": (32, 4096, 14336), "70B": (80, 8192, 28672), "405B": (126, 16384, 53248)}
-
-
-def llama_job(row):
-    layers, hidden, ffn = LLAMA[row["model"]]
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": hidden,
-              "intermediate_size": ffn, "num_hidden_layers": layers, "num_attention_heads": hidden // 128,
-              "num_key_value_heads": 8, "vocab_size": 128256, "tie_word_embeddings": False}
-    tensor, pipeline = int(row["tensor"]), int(row["pipeline"])
-    parallelism = {"strategy": "FSDP2", "tensor": tensor, "sequence": tensor > 1, "pipeline": pipeline,
-                   "pipelineChunks": int(row["chunks"]), "context": int(row["context"]), "reshardAfterForward": pipeline == 1}
-    training = {"batchSizePerTrainer": int(row["batch"]), "precision": "BF16Mixed", "optimizer": "AdamW",
-                "optimizerImplementation": row["implementation"], "activationCheckpointing": row["checkpointing"],
-                "compile": row["compile"], "float8": row["float8"], "torchVersion": row["torch"],
-                "gradientAccumulation": pipeline, "parallelism": parallelism}
-    transformer = {"seqLen": int(row["tokens"]), "attention": "Flash", "config": json.dumps(config)}
-    pod = {"spec": {"containers": [{"name": "trainer", "image": "torchtitan"}]}}
-    return {"apiVersion": "plimsoll.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "llama"},
-            "spec": {"model": {"family": "llama", "transformer": transformer}, "training": training,
-                     "provisioning": {"headroom": "0%"},  # the bound is the job's, not the card's
-                     "trainers": {"replicas": int(row["trainers"]), "gpuModel": "H200" if "H200" in row["name"] else "H100-NVL"},
-                     "template": pod}}
-
-
-def torchtitan(plimsoll):
-    rows = []
-    table = (ROOT / "tests" / "estimator" / "estimate" / "torchtitan.csv").read_text().splitlines()
-    for row in csv.DictReader(line for line in table if not line.startswith("#")):
-        expandable = "expandable_segments:" + ("True" if row["expandable"] == "yes" else "False")
-        command = [plimsoll, "estimate", "-f", "-", "--alloc-conf", expandable, "-o", "json"]
-        done = subprocess.run(command, input=json.dumps(llama_job(row)), capture_output=True, text=True)
-        if not done.stdout.strip():
-            sys.exit(f"{row['name']}: {done.stderr.strip()}")
-        answer = json.loads(done.stdout)
-        answer = answer[0] if isinstance(answer, list) else answer
-        measured = float(row["measuredGiB"]) * 1024 * MIB
-        beside = answer["breakdown"]["cudaContextBytes"] + answer["breakdown"]["communicationBytes"]
-        rows.append({"model": row["name"], "measuredMiB": round(measured / MIB),
-                     "reservedMiB": round(answer["peak"]["reservedBytes"] / MIB),
-                     "upperBoundMiB": round((answer["peak"]["upperBoundBytes"] - beside) / MIB),
-                     "errorPercent": round(100 * (answer["peak"]["reservedBytes"] / measured - 1), 2),
-                     "boundPercent": round(100 * ((answer["peak"]["upperBoundBytes"] - beside) / measured - 1), 2)})
-        print(f"{row['name']:40} measured {rows[-1]['measuredMiB']:6} MiB  reserved {rows[-1]['reservedMiB']:6}  "
-              f"error {rows[-1]['errorPercent']:+6.2f} %  bound {rows[-1]['boundPercent']:+6.2f} %", file=sys.stderr)
-    return rows
 
 
 def convolutional(plimsoll, runs, exports):
@@ -182,54 +139,93 @@ def imagenet(plimsoll, published):
 
 def summary(name, rows):
     errors = sorted(abs(row["errorPercent"]) for row in rows)
-    found = {"set": name, "runs": len(rows), "medianPercent": round(statistics.median(errors), 2),
-             "meanPercent": round(statistics.fmean(errors), 2), "worstPercent": errors[-1],
+    found = {"set": name, "runs": len(rows), "medianPercent": round(statistics.median(errors), 3),
+             "meanPercent": round(statistics.fmean(errors), 3), "worstPercent": errors[-1],
              "underByMoreThan2Percent": sum(row["errorPercent"] < -2 for row in rows)}
-    found["aboveTheBound"] = sum(row["boundPercent"] < 0 for row in rows)
-    found["highestBoundPercent"] = max(row["boundPercent"] for row in rows)
+    if "boundPercent" in rows[0]:
+        found["aboveTheBound"] = sum(row["boundPercent"] < 0 for row in rows)
+        found["highestBoundPercent"] = max(row["boundPercent"] for row in rows)
     print("  ".join(f"{key} {value}" for key, value in found.items()), file=sys.stderr)
     return found
 
 
+def liger(plimsoll):
+    import liger_rows
+
+    return liger_rows.compared_rows(pathlib.Path(plimsoll))
+
+
+def table_of(summaries):
+    lines = [f"{'set':12} runs  median    mean   worst %  above the bound"]
+    for s in summaries:
+        lines.append(f"{s['set']:12} {s['runs']:4} {s['medianPercent']:7.3f} {s['meanPercent']:7.3f} {s['worstPercent']:7.3f}    "
+                     f"{s.get('aboveTheBound', 'no bound')}")
+    return "\n".join(lines)
+
+
+def write(summaries):
+    """Replaces the figures of these sets in docs/figures/accuracy.yaml, of which docs/estimation.md's table is made."""
+    text = FIGURES.read_text()
+    for s in summaries:
+        numbers = [f"{key}: {round(s[key], 2):g}" for key in ("medianPercent", "meanPercent", "worstPercent", "aboveTheBound") if key in s]
+        text, replaced = re.subn(rf"(  key: {s['set']}\n  runs: .*\n  now: ).*", rf"\g<1>{{{', '.join(numbers)}}}", text)
+        if replaced != 1:
+            sys.exit(f"{FIGURES}: no figures with the key {s['set']}")
+    FIGURES.write_text(text)
+
+
+def can_export(name):
+    """Whether this Python exports the graphs of a set. Others need no PyTorch."""
+    needed = {"perceptrons": ["torch", "torchvision"], "liger": ["torch", "transformers"]}.get(name, [])
+    if any(importlib.util.find_spec(module) is None for module in needed):
+        return False
+    if name != "liger":
+        return True
+    import torch
+
+    return int(torch.__version__.split(".")[0]) >= 2
+
+
 def main():
+    data = json.loads((HERE / "published_gpu.json").read_text())
+    sets = {name: lambda plimsoll, exports, runs=data["convolutional"][name]: convolutional(plimsoll, runs, exports)
+            for name in CONVOLUTIONAL}
+    sets["imagenet"] = lambda plimsoll, exports: imagenet(plimsoll, data["imagenet"])
+    sets["torchtitan"] = lambda plimsoll, exports: published_transformers.torchtitan(plimsoll)
+    sets["peft"] = lambda plimsoll, exports: published_transformers.peft(plimsoll)
+    sets["perceptrons"] = lambda plimsoll, exports: perceptrons(plimsoll, data["perceptrons"], sources_key())
+    sets["liger"] = lambda plimsoll, exports: liger(plimsoll)
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", choices=[*SETS, "imagenet", "torchtitan", "perceptrons", "all"], default="development")
+    parser.add_argument("--set", choices=[*sets, "all"], default="development")
     parser.add_argument("--export", action="store_true", help="export the convolutional networks again, with this PyTorch")
     parser.add_argument("--plimsoll", default=str(ROOT / "build" / "release" / "bin" / "plimsoll"), metavar="FILE")
+    parser.add_argument("--write", action="store_true", help="write the summaries to docs/figures/accuracy.yaml")
     parser.add_argument("-o", dest="output", choices=["table", "json"], default="table")
     arguments = parser.parse_args()
-    data = json.loads((HERE / "published_gpu.json").read_text())
     summaries, runs = [], []
-    for name in SETS:
-        if arguments.set in (name, "all"):
-            rows = convolutional(arguments.plimsoll, data["convolutional"][name], arguments.export)
-            summaries.append(summary(name, rows))
-            runs += rows
-    if arguments.set in ("imagenet", "all"):
-        rows = imagenet(arguments.plimsoll, data["imagenet"])
-        summaries.append(summary("imagenet", rows))
+    for name in sets if arguments.set == "all" else [arguments.set]:
+        if arguments.set == "all" and not can_export(name):
+            print(f"{name} is left out: this Python has no PyTorch that could export it", file=sys.stderr)
+            continue
+        rows = sets[name](arguments.plimsoll, arguments.export)
+        summaries.append(summary(name, rows))
         runs += rows
-    if arguments.set in ("torchtitan", "all"):
-        rows = torchtitan(arguments.plimsoll)
-        summaries.append(summary("torchtitan", rows))
-        runs += rows
-    if arguments.set == "all" and importlib.util.find_spec("torch") is None:
-        print("perceptrons are left out: this Python has no PyTorch that could export them", file=sys.stderr)
-    elif arguments.set in ("perceptrons", "all"):
-        rows = perceptrons(arguments.plimsoll, data["perceptrons"], sources_key())
-        summaries.append(summary("perceptrons", rows))
-        runs += rows
+    if arguments.write:
+        write(summaries)
     if arguments.output == "json":
         print(json.dumps({"summaries": summaries, "runs": runs}, indent=1))
     missed = [s for s in summaries if s["set"] == "development" and (s["medianPercent"] > MEDIAN_GOAL or s["worstPercent"] > WORST_GOAL)]
-    bounded = [s for s in summaries if s["set"] != "regressions"]
+    with_bound = [s for s in summaries if "aboveTheBound" in s]
+    bounded = [s for s in with_bound if s["set"] != "regressions"]
     excesses, count = sum(s["aboveTheBound"] for s in bounded), sum(s["runs"] for s in bounded)
     above = excesses * RUNS_PER_EXCESS > count + RUNS_PER_EXCESS - 1
     if arguments.set == "all":
-        highest = max(s["highestBoundPercent"] for s in summaries)
+        print(table_of(summaries), file=sys.stderr)
+        highest = max(s["highestBoundPercent"] for s in with_bound)
         print(f"all but the regressions: {excesses} of {count} runs above the bound, which is at most {highest} % above a run",
               file=sys.stderr)
-    high = any(s["highestBoundPercent"] > BOUND_ABOVE_PERCENT for s in summaries)
+    high = any(s["highestBoundPercent"] > BOUND_ABOVE_PERCENT for s in with_bound)
     return 1 if missed or above or high else 0
 
 
