@@ -18,7 +18,7 @@ po::options_description describe(PolicyOptions& options) {
        po::value(&options.min_share_of_asked)
            ->default_value(options.min_share_of_asked)
            ->value_name("PERCENT"),
-       "never give a job fewer than this share of the trainers that it requests; 0% sets no limit")  //
+       "least share of the requested trainers that a job is given, except by a swap plan; 0% sets no limit")  //
       ("feature-gates", po::value(&options.feature_gates)->value_name("NAME=BOOL,..."),
        ("features that are not finished; may be repeated:" + crds::feature_gates_help()).c_str());
   return description;

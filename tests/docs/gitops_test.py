@@ -1,5 +1,5 @@
 """The paths that docs/gitops.md says are changed are those of the patches of all examples, on clusters whose GPU has one and several
-spellings. Needs the binary, PLIMSOLL_BINARY."""
+spellings; its HelmRelease ignores the caBundle of each webhook that the chart renders. Needs the binary, PLIMSOLL_BINARY."""
 
 import glob
 import json
@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 import documents
+import yaml
 
 BINARY = os.environ.get("PLIMSOLL_BINARY", os.path.join(documents.ROOT, "build/release/bin/plimsoll"))
 
@@ -35,6 +36,33 @@ def patches(cluster):
     command = [BINARY, "provision", "--cluster", cluster, "-o", "json"] + [word for job in jobs for word in ("-f", job)]
     answers = json.loads(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout)
     return [operation for answer in answers for operation in answer.get("patch", [])]
+
+
+def ignored(page):
+    """{kind: paths} of the ignore rules for webhook configurations in the page's HelmRelease."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    releases = [found for block in blocks for found in yaml.safe_load_all(block) if found.get("kind") == "HelmRelease"]
+    rules = [rule for release in releases for rule in release["spec"]["driftDetection"]["ignore"]]
+    return {rule["target"]["kind"]: rule["paths"] for rule in rules if rule["target"]["kind"].endswith("WebhookConfiguration")}
+
+
+def bundles(rendered):
+    """{kind: paths} of what is written into the clusters' webhook configurations."""
+    return {found["kind"]: [f"/webhooks/{number}/clientConfig/caBundle" for number in range(len(found["webhooks"]))]
+            for found in yaml.safe_load_all(rendered) if found}
+
+
+class HelmRelease(unittest.TestCase):
+    def test_ignores_the_authority_of_each_webhook(self):
+        expected = bundles(documents.read("charts/rendered/webhook_configuration.yaml"))
+        self.assertEqual(ignored(documents.read("docs/gitops.md")), expected)
+        self.assertGreater(len(expected["MutatingWebhookConfiguration"]), 1)
+
+    def test_see_what_is_wrong(self):
+        rule = "{target: {kind: AWebhookConfiguration}, paths: [/webhooks/0/clientConfig/caBundle]}"
+        page = "```yaml\nkind: Other\n---\nkind: HelmRelease\nspec: {driftDetection: {ignore: [" + rule + "]}}\n```\n"
+        self.assertEqual(ignored(page), bundles("kind: AWebhookConfiguration\nwebhooks: [{}]\n"))
+        self.assertNotEqual(ignored(page), bundles("kind: AWebhookConfiguration\nwebhooks: [{}, {}]\n"))
 
 
 @unittest.skipUnless(os.path.exists(BINARY), "needs " + BINARY)
