@@ -1,12 +1,15 @@
 #include "tests/chart/pod.h"
 
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <regex>
+#include <vector>
 
 #include "kube/kubeconfig.h"
 #include "tests/chart/image.h"
@@ -77,7 +80,38 @@ Result<std::string> make_folder(const std::string& root, const std::string& path
   return folder;
 }
 
+// What is below `root`, but not in kVolume: each path with its size and the time when it was written.
+std::set<std::string> contents_of(const std::string& root) {
+  std::set<std::string> contents;
+  const fs::recursive_directory_iterator end;
+  for (fs::recursive_directory_iterator each(root); each != end; ++each) {
+    const std::string path = each->path().string();
+    struct stat found {};
+    if (path == root + kVolume) {
+      each.disable_recursion_pending();
+    } else if (lstat(path.c_str(), &found) == 0) {
+      contents.insert(path.substr(root.size()) + ", " + std::to_string(found.st_size) +
+                      " bytes, written at " + std::to_string(found.st_mtim.tv_sec) + "." +
+                      std::to_string(found.st_mtim.tv_nsec));
+    }
+  }
+  return contents;
+}
+
 }  // namespace
+
+Pod::~Pod() {
+  if (process_ == nullptr) {
+    return;
+  }
+  process_.reset();
+  const std::set<std::string> after = contents_of(folder_);
+  std::vector<std::string> changes;
+  std::set_symmetric_difference(before_.begin(), before_.end(), after.begin(), after.end(),
+                                std::back_inserter(changes));
+  EXPECT_THAT(changes, ::testing::IsEmpty())
+      << name_ << " wrote to its root file system, read-only in a cluster";
+}
 
 Result<std::unique_ptr<Pod>> Pod::start(const ApiServer& server, const Json& deployment,
                                         const std::string& name) {
@@ -124,6 +158,7 @@ Result<std::unique_ptr<Pod>> Pod::start(const ApiServer& server, const Json& dep
   if (chown(volume->c_str(), user, user) != 0) {
     return Error(ErrorCode::kInternal, "chown " + *volume);
   }
+  pod->before_ = contents_of(pod->folder_);
 
   SubprocessOptions process;
   process.confinement = {.root = pod->folder_, .user = user};

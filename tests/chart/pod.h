@@ -7,13 +7,15 @@
 //   EXPECT_EQ((*pod)->wait_for_exit(), 0);
 //
 // It differs from a pod in a cluster: it shares the machine's network, so every option that names a port gets 0 and tells the port
-// taken in a file; no cgroup limits it; its root is not read-only, though its user can write nothing but /run/test and /tmp. One thread.
+// taken in a file; no cgroup limits it; its root is not read-only, but a process that writes anywhere but in /run/test fails the test.
+// One thread.
 #pragma once
 
 #include <signal.h>
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/json/json.h"
@@ -29,6 +31,8 @@ class Pod {
   // said last.
   static Result<std::unique_ptr<Pod>> start(const ApiServer& server, const Json& deployment,
                                             const std::string& name);
+  // Ends the process, and fails the test if it has written to its root file system.
+  ~Pod();
 
   const std::string& name() const { return name_; }
   int port() const { return port_; }  // of the webhook's TLS server; 0 for the operator
@@ -44,6 +48,7 @@ class Pod {
 
   std::string name_;
   std::string folder_;
+  std::set<std::string> before_;  // what the root file system held when the process started
   std::unique_ptr<Subprocess> process_;
   std::chrono::seconds grace_{0};
   int port_ = 0;

@@ -11,9 +11,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from image_test import LARGEST_BYTES, UNAVAILABLE
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-UNAVAILABLE = 69  # scripts/image
 
 
 def differences(one, other, path=""):
@@ -58,6 +59,7 @@ class Arm64(unittest.TestCase):
         self.assertEqual(self.config["architecture"], "arm64")
         elf = (self.root / "usr" / "bin" / "plimsoll").read_bytes()[:20]
         self.assertEqual(int.from_bytes(elf[18:20], "little"), 183)  # EM_AARCH64
+        self.assertLessEqual(self.archive.stat().st_size, LARGEST_BYTES)
 
     def test_the_plugin_made_of_it_starts_with_its_own_libraries(self):
         plugin = self.folder / "plugin"

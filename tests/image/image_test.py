@@ -57,6 +57,12 @@ def answers(url):
         return False
 
 
+def contents(root, volume):
+    """{path: (size, when it was written)} of all below root but the volume."""
+    return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in root.rglob("*")
+            if volume not in (path, *path.parents)}
+
+
 class Image(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -152,11 +158,15 @@ class Image(unittest.TestCase):
         self.addCleanup(process.kill)
         return log
 
-    # In the root file system nothing can be written but /run/test, which stands for the volumes of a pod.
+    # In the root file system nothing may be written but /run/test, which stands for the volumes of a pod.
     def test_both_processes_become_ready_in_it_as_a_user_without_rights(self):
         volume = self.root / "run" / "test"
         volume.mkdir(parents=True)
         os.chown(volume, USER, USER)
+        before = contents(self.root, volume)
+        self.assertGreater(len(before), 100)
+        # Cleanups run backwards: when the processes have ended. In a cluster the root is read-only.
+        self.addCleanup(lambda: self.assertEqual(contents(self.root, volume).items() ^ before.items(), set()))
         kubeconfig = self.folder / "kubeconfig"
         log = self.start("apiserver", os.environ["PLIMSOLL_FAKE_API_SERVER"], "--kubeconfig-out", kubeconfig)
         eventually("the API server", kubeconfig.exists, log)
