@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "tests/chart/helm.h"
 #include "tests/controlplane/binaries.h"
 #include "tests/e2e/plimsoll_process.h"
+#include "tests/testing/patience.h"
 
 namespace plimsoll::testing {
 
@@ -116,12 +118,25 @@ class InstallTest : public HelmTest {
     return path;
   }
 
-  // What the server says to all that is rendered with these values.
-  CommandResult dry_run(const std::vector<std::string>& values) const {
+  // Teaches the server the kinds of cert-manager and the Prometheus operator; false where their CRDs could not be had (scripts/test).
+  bool apply_foreign_crds() const {
+    const char* files = std::getenv("PLIMSOLL_FOREIGN_CRDS");
+    if (files == nullptr || *files == '\0') {
+      return false;
+    }
+    expect_done(kubectl({"apply", "--server-side", "-f", files}));
+    expect_done(kubectl({"wait", "--for=condition=Established", kubectl_timeout(), "crd", "--all"}));
+    return true;
+  }
+
+  // What the server says to all that is rendered with these values, without objects of foreign kinds where it does not know them.
+  CommandResult dry_run(const std::vector<std::string>& values, bool knows_foreign_kinds) const {
     std::string objects;
     for (const Json& object : render(values)) {
-      // Those of the Prometheus operator, which is not there; promtool checks what they hold.
-      if (!text_member(object, {"apiVersion"}).starts_with("monitoring.coreos.com/")) {
+      const std::string version = text_member(object, {"apiVersion"});
+      const bool foreign =
+          version.starts_with("cert-manager.io/") || version.starts_with("monitoring.coreos.com/");
+      if (knows_foreign_kinds || !foreign) {
         objects += "---\n" + write_json(object) + "\n";
       }
     }
