@@ -51,8 +51,8 @@ def copy_of_checkout(folder):
         subprocess.run(["git", *arguments], cwd=folder, check=True, env={**os.environ, **AUTHOR})
 
 
-def release(checkout, *options, umask=-1, **environment):
-    return subprocess.run([checkout / "scripts" / "release", *options], capture_output=True, text=True, timeout=600, umask=umask,
+def release(checkout, *options, umask=-1, timeout=600, **environment):
+    return subprocess.run([checkout / "scripts" / "release", *options], capture_output=True, text=True, timeout=timeout, umask=umask,
                           env={**os.environ, **environment})
 
 
@@ -63,6 +63,29 @@ def sha256(path):
 def skip(reason):
     print(reason)
     raise unittest.SkipTest(reason)
+
+
+def make(checkout, *options, **settings):
+    """A release, or the test is skipped where there can be none."""
+    done = release(checkout, *options, **settings)
+    if done.returncode == UNAVAILABLE:
+        skip(f"SKIPPED: the release's tests, because Debian's packages could not be had: {done.stderr}")
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+
+
+def version_of(checkout):
+    return yaml.safe_load((checkout / "charts" / "plimsoll" / "Chart.yaml").read_text(encoding="utf-8"))["version"]
+
+
+def names_of_files(version, architectures):
+    """What docs/releasing.md lists."""
+    of_each = [name for architecture in architectures for name in (
+        f"kubectl-plimsoll-{version}-linux-{architecture}.tar.gz", f"plimsoll-image-{version}-{architecture}.spdx.json",
+        f"plimsoll-image-{version}-{architecture}.tar")]
+    return sorted([*of_each, "SHA256SUMS", f"plimsoll-{version}.tgz", f"plimsoll-chart-{version}.tar", f"plimsoll-image-{version}.tar",
+                   "plimsoll.yaml", f"plimsoll_trainer-{version}-py3-none-any.whl", f"plimsoll_trainer-{version}.tar.gz",
+                   "provenance.json"])
 
 
 class Release(unittest.TestCase):
@@ -77,18 +100,10 @@ class Release(unittest.TestCase):
         copy_of_checkout(cls.checkout)
         options = ["--architecture", ARCHITECTURE, "--binary", f"{ARCHITECTURE}={os.environ['PLIMSOLL_BINARY']}", "--base-url", BASE_URL]
         cls.made = cls.folder / "made"
-        cls.make(*options, "--output", cls.made)
-        cls.make(*options, umask=0o077, TZ="Asia/Tokyo", LC_ALL="C", HOME=str(cls.folder))
-        cls.version = yaml.safe_load((ROOT / "charts" / "plimsoll" / "Chart.yaml").read_text(encoding="utf-8"))["version"]
+        make(cls.checkout, *options, "--output", cls.made)
+        make(cls.checkout, *options, umask=0o077, TZ="Asia/Tokyo", LC_ALL="C", HOME=str(cls.folder))
+        cls.version = version_of(ROOT)
         cls.again = cls.checkout / "build" / "artefacts" / cls.version
-
-    @classmethod
-    def make(cls, *options, **settings):
-        done = release(cls.checkout, *options, **settings)
-        if done.returncode == UNAVAILABLE:
-            skip(f"SKIPPED: the release's tests, because Debian's packages could not be had: {done.stderr}")
-        if done.returncode != 0:
-            raise AssertionError(done.stderr)
 
     def path(self, pattern):
         [found] = self.made.glob(pattern)
@@ -99,12 +114,7 @@ class Release(unittest.TestCase):
                          {path.name: sha256(path) for path in self.again.iterdir()})
 
     def test_a_release_is_complete(self):
-        version = self.version
-        self.assertEqual(sorted(path.name for path in self.made.iterdir()), sorted([
-            "SHA256SUMS", f"kubectl-plimsoll-{version}-linux-{ARCHITECTURE}.tar.gz", f"plimsoll-{version}.tgz",
-            f"plimsoll-chart-{version}.tar", f"plimsoll-image-{version}-{ARCHITECTURE}.spdx.json",
-            f"plimsoll-image-{version}-{ARCHITECTURE}.tar", f"plimsoll-image-{version}.tar", "plimsoll.yaml",
-            f"plimsoll_trainer-{version}-py3-none-any.whl", f"plimsoll_trainer-{version}.tar.gz", "provenance.json"]))
+        self.assertEqual(sorted(path.name for path in self.made.iterdir()), names_of_files(self.version, [ARCHITECTURE]))
 
     def test_the_checksums_are_of_all_files(self):
         subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=self.made, check=True, capture_output=True)
