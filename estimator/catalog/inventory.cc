@@ -188,6 +188,7 @@ std::string common_key(const std::vector<const GpuNode*>& nodes) {
 
 std::vector<crds::GpuNodeShape> shapes_of(const std::map<std::int64_t, std::int64_t>& nodes_by_gpus) {
   std::vector<crds::GpuNodeShape> shapes;
+  shapes.reserve(nodes_by_gpus.size());
   for (const auto& [gpus, nodes] : nodes_by_gpus) {
     shapes.push_back({.gpus_per_node = gpus, .nodes = nodes});
   }
