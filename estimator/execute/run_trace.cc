@@ -10,16 +10,13 @@
 
 #include "estimator/execute/life_script.h"
 #include "estimator/execute/prepared_trace.h"
+#include "estimator/execute/recorded_run.h"
+#include "estimator/execute/shared_parameters.h"
 #include "estimator/parallel/stage_memory.h"
 #include "estimator/trace/optimizer.h"
 
 namespace plimsoll::estimator::inline execute {
 namespace {
-
-constexpr std::int64_t kMasterWidth = 4;
-// Padding of smaller parameters is not worth a warning: norms and biases, adapters of few rows.
-constexpr std::int64_t kExperts = 1 << 16;
-constexpr std::int64_t kMatrix = 1 << 21;
 
 Part part_of(StorageRole role) {
   switch (role) {
@@ -37,20 +34,6 @@ Part part_of(StorageRole role) {
 
 }  // namespace
 
-// A parameter that the life cycle manages.
-struct SharedParameter {
-  std::int32_t chunk = 0;
-  std::size_t parameter = 0;
-};
-
-struct RecordedRun {
-  TraceRun run;
-  LifeScript script;
-  std::vector<SharedParameter> shared;
-  std::vector<const Trace*> traces;  // by chunk
-  std::vector<ScheduleStep> schedule;
-};
-
 // The iteration of one trainer: the order of events, and state that all passes share.
 class TraceIteration {
  public:
@@ -59,7 +42,8 @@ class TraceIteration {
       : producer_(producer),
         request_(request),
         optimizer_(optimizer),
-        run_(device == Device::kCuda ? kCudaGranule : 1, request.budget) {}
+        run_(device == Device::kCuda ? kCudaGranule : 1, request.budget),
+        shared_(request) {}
 
   Result<TraceRun> run(std::span<const Trace* const> traces) && {
     for (const Trace* trace : traces) {
@@ -67,7 +51,7 @@ class TraceIteration {
         return added.error();
       }
     }
-    if (request_.prepared != nullptr && is_recordable()) {
+    if (request_.prepared != nullptr && can_record()) {
       if (std::optional<TraceRun> resized = resize_recorded()) {
         return *std::move(resized);
       }
@@ -101,7 +85,7 @@ class TraceIteration {
         chunk.last = std::move(pass);
         chunk.accumulating = true;
         if (--chunk.micro_batches == 0) {
-          ask({LifeCall::Kind::kEndAccumulation, chunk.first_unit, chunk.end_unit});
+          ask({LifeCall::Kind::kEndAccumulation, chunk.parameters.first_unit, chunk.parameters.end_unit});
         }
       }
     }
@@ -109,7 +93,7 @@ class TraceIteration {
     step();
     if (script_) {
       request_.prepared->recorded() = std::make_shared<const RecordedRun>(
-          RecordedRun{run_, *std::move(script_), shared_, run_.traces_, request_.schedule});
+          RecordedRun{run_, *std::move(script_), shared_.origins(), run_.traces_, request_.schedule});
     }
     return std::move(run_);
   }
@@ -122,14 +106,11 @@ class TraceIteration {
     std::int32_t id = 0;
     const Trace& trace;
     std::shared_ptr<const PreparedTrace> at;  // equal chunks share one
-    std::vector<SteppedParameter> own{};      // parameters that this class manages (sparse gradients)
-    std::vector<std::int32_t> shared{};       // by storage: its parameter in the life cycle; -1: none
+    ChunkParameters parameters{};
     std::unique_ptr<Pass> last{};    // the last finished pass; its gradients and results are still live
     bool accumulating = false;       // an earlier pass has left gradients
     std::int64_t micro_batches = 0;  // whose backward has not ended
-    std::int32_t first_unit = 0;     // numbers of the chunk's units in the life cycle
-    std::int32_t end_unit = 0;
-    StageExchange exchange{};  // of a pipeline
+    StageExchange exchange{};        // of a pipeline
   };
   // One micro-batch's forward and backward pass through a chunk.
   struct Pass {
@@ -269,14 +250,14 @@ class TraceIteration {
 
   // Allocates everything that stays live from iteration to iteration.
   void persist() {
-    BudgetVector<ReplicaParameter> replicated(request_.budget);
-    std::int32_t units = 0;  // of the previous chunks
     for (Chunk& chunk : chunks_) {
-      units = share(chunk, units, replicated);
+      chunk.parameters = shared_.add(chunk.id, chunk.trace, *chunk.at);
     }
+    run_.warnings.insert(run_.warnings.end(), shared_.warnings().begin(), shared_.warnings().end());
+    BudgetVector<ReplicaParameter> replicated = shared_.take_parameters();
     for (Chunk& chunk : chunks_) {
       for (std::size_t i = 0; i < chunk.trace.storages.size(); ++i) {
-        if (chunk.trace.storages[i].allocated_at < 0 && chunk.shared[i] < 0) {
+        if (chunk.trace.storages[i].allocated_at < 0 && chunk.parameters.shared[i] < 0) {
           allocate_storage(chunk, static_cast<std::int32_t>(i), Source::kStorage);
         }
       }
@@ -297,7 +278,7 @@ class TraceIteration {
       allocate_number(Part::kOptimizerState);
     }
     for (const Chunk& chunk : chunks_) {
-      for (const SteppedParameter& stepped : chunk.own) {
+      for (const SteppedParameter& stepped : chunk.parameters.own) {
         for (const Bytes bytes : optimizer_state(optimizer_, stepped)) {
           if (bytes.count > 0) {
             allocate(Part::kOptimizerState, bytes, 1,
@@ -347,99 +328,13 @@ class TraceIteration {
 
   bool scales() const { return request_.grad_scaler && !chunks_.front().trace.parameters.empty(); }
 
-  bool alone() const {
-    return request_.replication.replicas == 1 &&
-           request_.replication.strategy == crds::ParallelStrategy::kAuto;
-  }
-
-  // Moves the parameters with dense gradients to the life cycle, which distributes them over the trainers, and frozen
-  // ones where it gathers parameters. DDP has no buckets for sparse gradients (reducer.cpp: expect_sparse_gradient).
-  // Returns the number of units so far.
-  std::int32_t share(Chunk& chunk, std::int32_t first_unit, BudgetVector<ReplicaParameter>& replicated) {
-    std::int32_t end_unit = first_unit;
-    chunk.shared.assign(chunk.trace.storages.size(), -1);
-    for (const SteppedParameter& stepped : chunk.at->parameters) {
-      if (stepped.sparse) {
-        chunk.own.push_back(stepped);
-        continue;
-      }
-      const TraceParameter& parameter = chunk.trace.parameters[stepped.id];
-      chunk.shared[index(parameter.gradient.front())] = static_cast<std::int32_t>(shared_.size());
-      replicated.push_back(replica_of(chunk, stepped, first_unit, true));
-      end_unit = std::max(end_unit, replicated.back().unit + 1);
-    }
-    if (gathers(request_.replication.strategy)) {
-      for (const SteppedParameter& frozen : chunk.at->frozen) {
-        replicated.push_back(replica_of(chunk, frozen, first_unit, false));
-        end_unit = std::max(end_unit, replicated.back().unit + 1);
-      }
-    }
-    for (const UnitEvent& event : chunk.at->units.events) {
-      end_unit = std::max(end_unit, first_unit + event.unit + 1);
-    }
-    chunk.first_unit = first_unit;
-    chunk.end_unit = end_unit;
-    if (!chunk.own.empty() && !alone()) {
-      run_.warnings.emplace_back(
-          "sparse gradients are exchanged row by row; counted as if trainers looked up different rows");
-    }
-    return end_unit;
-  }
-
-  // The parameter as the life cycle has it, whose blocks it allocates from now on.
-  ReplicaParameter replica_of(Chunk& chunk, const SteppedParameter& of, std::int32_t first_unit,
-                              bool trained) {
-    charge(request_.budget, 1);
-    const TraceParameter& parameter = chunk.trace.parameters[of.id];
-    const TensorView view = chunk.at->shapes.tensor_of(parameter.layout, parameter.dtype);
-    const std::int32_t unit = chunk.at->units.of_parameter[of.id];
-    const bool float8 = request_.gathers_float8 && unit != kRootUnit && view.shape.size() == 2;
-    const ReplicaParameter shared = {
-        .elements = view.elements,
-        .rows = of.rows,
-        .columns = of.columns,
-        .dimensions = of.dimensions,
-        .first = view.shape.empty() ? 1 : view.shape.front(),
-        .width = view.width,
-        .gathered_width = float8 ? 1 : view.width,
-        .optimizer_width = request_.keeps_fp32 ? kMasterWidth : view.width,
-        .count = chunk.trace.storages[index(parameter.storage)].count,
-        .unit = unit == kRootUnit ? unit : first_unit + unit,
-        .experts_over = parameter.expert || view.shape.size() == 3 ? request_.experts_over : 1,
-        .separate_step = has_separate_step(of.id),
-        .trained = trained};
-    warn_of_padding(parameter.name, shared);
-    chunk.shared[index(parameter.storage)] = static_cast<std::int32_t>(shared_.size());
-    shared_.push_back({chunk.id, of.id});
-    return shared;
-  }
-
-  // Once, for the first parameter that needs it: equal layers have the same.
-  void warn_of_padding(const std::string& name, const ReplicaParameter& parameter) {
-    const Replication& replication = request_.replication;
-    const bool experts = parameter.first * parameter.columns != parameter.elements;
-    if (warned_of_padding_ || replication.strategy != crds::ParallelStrategy::kFSDP2 ||
-        parameter.elements < (experts ? kExperts : kMatrix)) {
-      return;
-    }
-    const std::int64_t shards = replication.replicas / replication.replicate / parameter.experts_over;
-    std::string warning = padding_warning(!name.empty() ? name
-                                          : experts     ? "a layer's weight of experts"
-                                                        : "a layer's weight",
-                                          parameter, std::max<std::int64_t>(1, shards));
-    warned_of_padding_ = !warning.empty();
-    if (warned_of_padding_) {
-      run_.warnings.push_back(std::move(warning));
-    }
-  }
-
   // Writes the life cycle's blocks to the ledger.
   class LifeLedger : public ParameterLedger {
    public:
     explicit LifeLedger(TraceIteration& iteration) : iteration_(iteration) {}
     BlockId allocate(Part part, Bytes bytes_of_one, std::int64_t count, std::size_t parameter,
                      StreamId stream) override {
-      const SharedParameter& of = iteration_.shared_[parameter];
+      const SharedParameters::Origin& of = iteration_.shared_.origin(parameter);
       const BlockId block = iteration_.allocate(part, bytes_of_one, count,
                                                 {iteration_.stepping_ ? Source::kStep : Source::kParameter,
                                                  of.chunk, static_cast<std::int32_t>(of.parameter)},
@@ -470,43 +365,30 @@ class TraceIteration {
 
   // ---- other numbers of trainers ----
 
-  // A run that is recorded can be resized: where parameters are gathered, in an iteration that asks nothing of the
-  // life cycle but what a script holds, and of a trace of which nothing else depends on the replication.
-  bool is_recordable() const {
-    const Replication& replication = request_.replication;
-    const auto depends = [](const Chunk& chunk) { return !chunk.own.empty() || !chunk.at->lookups.empty(); };
-    return gathers(replication.strategy) && replication.replicas > replication.replicate &&
-           !request_.between && request_.exchanges.empty() && !request_.zero_grad_before_backward &&
-           std::none_of(chunks_.begin(), chunks_.end(), depends);
+  bool can_record() const {
+    return is_recordable(request_) && std::all_of(chunks_.begin(), chunks_.end(), [](const Chunk& chunk) {
+             return is_recordable(chunk.trace, *chunk.at);
+           });
   }
 
-  // The recorded run with the sizes that its blocks have with this replication. Nothing: there is none, or the life
-  // cycle does something else.
+  // The recorded run for this number of trainers. Nothing: there is none, or the life cycle does something else.
   std::optional<TraceRun> resize_recorded() {
     const std::shared_ptr<const RecordedRun> recorded = request_.prepared->recorded();
-    if (recorded == nullptr || recorded->traces != run_.traces_ || recorded->schedule != request_.schedule) {
+    if (recorded == nullptr || !recorded->is_of(run_.traces_, request_)) {
       return std::nullopt;
     }
-    Replication same = request_.replication;
-    same.replicas = recorded->run.replicated.replication.replicas;
-    if (same != recorded->run.replicated.replication) {
+    std::optional<TraceRun> run = recorded->resized(request_, optimizer_);
+    if (!run) {
       return std::nullopt;
     }
-    TraceRun run = recorded->run;
-    run.replicated.replication = request_.replication;
-    const BudgetVector<ReplicaParameter>& parameters = run.replicated.parameters;
-    const std::optional<HostMemory> host = recorded->script.resize(
-        run.ledger, request_.replication, parameters, optimizer_, request_.saving, request_.budget);
-    if (!host) {
-      return std::nullopt;
-    }
-    run.host = *host;
+    const BudgetVector<ReplicaParameter>& parameters = run->replicated.parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const SharedParameter& of = recorded->shared[i];
-      warn_of_padding(chunks_[static_cast<std::size_t>(of.chunk)].trace.parameters[of.parameter].name,
-                      parameters[i]);
+      const SharedParameters::Origin& of = recorded->origins[i];
+      shared_.warn_of_padding(chunks_[static_cast<std::size_t>(of.chunk)].trace.parameters[of.parameter].name,
+                              parameters[i]);
     }
-    run.warnings = std::move(run_.warnings);
+    run->warnings = std::move(run_.warnings);
+    run->warnings.insert(run->warnings.end(), shared_.warnings().begin(), shared_.warnings().end());
     return run;
   }
 
@@ -566,7 +448,7 @@ class TraceIteration {
     }
     pass.recomputed.clear();
     ask({LifeCall::Kind::kEndBackward});
-    if (!alone()) {
+    if (!is_alone(request_.replication)) {
       exchange_sparse_gradients(chunk, pass);
     }
   }
@@ -613,7 +495,7 @@ class TraceIteration {
   void pass_units(const Chunk& chunk, Pass& pass, std::int32_t time) {
     const std::vector<UnitEvent>& events = chunk.at->units.events;
     const auto unit_of = [&](std::int32_t unit) {
-      return unit == kRootUnit ? unit : chunk.first_unit + unit;
+      return unit == kRootUnit ? unit : chunk.parameters.first_unit + unit;
     };
     for (; pass.next_unit < events.size() && events[pass.next_unit].time <= time; ++pass.next_unit) {
       const UnitEvent& event = events[pass.next_unit];
@@ -634,7 +516,7 @@ class TraceIteration {
   void take_gradients(const Chunk& chunk, Pass& pass, std::int32_t op) {
     for (const std::int32_t storage : chunk.at->complete_gradients.at(index(op))) {
       BlockId& block = pass.blocks[index(storage)];
-      const std::int32_t shared = chunk.shared[index(storage)];
+      const std::int32_t shared = chunk.parameters.shared[index(storage)];
       if (shared >= 0 && block >= 0) {
         ask({LifeCall::Kind::kTakeGradient, shared, std::exchange(block, -1)});
       } else if (shared < 0 && chunk.accumulating) {  // added to the existing gradient, then freed
@@ -646,7 +528,7 @@ class TraceIteration {
   void hold_last_gradients(const Chunk& chunk) {
     last_gradients_ = life_->left_gradients();
     for (std::size_t i = 0; i < chunk.trace.storages.size(); ++i) {
-      if (chunk.trace.storages[i].role == StorageRole::kGradient && chunk.shared[i] < 0) {
+      if (chunk.trace.storages[i].role == StorageRole::kGradient && chunk.parameters.shared[i] < 0) {
         last_gradients_.push_back(allocate_storage(chunk, static_cast<std::int32_t>(i), Source::kStorage));
       }
     }
@@ -660,7 +542,7 @@ class TraceIteration {
     // Fewer replicas exchange fewer rows.
     const std::int64_t replicas =
         replication.without_padding ? std::min<std::int64_t>(2, replication.replicas) : replication.replicas;
-    for (const SteppedParameter& parameter : chunk.own) {
+    for (const SteppedParameter& parameter : chunk.parameters.own) {
       constexpr std::int64_t kIndexWidth = 8;
       const TraceParameter& declared = chunk.trace.parameters[parameter.id];
       const TensorView view = chunk.at->shapes.tensor_of(declared.layout, declared.dtype);
@@ -744,10 +626,6 @@ class TraceIteration {
     const std::vector<SteppedParameter>& stepped_;
   };
 
-  bool has_separate_step(std::size_t parameter) const {
-    return !request_.separate_step.empty() && request_.separate_step[parameter];
-  }
-
   void step() {
     run_.ledger.enter(Phase::kOptimizerStep);
     stepping_ = true;
@@ -760,8 +638,9 @@ class TraceIteration {
     for (const Chunk& chunk : chunks_) {
       for (const bool separate : {true, false}) {
         std::vector<SteppedParameter> updated;
-        std::copy_if(chunk.own.begin(), chunk.own.end(), std::back_inserter(updated),
-                     [&](const SteppedParameter& each) { return has_separate_step(each.id) == separate; });
+        std::copy_if(
+            chunk.parameters.own.begin(), chunk.parameters.own.end(), std::back_inserter(updated),
+            [&](const SteppedParameter& each) { return request_.has_separate_step(each.id) == separate; });
         Step ledger(*this, chunk.id, updated);
         optimizer_step(optimizer_, updated, ledger);
       }
@@ -775,10 +654,9 @@ class TraceIteration {
   TraceRun run_;
   std::deque<Chunk> chunks_;
   StageMemory stage_memory_;
-  std::vector<SharedParameter> shared_;  // indexed as the life cycle's parameters
+  SharedParameters shared_;
   std::vector<BlockId> last_gradients_;  // gradients of the previous iteration
   bool stepping_ = false;                // the optimizer step is running
-  bool warned_of_padding_ = false;
   LifeLedger life_ledger_{*this};
   std::optional<ParameterLifeCycle> life_;
   std::optional<LifeScript> script_;  // of a run that is recorded

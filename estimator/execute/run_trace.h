@@ -11,6 +11,7 @@
 // run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -73,6 +74,9 @@ struct TraceRunRequest {
   // Indexed as Trace::parameters: those that the optimizer updates in a separate group, because foreach
   // kernels take either DTensors or plain tensors. Empty: all in one group.
   std::vector<bool> separate_step{};
+  bool has_separate_step(std::size_t parameter) const {
+    return !separate_step.empty() && separate_step[parameter];
+  }
   bool set_to_none = true;      // of zero_grad(); false: gradients always live
   bool averaged_model = false;  // a copy of parameters and buffers (AveragedModel)
   bool grad_scaler = false;     // torch.amp.GradScaler scales the loss and checks the gradients

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "estimator/execute/prepared_trace.h"
+#include "estimator/execute/recorded_run.h"
 #include "estimator/execute/run_trace.h"
+#include "estimator/execute/shared_parameters.h"
 #include "estimator/execute/trace_run.h"
 #include "estimator/layer_costs/graph_cut.h"
 #include "estimator/layer_costs/profiled_layers.h"
@@ -316,6 +318,19 @@ struct split_rules_example {
 };
 struct tensor_split_example {
   Trace trace;
+};
+struct shared_parameters_example {
+  TraceRunRequest request;
+  Trace trace;
+  PreparedTrace prepared;
+  std::size_t storage;
+  std::size_t parameter;
+};
+struct recorded_run_example {
+  std::shared_ptr<const RecordedRun> recorded;
+  std::vector<const Trace*> traces;
+  TraceRunRequest request;
+  OptimizerRun optimizer;
 };
 struct prepared_trace_example {
   Trace trace;
