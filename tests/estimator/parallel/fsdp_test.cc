@@ -15,6 +15,14 @@ using testing::Model;
 using testing::model_of;
 using testing::vector_of;
 
+void run_forward_of_both_units(ParameterLifeCycle& life) {
+  for (const std::int32_t unit : {0, 1}) {
+    life.enter_forward(unit);
+    life.leave_forward(unit);
+  }
+  life.end_forward();
+}
+
 // Units of 10 and 6 elements and a root of 3 on four trainers: shards of 3, 2 and 1 elements, so that the flat
 // parameters have 12, 8 and 4.
 TEST(ParameterLifeCycle, FsdpGathersAUnitAtATime) {
@@ -118,11 +126,7 @@ TEST(ParameterLifeCycle, FsdpMayKeepUnitsFromForwardToBackward) {
   Model model = model_of(ParallelStrategy::kFSDP, 2, {vector_of(10, 0), vector_of(6, 1)});
   model.replication.reshard_after_forward = false;
   ParameterLifeCycle life = model.life();
-  for (const std::int32_t unit : {0, 1}) {
-    life.enter_forward(unit);
-    life.leave_forward(unit);
-  }
-  life.end_forward();
+  run_forward_of_both_units(life);
   EXPECT_EQ(model.ledger.live(Part::kTemporaries), (10 + 6) * 4);
   life.enter_backward(1, 0);
   EXPECT_EQ(model.ledger.live(Part::kTemporaries), (10 + 6) * 4) << "not gathered again";
@@ -221,11 +225,7 @@ TEST(ParameterLifeCycle, InAPipelineFsdp2KeepsWholeGradientsUntilTheLastMicroBat
   ParameterLifeCycle life = model.life();
   for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
     life.enter_forward(kRootUnit);
-    for (const std::int32_t unit : {0, 1}) {
-      life.enter_forward(unit);
-      life.leave_forward(unit);
-    }
-    life.end_forward();
+    run_forward_of_both_units(life);
     for (const std::int32_t unit : {1, 0}) {
       life.enter_backward(unit, unit - 1);
       life.take_gradient(static_cast<std::size_t>(unit), model.gradient(static_cast<std::size_t>(unit)));
@@ -335,11 +335,7 @@ TEST(ParameterLifeCycle, AUnitThatIsWholeIsNotGatheredAgainAfterTheAdapters) {
   model.parameters[0].trained = model.parameters[1].trained = false;
   model.replication.reshard_after_forward = false;
   ParameterLifeCycle life = model.life();
-  for (const std::int32_t unit : {0, 1}) {
-    life.enter_forward(unit);
-    life.leave_forward(unit);
-  }
-  life.end_forward();
+  run_forward_of_both_units(life);
   const std::int64_t whole = model.ledger.live(Part::kTemporaries);
   EXPECT_EQ(whole, (40 + 40 + 8) * 4);
   life.enter_backward(1, 0);
