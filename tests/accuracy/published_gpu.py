@@ -77,11 +77,10 @@ def exported(function, key):
 def estimate(plimsoll, graph, batch, optimizer, gpu, *loop):
     command = [plimsoll, "estimate", "--graph", str(graph), "--batch-size", str(batch), "--optimizer", optimizer, "--gpu", gpu,
                "--device", "cuda", "-o", "json", *loop]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if not done.stdout.strip():
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-    answer = json.loads(done.stdout)
-    return answer[0] if isinstance(answer, list) else answer
+    answer, problem = published_transformers.answer_of(command)
+    if answer is None:
+        sys.exit(f"{' '.join(command)}: {problem}")
+    return answer
 
 
 def convolutional(plimsoll, runs, exports):

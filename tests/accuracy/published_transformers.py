@@ -50,8 +50,9 @@ def titan_job(row):
     return job_of(config, int(row["tokens"]), "Flash", training, int(row["trainers"]), gpu)
 
 
-def parsed(done):
-    """The answer of `plimsoll estimate`, or None and its error."""
+def answer_of(command, job=None):
+    """The answer of `plimsoll estimate -o json`, which reads the job, if there is one; or None and its error."""
+    done = subprocess.run(command, input=None if job is None else json.dumps(job), capture_output=True, text=True)
     if not done.stdout.strip():
         return None, done.stderr.strip()
     answer = json.loads(done.stdout)
@@ -77,7 +78,7 @@ def torchtitan(plimsoll):
     for row in csv.DictReader(each for each in lines if not each.startswith("#")):
         expandable = "expandable_segments:" + ("True" if row["expandable"] == "yes" else "False")
         command = [plimsoll, "estimate", "-f", "-", "--alloc-conf", expandable, "-o", "json"]
-        answer, problem = parsed(subprocess.run(command, input=json.dumps(titan_job(row)), capture_output=True, text=True))
+        answer, problem = answer_of(command, titan_job(row))
         if answer is None:
             sys.exit(f"{row['name']}: {problem}")
         rows.append(compared(row["name"], answer, float(row["measuredGiB"]) * 1024 * MIB))
@@ -93,7 +94,7 @@ def peft_answer(plimsoll, row, folder):
     if "adapter" in row:
         (folder / "adapter_config.json").write_text(json.dumps(row["adapter"]))
         command += ["--adapter", str(folder / "adapter_config.json")]
-    return parsed(subprocess.run(command, capture_output=True, text=True))
+    return answer_of(command)
 
 
 def peft(plimsoll):
